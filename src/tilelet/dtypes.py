@@ -1,4 +1,4 @@
-"""Element types of the `pl` language, and how each is stored in NumPy."""
+"""Element types of the `pl` language, and their NumPy storage types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class DType:
-    """One element type. There is one object per type; compare with `is` or `==`."""
+    """One element type; a singleton, comparable with `is` or `==`."""
 
     name: str
     kind: str  # "float", "int", "uint", "bool", "index" or "task"
@@ -38,7 +38,7 @@ class DType:
 
     @functools.cached_property
     def limits(self) -> tuple[int, int]:
-        """The smallest and largest number of an integer type or BOOL."""
+        """Return the smallest and largest value of an integer type or BOOL."""
         if self.kind == "bool":
             return 0, 1
         lowest = -(1 << (self.bits - 1)) if self.is_signed else 0
@@ -46,16 +46,16 @@ class DType:
 
     @functools.cached_property
     def largest(self) -> float:
-        """The largest finite number of a float type."""
+        """Return the largest finite value of a float type."""
         limits: Any = cast("Any", ml_dtypes).finfo(self.numpy)
         return float(limits.max)
 
     def get_bit(self) -> int:
-        """As scripts ask for it."""
+        """Width in bits, under the name that scripts use."""
         return self.bits
 
     def get_byte(self) -> int:
-        """Whole bytes that an element takes, as scripts ask for it."""
+        """Size in whole bytes, under the name that scripts use."""
         return -(-self.bits // 8)
 
     def __repr__(self) -> str:
@@ -99,19 +99,19 @@ ALL: tuple[DType, ...] = (
     BOOL, INDEX, TASK_ID,
 )  # fmt: skip
 
-# Of block-scaled data: moved and widened, but nothing is computed or rounded to them.
+# Block-scaled data: moved and widened, but never computed or rounded to.
 BLOCK_SCALED = (FP8E8M0, FP4)
 
 _BY_NAME = {d.name: d for d in (*ALL, *BLOCK_SCALED)}
 
 
 def by_name(name: str) -> DType:
-    """The dtype called `name` ("BF16"); KeyError if there is none."""
+    """Return the dtype called `name` ("BF16"); KeyError if there is none."""
     return _BY_NAME[name]
 
 
 def from_numpy(np_dtype: object) -> DType:
-    """The dtype stored as `np_dtype`; KeyError if no `pl` type is. int64 gives INT64, not INDEX."""
+    """Return the dtype stored as `np_dtype`, or raise KeyError; int64 gives INT64, not INDEX."""
     wanted = np.dtype(np_dtype)  # type: ignore[call-overload]
     for d in (*ALL, *BLOCK_SCALED):
         if d.numpy == wanted and d.kind not in ("index", "task"):
@@ -120,7 +120,7 @@ def from_numpy(np_dtype: object) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """Result dtype of a binary op: same; float beats int; wider wins; signed wins; else left."""
+    """Return the result dtype of a binary op: same; float beats int; wider; signed; else left."""
     if a is b:
         return a
     if a.is_float != b.is_float:

@@ -1,1 +1,1 @@
-"""What can be known of a program without running it: index arithmetic, aliases, overlap."""
+"""Static analyses: index arithmetic, aliases, overlap."""

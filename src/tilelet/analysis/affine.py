@@ -1,4 +1,4 @@
-"""Index expressions as affine forms: a constant and a sum of multiples of terms."""
+"""Affine index expressions: a constant plus a sum of multiples of terms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Term = TypeVar("Term", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Affine(Generic[Term]):
-    """`constant + sum(factor * term)`, terms in the order of first use, no factor 0."""
+    """`constant + sum(factor * term)`, with terms in order of first use and no zero factor."""
 
     constant: int
     terms: tuple[tuple[Term, int], ...] = ()
@@ -37,7 +37,7 @@ class Affine(Generic[Term]):
 
 
 class AffineForms(Domain[Affine[Term]]):
-    """Sums, differences and multiples of affine forms; nothing else is one."""
+    """Sums, differences and multiples of affine forms; other ops have no affine form."""
 
     def constant(self, number: int) -> Affine[Term]:
         return Affine(number)
@@ -59,7 +59,7 @@ _OF_VALUES: AffineForms[Value] = AffineForms()
 
 
 def affine_of(arg: Arg, definition: Mapping[Value, Op]) -> Affine[Value] | None:
-    """`arg` in terms of the values that are no sums, differences or multiples of others."""
+    """Return `arg` in terms of values that are not sums, differences or multiples themselves."""
     if not isinstance(arg, Value):
         number = number_of(arg)
         return Affine(number) if isinstance(number, int) else None
@@ -74,7 +74,7 @@ Product = tuple[Value, ...]
 
 
 def product(a: Affine[Product], b: Affine[Product]) -> Affine[Product]:
-    """`a * b` of forms in products of values; the values of a product are in a fixed order."""
+    """Multiply two forms; the factors of each product term are in a fixed order."""
     made = b.times(a.constant).plus(Affine(0, a.times(b.constant).terms))
     for left, factor in a.terms:
         for right, other in b.terms:
@@ -84,7 +84,7 @@ def product(a: Affine[Product], b: Affine[Product]) -> Affine[Product]:
 
 
 def constant_difference(x: Arg, y: Arg, definition: Mapping[Value, Op]) -> int | None:
-    """`x - y` if it does not depend on run-time values."""
+    """Return `x - y` if it is a constant."""
     a, b = affine_of(x, definition), affine_of(y, definition)
     if a is None or b is None or not a.same_terms(b):
         return None

@@ -1,8 +1,8 @@
-"""Which memory each tensor names, and who reads and writes it.
+"""Alias analysis: the memory that each tensor names, and who reads and writes it.
 
-A tensor Value is a name for a window of GM. Its *roots* are the buffers that window can lie in:
+A tensor Value names a window of GM. Its *roots* are the buffers that the window may belong to:
 parameters, `create_tensor` results, and spilled results of scopes and calls. In-place ops, views,
-loops, joins, scopes and calls only hand a window on under another name.
+loops, joins, scopes and calls only pass a window on under another name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def is_tensor(arg: object) -> TypeGuard[Value]:
 
 
 class Aliases:
-    """Alias analysis of one function (or of a block, whose free values are roots then)."""
+    """Alias analysis of one function, or of a block, whose free values then count as roots."""
 
     def __init__(self, body: Block, functions: Mapping[str, Function]) -> None:
         self.definition: dict[Value, Op] = {}
@@ -40,28 +40,28 @@ class Aliases:
             self._collect(op)
 
     def roots(self, value: Value) -> frozenset[Value]:
-        """Every buffer that `value` can lie in; none for a value that no path has defined."""
+        """Return every buffer that `value` may refer to; none if no path defines it."""
         found = self._roots.get(value)
         if found is None:
             found = self._roots[value] = frozenset(self._reach(value, through_views=True))
         return found
 
     def end(self, value: Value) -> Value | None:
-        """The one buffer or view that `value` is another name of, if there is only one."""
+        """Return the single buffer or view that `value` is another name of, if unique."""
         reached = self._reach(value, through_views=False)
         return reached[0] if len(reached) == 1 else None
 
     def whole(self, value: Value) -> Value | None:
-        """The one buffer that `value` names as a whole, if there is one."""
+        """Return the single buffer that `value` names as a whole, if unique."""
         end = self.end(value)
         return None if end in self._view_of else end
 
     def names(self, value: Value) -> Iterator[Value]:
-        """`value` and all names that its window comes from unchanged."""
+        """Yield `value` and all names from which its window is passed on unchanged."""
         return self._back(value, through_views=False)
 
     def _reach(self, value: Value, *, through_views: bool) -> list[Value]:
-        """The ends of all chains of names back from `value`."""
+        """Return the ends of all name chains that lead back from `value`."""
         return [
             v
             for v in self._back(value, through_views=through_views)
@@ -113,7 +113,7 @@ class Aliases:
             self._undefined.update(op.results)
 
     def _collect_loop(self, op: Op) -> None:
-        """A carried value is the initial one, or what the iteration before handed on."""
+        """A carried value is the initial value or the result of the previous iteration."""
         for first, following, same in carried_values(op):
             for name in same:
                 self._link(name, first, following)
@@ -128,7 +128,7 @@ class Aliases:
                     self._link(result, operand)
 
     def _handed_on(self, callee: str) -> list[list[tuple[int, bool]]]:
-        """For each value that the callee returns: its parameters it can be, or be a view of."""
+        """For each returned value of the callee, list the parameters it may be or be a view of."""
         fn = self._functions[callee]
         position = {p: i for i, p in enumerate(fn.params)}
         if all(v in position for v in fn.returned if isinstance(v, Value)):
@@ -147,9 +147,9 @@ class Aliases:
 
 
 def accesses(op: Op, functions: Mapping[str, Function]) -> Iterator[Access]:
-    """The tensors that `op` itself (not the ops in its blocks) reads or writes.
+    """Yield the tensors that `op` itself (not the ops in its blocks) reads or writes.
 
-    Handing a tensor on, viewing it, and asking for its shape touch no memory.
+    Passing a tensor on, viewing it and querying its shape access no memory.
     """
     spec = op.spec
     if op.name == "call":
@@ -171,16 +171,16 @@ def accesses(op: Op, functions: Mapping[str, Function]) -> Iterator[Access]:
 
 
 def has_effect(op: Op) -> bool:
-    """Whether a non-structural op does more than give its results."""
+    """Return whether a non-structural op has effects other than its results."""
     if not op.results or Trait.SUBMITS in op.spec.traits:
         return True
     return any(is_tensor(op.args.get(param)) for param in op.spec.writes)
 
 
 def is_repeatable(op: Op, written: AbstractSet[Value], aliases: Aliases) -> bool:
-    """Whether the op may run in another place of the control program, or once more.
+    """Return whether an op may be moved within the control program or repeated.
 
-    It makes a number or a view, from its operands alone; what it reads is not among `written`.
+    It must compute a scalar or a view from its operands alone, reading nothing in `written`.
     """
     if op.spec.structural or not op.results or has_effect(op):
         return False
@@ -193,7 +193,7 @@ def is_repeatable(op: Op, written: AbstractSet[Value], aliases: Aliases) -> bool
 
 
 def _accumulates(op: Op) -> bool:
-    """Whether a store adds to what is there (`atomic=pl.AtomicType.Add`)."""
+    """Return whether a store accumulates (`atomic=pl.AtomicType.Add`)."""
     atomic = op.args.get("atomic")
     return atomic is not None and getattr(atomic, "name", "") == "Add"
 
@@ -211,9 +211,9 @@ def _call_accesses(call: CallView, functions: Mapping[str, Function]) -> Iterato
 def infer_directions(
     fn: Function, functions: Mapping[str, Function], aliases: Aliases | None = None
 ) -> tuple[Direction, ...]:
-    """Each parameter's direction: as declared, else from what the body does to its memory.
+    """Return the direction of each parameter: as declared, else inferred from the body's accesses.
 
-    `aliases` is the analysis of the body, if the caller has it already.
+    `aliases` is the analysis of the body, if the caller already has it.
     """
     aliases = aliases or Aliases(fn.body, functions)
     read: set[Value] = set()

@@ -1,4 +1,4 @@
-"""How small and how large a scalar can be, each end for itself: `min(n, 64)` is 64 at most."""
+"""Lower and upper bounds of scalars, each tracked separately: `min(n, 64)` is at most 64."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tilelet.analysis.scalars import Domain
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Both ends included; infinite where nothing is known."""
+    """A range with both ends included; infinite where nothing is known."""
 
     low: float = -math.inf
     high: float = math.inf
 
     @property
     def most(self) -> int | None:
-        """The largest value, if there is one."""
+        """The upper bound, if finite."""
         return None if math.isinf(self.high) else int(self.high)
 
     def fits(self, low: float, high: float) -> bool:
-        """Whether the ends that are known lie in a range."""
+        """Return whether the known ends lie in a range."""
         return all(math.isinf(end) or low <= end <= high for end in (self.low, self.high))
 
 
@@ -29,7 +29,7 @@ UNKNOWN = Bounds()
 
 
 class BoundsArithmetic(Domain[Bounds]):
-    """Sums and the like, as long as they stay in their type."""
+    """Arithmetic on bounds, assuming that results do not overflow their type."""
 
     def constant(self, number: int) -> Bounds:
         return Bounds(number, number)
@@ -70,7 +70,7 @@ def _truncated(a: float, divisor: int) -> float:
 
 
 def of_index(start: Bounds, stop: Bounds, step: int) -> Bounds:
-    """The values of a loop index in iterations that happen."""
+    """Return the bounds of a loop index over the iterations that run."""
     if step > 0:
         return Bounds(start.low, stop.high - 1)
     return Bounds(stop.low + 1, start.high)

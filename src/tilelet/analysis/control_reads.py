@@ -1,4 +1,4 @@
-"""Which arguments a control program looks into: their contents decide which tasks there are."""
+"""The arguments whose contents the control program reads, which decide what tasks there are."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tilelet.ir.spec import Trait
 
 
 def parameters_read(program: Program) -> set[str]:
-    """Names of the tensor parameters of the entry whose elements control programs read.
+    """Return the names of the entry's tensor parameters whose elements control programs read.
 
-    Bounds and conditions come from elements that are read one by one, or that a predicate names;
-    everything else looks into tensors only in kernels.
+    Bounds and conditions use elements that are read individually or named by a predicate; all other
+    reads happen in kernels.
     """
     main = program.main
     found: set[str] = set()
@@ -24,7 +24,7 @@ def parameters_read(program: Program) -> set[str]:
         if function is main:
             found |= {p.name for p in main.params if p in roots}
         elif roots & set(function.params):
-            # Of a function that the entry calls: any tensor could have been handed to it.
+            # In a function called by the entry: the tensor may be any of the entry's.
             found |= {p.name for p in main.params if is_tensor(p)}
     return found
 

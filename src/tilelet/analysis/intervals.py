@@ -1,4 +1,4 @@
-"""Where index expressions lie: intervals whose ends are affine in a kernel's scalar parameters."""
+"""Intervals of index expressions, with bounds that are affine in a kernel's scalar parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelet.ir.fold import number_of
 class Interval:
     """`low + sum(factor * parameter)` .. `high + sum(factor * parameter)`, both ends included.
 
-    factors  (position of the parameter, factor), by position
+    factors  pairs (position of the parameter, factor), sorted by position
     """
 
     low: int
@@ -38,7 +38,7 @@ class Interval:
         return self.low if self.low == self.high and not self.factors else None
 
     def union(self, other: Interval) -> Interval | None:
-        """The interval around both; None if they move differently."""
+        """Return the hull of both, or None if their parameter factors differ."""
         if self.factors != other.factors:
             return None
         return Interval(min(self.low, other.low), max(self.high, other.high), self.factors)
@@ -65,7 +65,7 @@ class _Arithmetic(Domain[Interval]):
             return None
         if not a.factors:
             return Interval(_truncated(a.low, divisor), _truncated(a.high, divisor))
-        # Which way it is rounded depends on the sign, which depends on the parameters.
+        # The rounding direction would depend on the sign, and so on the parameters.
         factors = tuple((p, f // divisor) for p, f in a.factors)
         return Interval(a.low // divisor, -(-a.high // divisor), factors)
 
@@ -91,9 +91,9 @@ def _truncated(a: int, divisor: int) -> int:
 
 
 class Intervals:
-    """Intervals of the scalars of a kernel, loop indices ranging over all their values.
+    """Intervals of the scalars of a kernel over all iterations of its loops.
 
-    None for what depends on data.
+    None for values that depend on data.
     """
 
     _ARITHMETIC = _Arithmetic()
@@ -110,20 +110,20 @@ class Intervals:
         return Interval(number, number) if isinstance(number, int) else None
 
     def bind(self, op: Op) -> None:
-        """Find out about the result of one scalar op."""
+        """Record the interval of the result of one scalar op."""
         if op.results:
             found = apply(self._ARITHMETIC, op, self.get) if stays_in_type(op) else None
             self.values[op.results[0]] = found
 
     def iterate(self, index: Value | None, start: Arg, stop: Arg, step: Arg) -> None:
-        """A loop index takes all values from `start` up to before `stop`."""
+        """Record the interval of a loop index: from `start` up to but excluding `stop`."""
         if index is None:
             return
         first, end, by = self.get(start), self.get(stop), self.get(step)
         self.values[index] = None
         if first is None or end is None or by is None or not by.constant:
             return
-        # Ends that move differently with the parameters give no single interval.
+        # Bounds with different parameter factors form no single interval.
         if first.factors != end.factors:
             return
         low, high = _of_index(first, end, by.constant)
@@ -131,7 +131,7 @@ class Intervals:
 
 
 def _of_index(first: Interval, end: Interval, stride: int) -> tuple[int, int]:
-    """The least and greatest index of a loop that runs at least once."""
+    """Return the minimum and maximum index of a loop that runs at least once."""
     if first.low == first.high and end.low == end.high:
         trips = max(1, -((first.low - end.low) // stride))
         last = first.low + (trips - 1) * stride

@@ -1,4 +1,4 @@
-"""Views of the control program that may reach past the end of their tensor."""
+"""Views of the control program that may extend past the end of their tensor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilelet.ir.views import ForView
 
 
 def may_overhang(function: Function) -> bool:
-    """Whether a view is not certainly inside, whatever the arguments are."""
+    """Return whether some view is not provably inside its tensor for all arguments."""
     return _Walk().block(function.body)
 
 
@@ -33,7 +33,7 @@ class _Walk:
 
     def _is_inside(self, op: Op) -> bool:
         if op.args["clamp"] or op.args["valid_shape"] is not None:
-            return True  # checked where it is made
+            return True  # checked where it is created
         source = op.operands[0].type
         assert isinstance(source, TensorType)
         offsets, sizes = op.args["offset"], op.args["shape"]

@@ -1,7 +1,7 @@
-"""Whether two windows of one buffer share a byte.
+"""Overlap test: whether two windows of one buffer share a byte.
 
-This is the definition. The runtime of the CPU engine (`cpu/c/depend.c`) and the dependency rules
-of the device model (`device/schedule/c/graph.c`) have the same in C, and are tested against it.
+This is the reference implementation. The CPU runtime (`cpu/c/depend.c`) and the dependency rules of
+the device model (`device/schedule/c/graph.c`) implement it in C and are tested against it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 
 class Bytes(NamedTuple):
-    """Bytes of a buffer: `run` neighbouring ones at `start`, and again along every axis.
+    """A strided set of bytes: `run` contiguous bytes at `start`, repeated along every axis.
 
-    axes  (times, bytes from one to the next), for axes of more than one element
+    axes  pairs (count, stride in bytes), for axes of more than one element
     """
 
     start: int
@@ -22,18 +22,18 @@ class Bytes(NamedTuple):
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The first byte, and the one past the last."""
+        """Return the first byte, and the one past the last."""
         low = self.start + sum((n - 1) * step for n, step in self.axes if step < 0)
         high = self.start + sum((n - 1) * step for n, step in self.axes if step > 0)
         return low, high + self.run
 
 
 def meet(a: Bytes, b: Bytes) -> bool:
-    """Whether they share a byte; True when in doubt.
+    """Return whether the two share a byte; True when in doubt.
 
-    Both are seen as boxes in one grid of bytes: its axes are all steps of the two, each a multiple
-    of the next. A box is an interval on every axis, and boxes meet if all intervals do. So it is
-    exact for boxes of one array, also through views that keep the rows apart.
+    Both are expressed as boxes in one grid of bytes, whose axes are all strides of the two, each a
+    multiple of the next. Boxes overlap if their intervals overlap on every axis. The test is exact
+    for boxes of one array, also through views that keep rows separate.
     """
     (low_a, high_a), (low_b, high_b) = a.limits, b.limits
     if high_a <= low_b or high_b <= low_a:
@@ -48,19 +48,19 @@ def meet(a: Bytes, b: Bytes) -> bool:
 
 
 def _intervals(x: Bytes, steps: list[int]) -> list[tuple[int, int]] | None:
-    """(start, length) on every axis of the grid; None if it is no box there."""
+    """Return (start, length) on every axis of the grid, or None if `x` is not a box there."""
     lengths = dict.fromkeys(steps, 1)
     lengths[1] = x.run
     for n, step in x.axes:
         if lengths[step] != 1 and step != 1:
-            return None  # two axes with one step
+            return None  # two axes with the same stride
         lengths[step] = n
     rest = x.start
     starts: list[int] = []
     for step in steps:
         starts.append(rest // step)
         rest %= step
-    # From the finest axis: what is longer than its row must fill whole rows.
+    # From the innermost axis outwards: a run longer than its row must cover whole rows.
     for i in range(len(steps) - 1, 0, -1):
         row = steps[i - 1] // steps[i]
         length = lengths[steps[i]]

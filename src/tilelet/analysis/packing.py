@@ -1,4 +1,4 @@
-"""First fit: places in memory for things that are needed at different times."""
+"""First-fit memory allocation for buffers with known lifetimes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Need:
-    """`nbytes` of memory from time `first` up to and including `last`."""
+    """A buffer of `nbytes` that is live from time `first` through `last`."""
 
     nbytes: int
     first: int
@@ -19,10 +19,10 @@ class Need:
 
 
 def first_fit(needs: Sequence[Need], order: Sequence[int], alignment: int) -> tuple[list[int], int]:
-    """An offset for each need, and the bytes in use up to the highest.
+    """Return an offset per buffer, and the total size.
 
-    In the given order, each gets the lowest offset that is free while it lives. Offsets, and the
-    bytes that are taken, are multiples of `alignment`.
+    Buffers are placed in the given order, each at the lowest offset that is free during its
+    lifetime. Offsets and sizes are multiples of `alignment`.
     """
     sizes = [-(-need.nbytes // alignment) * alignment for need in needs]
     offsets = [0] * len(needs)

@@ -1,4 +1,4 @@
-"""A limit of time for what follows every loop of a kernel, where nobody has asked for it."""
+"""A time limit for optional analyses that follow every loop of a kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 class OutOfTime(Exception):  # noqa: N818
-    """The time is over: no mistake of anybody."""
+    """The time limit of an analysis has passed; not an error."""
 
 
 _ends: list[float] = []
@@ -18,7 +18,7 @@ _asked = 0
 
 @contextmanager
 def within(seconds: float) -> Generator[None]:
-    """What looks at the clock in this block raises `OutOfTime` once the seconds are over."""
+    """Let `look` raise `OutOfTime` inside this block after `seconds`."""
     _ends.append(time.perf_counter() + seconds)
     try:
         yield
@@ -27,7 +27,7 @@ def within(seconds: float) -> Generator[None]:
 
 
 def look() -> None:
-    """Look at the clock now and then."""
+    """Check the clock now and then."""
     global _asked  # noqa: PLW0603
     if not _ends:
         return

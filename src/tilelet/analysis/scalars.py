@@ -1,8 +1,8 @@
-"""Scalars of a program without running it: what each scalar op means, in any domain.
+"""Abstract interpretation of scalar ops, in any domain.
 
-`ops/scalar.py` defines the ops. This module alone says which of them are sums, multiples,
-quotients and so on; a `Domain` says what those are for numbers, columns of numbers, affine forms,
-intervals or C texts.
+`ops/scalar.py` defines the ops. Only this module maps them to sums, multiples, quotients and so on;
+a `Domain` implements those for numbers, columns of numbers, affine forms, intervals or C
+expressions.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ WIDE = (dtypes.INDEX, dtypes.INT64)
 
 
 class Domain(abc.ABC, Generic[T]):
-    """Arithmetic on descriptions of integers; None means that there is no description.
+    """Arithmetic on abstract integers; None means that nothing is known.
 
-    constant, number  a description of a number, and the number that a description is, if any
-    the others        what they say; `quotient` and `remainder` truncate, and `divisor` is not 0
+    constant, number  the abstraction of a number, and the number of an abstraction, if it is one
+    the others        as named; `quotient` and `remainder` truncate, and `divisor` is not 0
     """
 
     @abc.abstractmethod
@@ -60,7 +60,7 @@ class Domain(abc.ABC, Generic[T]):
     def greatest(self, a: T, b: T) -> T | None: ...
 
     def binary(self, operation: str, a: T, b: T) -> T | None:
-        """A binary scalar op by its name without `scalar.`."""
+        """Apply a binary scalar op, named without `scalar.`."""
         match operation:
             case "add":
                 return self.add(a, b)
@@ -86,10 +86,10 @@ class Domain(abc.ABC, Generic[T]):
 
 
 def apply(domain: Domain[T], op: Op, get: Callable[[Arg], T | None]) -> T | None:
-    """The result of a scalar op on integers, from the descriptions of its operands.
+    """Return the result of a scalar op on integers, from the abstractions of its operands.
 
-    Sums and the like are taken to stay in their type: domains that cannot see whether they do are
-    given wide types only, see `stays_in_type`.
+    Results are assumed not to overflow their type: domains that cannot check it are given wide
+    types only, see `stays_in_type`.
     """
     name = op.name.removeprefix("scalar.")
     if name == "cast":
@@ -101,7 +101,7 @@ def apply(domain: Domain[T], op: Op, get: Callable[[Arg], T | None]) -> T | None
 
 
 def _keeps_value(op: Op) -> bool:
-    """Whether a cast leaves every number of its operand's type as it is."""
+    """Return whether a cast preserves every value of its operand's type."""
     source, target = scalar_dtype(op.args["x"]), op.result.type
     assert isinstance(target, ScalarType)
     if source is None or not source.is_integer or not target.dtype.is_integer:
@@ -111,8 +111,8 @@ def _keeps_value(op: Op) -> bool:
 
 
 def stays_in_type(op: Op) -> bool:
-    """Whether a result can be taken not to wrap: index arithmetic is wide enough for any tensor."""
-    if len(op.results) != 1:  # a loop or a branch that hands on several values
+    """Return whether a result can be assumed not to wrap: index types are wide enough."""
+    if len(op.results) != 1:  # a loop or branch with several results
         return False
     type_ = op.result.type
     return isinstance(type_, ScalarType) and type_.dtype in WIDE
@@ -120,7 +120,7 @@ def stays_in_type(op: Op) -> bool:
 
 # --- values --------------------------------------------------------------------------------------
 
-# Equal to the reference on integers as long as the result is in its type.
+# Equal to the reference on integers, if the result does not overflow.
 _ON_INTEGERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "scalar.add": operator.add,
     "scalar.sub": operator.sub,
@@ -134,7 +134,7 @@ _ON_INTEGERS: Mapping[str, Callable[[Any, Any], Any]] = {
     "scalar.gt": operator.gt,
     "scalar.ge": operator.ge,
 }
-# Equal to it for operands that are not negative; those may not be zero on the right.
+# Equal to the reference for non-negative operands; the right one may not be zero.
 _ON_NATURALS: Mapping[str, Callable[[int, int], int]] = {
     # Its stub has no types.
     "scalar.floordiv": cast("Any", operator.floordiv),  # pyright: ignore[reportUnknownMemberType]
@@ -146,8 +146,9 @@ _FAST = frozenset(FAST_BINARY)
 
 
 def fast_binary(op: Op) -> Callable[[Any, Any], Any] | None:
-    """A binary op on integers by Python's own arithmetic: NotImplemented where that differs from
-    the reference. None if there is no short cut.
+    """Return a binary op on integers in plain Python arithmetic, or None if there is no shortcut.
+
+    It returns NotImplemented where Python differs from the reference.
     """
     operands = [scalar_dtype(op.args["lhs"]), scalar_dtype(op.args["rhs"])]
     if not all(d is not None and d.is_integer for d in operands):
@@ -178,9 +179,9 @@ def _fast_binary(name: str, result: DType) -> Callable[[Any, Any], Any] | None:
 
 
 class Values:
-    """Values of scalars during one execution of a kernel, block `block` of `blocks`.
+    """Concrete scalar values during one execution of a kernel, block `block` of `blocks`.
 
-    None for what depends on data.
+    None for values that depend on data.
     """
 
     def __init__(self, values: Mapping[Value, Any], block: int = 0, blocks: int = 1) -> None:
@@ -221,7 +222,7 @@ class Values:
 
 
 def evaluated(spec: OpSpec, operands: list[Any], result: DType) -> Number | None:
-    """The reference's value; None where it has none (a division by zero)."""
+    """Return the reference's result, or None if it has none (a division by zero)."""
     try:
         return evaluate(spec, operands, result)
     except UserError:
@@ -234,8 +235,9 @@ Column = NDArray[np.int64]
 
 
 def binary_column(name: str, a: Column, b: Column, result: DType) -> Column | None:
-    """A binary op on integers of INT64 width or less, element by element; None where it has no
-    value for one of them, or the results are no integers.
+    """Apply a binary op elementwise to integers of at most 64 bits.
+
+    None if an element has no result, or if results are not integers.
     """
     if result.is_float or result is dtypes.UINT64:
         return None
@@ -252,10 +254,10 @@ def binary_column(name: str, a: Column, b: Column, result: DType) -> Column | No
 
 
 def _truncated(name: str, a: Column, b: Column) -> Column:
-    """Quotient or remainder towards zero."""
+    """Return the quotient or remainder, truncated towards zero."""
     with np.errstate(all="ignore"):
         remainder = np.fmod(a, b)
-        # -2**63 // -1 leaves the type: its remainder is 0 and it wraps, as the reference does.
+        # -2**63 // -1 overflows: it wraps as in the reference, and its remainder is 0.
         return remainder if name == "scalar.mod" else (a - remainder) // b
 
 
@@ -287,7 +289,7 @@ _COLUMNS: Mapping[str, Callable[[Column, Column], Any]] = {
 
 
 def wrapped_column(column: Column, dtype: DType) -> Column:
-    """Integers modulo the width of their type."""
+    """Wrap integers to the width of their type."""
     if dtype is dtypes.BOOL:
         return (column != 0).astype(np.int64)
     if dtype.bits >= 64:

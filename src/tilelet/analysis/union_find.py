@@ -1,4 +1,4 @@
-"""Sets of things that turn out to be the same."""
+"""Union-find."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ T = TypeVar("T", bound=Hashable)
 
 
 class UnionFind(Generic[T]):
-    """Disjoint sets; each is known by one of its members. What was never joined is alone."""
+    """Disjoint sets, each represented by one member; a member never joined is a set of its own."""
 
     def __init__(self) -> None:
         self._above: dict[T, T] = {}
 
     def find(self, member: T) -> T:
-        """The one that stands for the set of `member`."""
+        """Return the representative of `member`."""
         root = member
         while (above := self._above.get(root, root)) != root:
             root = above
@@ -24,7 +24,7 @@ class UnionFind(Generic[T]):
         return root
 
     def join(self, a: T, b: T) -> None:
-        """Both sets become one; what stood for that of `a` stands for it."""
+        """Merge two sets; the representative of `a` represents the result."""
         root_a, root_b = self.find(a), self.find(b)
         if root_a != root_b:
             self._above[root_b] = root_a

@@ -1,1 +1,1 @@
-"""The reference interpreter and the record of tasks it makes."""
+"""The reference interpreter, which also records tasks."""

@@ -1,4 +1,4 @@
-"""Which elements of memory were ever written, and by whom: what `interp.definedness` keeps."""
+"""Definedness of memory: which elements were written, and by whom; used by `interp.definedness`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NEVER, DEFINED, UNDEFINED = 0, 1, 2
 
 
 class NeedsValuesError(Exception):
-    """Which elements are defined depends on data that this run does not compute."""
+    """Which elements are defined depends on values that this run does not compute."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where undefined elements come from: the statement that took them, and of what."""
+    """Where undefined elements come from: the statement that read them, and their source."""
 
     loc: Loc
     name: str
@@ -37,7 +37,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Undefined:
-    """Something undefined decides: `use` is "a branch" or "an index"."""
+    """An undefined value decides something: `use` is "a branch" or "an index"."""
 
     loc: Loc
     use: str
@@ -45,7 +45,7 @@ class Undefined:
 
 
 class UndefinedInt(int):
-    """An undefined number: it goes wherever the program hands a number on."""
+    """An undefined integer, which propagates wherever the program passes the number."""
 
     origin: Origin
 
@@ -55,7 +55,7 @@ class UndefinedInt(int):
 
 
 class UndefinedFloat(float):
-    """The same of a float."""
+    """An undefined float."""
 
     origin: Origin
 
@@ -65,7 +65,7 @@ class UndefinedFloat(float):
 
 
 class Mask:
-    """Of a tile with undefined elements: which are defined, and where the others come from."""
+    """The defined elements of a tile that has undefined ones, and the origin of the others."""
 
     __slots__ = ("bits", "origin")
 
@@ -75,7 +75,7 @@ class Mask:
 
 
 class Cells:
-    """Codes of the elements of a buffer; each stands for `unit` bytes."""
+    """Codes of the elements of a buffer, one per `unit` bytes."""
 
     __slots__ = ("_full", "codes", "origin", "unit")
 
@@ -83,11 +83,11 @@ class Cells:
         self.unit = unit
         self.codes: Codes = np.zeros(max(1, nbytes // unit), np.uint8)
         self.origin: Origin | None = None
-        # Windows that were found to be defined: they stay so until something undefined is stored.
+        # Windows known to be defined; they stay so until something undefined is stored.
         self._full: set[tuple[Any, ...]] = set()
 
     def view(self, window: Window) -> Codes:
-        """The codes of a window's elements; writing to them changes the buffer's."""
+        """Return the codes of a window's elements as a writable view."""
         item = window.dtype.itemsize
         if item != self.unit:
             self._refine()
@@ -100,7 +100,7 @@ class Cells:
         )
 
     def get(self, window: Window) -> Codes:
-        """One code for each element of a window: the worst of its bytes."""
+        """Return one code per element of a window: the worst of its bytes."""
         codes = self.view(window)
         if window.dtype.itemsize == self.unit:
             return codes
@@ -126,7 +126,7 @@ class Cells:
         into[...] = codes
 
     def _refine(self) -> None:
-        """Count single bytes: elements of another size look at this memory."""
+        """Switch to one code per byte, because elements of another size access this memory."""
         if self.unit > 1:
             self.codes = np.repeat(self.codes, self.unit)
             self.unit = 1
@@ -134,14 +134,13 @@ class Cells:
 
 @dataclass(eq=False)
 class Watcher:
-    """What the mode finds, and whom it tells.
+    """The findings of this mode, and its callbacks.
 
-    touch   called for every window of memory that a statement reads or writes:
-            (op, window, writes, atomic)
-    stores  of buffers in `watched`: (statement, task, window) of every store, in order
-    uses    undefined elements that decide something
-    any_numbers  whether there ever was an undefined number
-    execution  what a kernel touches, if it is to be kept (`interp.repeated`)
+    touch        called for every window that a statement accesses: (op, window, writes, atomic)
+    stores       for buffers in `watched`: (statement, task, window) of every store, in order
+    uses         undefined elements that decide something
+    any_numbers  whether any undefined number was seen
+    execution    the accesses of the running kernel, if they are recorded (`interp.repeated`)
     """
 
     touch: Callable[[Op, Window, bool, bool], None] | None = None
@@ -155,14 +154,14 @@ class Watcher:
     execution: Any = None
 
     def number(self, value: Any, origin: Origin) -> UndefinedInt | UndefinedFloat:
-        """`value`, which comes from undefined elements."""
+        """Mark `value` as computed from undefined elements."""
         self.any_numbers = True
         if isinstance(value, float):
             return UndefinedFloat(value).from_(origin)
         return UndefinedInt(value).from_(origin)
 
     def origin_of(self, numbers: Iterable[Any]) -> Origin | None:
-        """Where the first undefined one of these comes from."""
+        """Return the origin of the first undefined one of these."""
         if self.any_numbers:
             for number in numbers:
                 if isinstance(number, UndefinedInt | UndefinedFloat):
@@ -170,7 +169,7 @@ class Watcher:
         return None
 
     def fresh(self, window: Window) -> None:
-        """Memory was taken, of which nothing has been written."""
+        """Record new memory as unwritten."""
         leave_undefined(window.buffer, window.dtype.itemsize)
 
     def use(self, loc: Loc, use: str, origin: Origin) -> None:
@@ -178,12 +177,12 @@ class Watcher:
 
 
 def leave_undefined(buffer: Buffer, unit: int) -> None:
-    """From now on nothing of this buffer has been written."""
+    """Mark a buffer as unwritten."""
     buffer.defined = Cells(buffer.nbytes, unit)
 
 
 def cells_of(window: Window) -> Cells | None:
-    """The codes of a window's buffer; None if all of it is defined."""
+    """Return the codes of a window's buffer, or None if all of it is defined."""
     return window.buffer.defined
 
 
@@ -195,7 +194,7 @@ def _seen(state: State, op: Op, window: Window, writes: bool, atomic: bool = Fal
 
 
 def loaded_mask(state: State, op: Op, window: Window, region: Shape) -> Mask | None:
-    """The mask of a tile of `window.shape` of which `region` is taken from memory."""
+    """Return the mask of a tile of `window.shape` whose `region` is loaded from memory."""
     taken = window if region == window.shape else window.slice((0,) * len(region), region)
     _seen(state, op, taken, writes=False)
     cells = cells_of(window)
@@ -214,7 +213,7 @@ def loaded_mask(state: State, op: Op, window: Window, region: Shape) -> Mask | N
 def store_mask(
     state: State, op: Op, into: Window, mask: Mask | None, region: Shape, atomic: bool
 ) -> None:
-    """Something is written to a window; `mask` is that of the tile, of which `region` is taken."""
+    """Record a store of the `region` of a tile with `mask` into a window."""
     watcher = _seen(state, op, into, writes=True, atomic=atomic)
     buffer = into.buffer
     if buffer.id in watcher.watched:

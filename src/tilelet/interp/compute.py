@@ -1,4 +1,4 @@
-"""Ops that are defined by their NumPy reference: all arithmetic on tiles and scalars."""
+"""Ops defined by their NumPy reference: all arithmetic on tiles and scalars."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.tasks.window import Array, Shape, TileValue, Window
 
 @lowers(COMPUTE)
 def lower_compute(low: Lowering, op: Op) -> Step:
-    """The lowering of every op that has none of its own."""
+    """Lower an op that has no special lowering."""
     if op.spec.reference is None:
         raise InternalError("no lowering for this op", low.function.name, op.name, op.loc)
     if op.results and isinstance(op.results[0].type, TensorType):
@@ -27,7 +27,7 @@ def lower_compute(low: Lowering, op: Op) -> Step:
 
 
 def lower_scalar(low: Lowering, op: Op) -> Step:
-    """An op on scalars, by its reference."""
+    """Lower a scalar op to its reference."""
     reference, loc = op.spec.reference, op.loc
     assert reference is not None
     named = [(name, low.get(arg)) for name, arg in op.args.items()]
@@ -44,7 +44,7 @@ def lower_scalar(low: Lowering, op: Op) -> Step:
 
 
 class Operands:
-    """Reads the arguments of an op: arrays for tiles and tensors, and their valid regions."""
+    """Reads the arguments of an op: arrays for tiles and tensors, with their valid regions."""
 
     __slots__ = ("_application", "_plain", "_shaped")
 
@@ -57,7 +57,7 @@ class Operands:
             (self._shaped if shaped else self._plain).append((name, low.get(arg)))
 
     def read(self, frame: Frame) -> tuple[dict[str, Any], dict[str, tuple[Shape, Shape]]]:
-        """All arguments by name, and shape and valid region of each array among them."""
+        """Return all arguments by name, with shape and valid region of each array among them."""
         args: dict[str, Any] = {name: get(frame) for name, get in self._plain}
         regions: dict[str, tuple[Shape, Shape]] = {}
         for name, get in self._shaped:
@@ -93,7 +93,7 @@ def _tile_op(low: Lowering, op: Op) -> Step:
 def _seed_tile(
     op: Op, array: Array, shape: Shape, valid: Shape, left: tuple[Shape, Shape] | None
 ) -> TileValue:
-    """The result when its region is forgotten, or is that of the left operand."""
+    """Return the result with a full valid region, or that of the left operand."""
     data = with_zeros(array, shape, valid) if op.spec.cut_to_valid else array
     if op.spec.seed_region is SeedRegion.LEFT and left is not None:
         left_shape, left_valid = left
@@ -103,7 +103,7 @@ def _seed_tile(
 
 
 def _memory_op(low: Lowering, op: Op) -> Step:
-    """An op whose reference gives the new contents of a tensor, which it updates in place."""
+    """Lower an op whose reference returns the new contents of a tensor that it updates in place."""
     state, application = low.state, Application(op, low.function.name)
     operands = Operands(low, op, application)
     (target,) = op.spec.writes

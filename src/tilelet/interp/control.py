@@ -1,4 +1,4 @@
-"""Control flow: loops, branches, and values that no path has defined."""
+"""Control flow: loops, branches, and values that no path defines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lower_for(low: Lowering, op: Op) -> Step:
 
 
 def for_step(low: Lowering, op: Op, each: Callable[[range], Iterable[int]] = iter) -> Step:
-    """A counted loop; `each` says which of its iterations are run."""
+    """Lower a counted loop; `each` selects the iterations to run."""
     view = ForView(op)
     start, stop, stride = (low.slot(b) for b in view.bounds)
     init = low.get(view.init)
@@ -69,7 +69,7 @@ def lower_while(low: Lowering, op: Op) -> Step:
 
 
 def while_step(low: Lowering, op: Op, holds: Callable[[Any], bool]) -> Step:
-    """A `while` loop; `holds` is asked whether its condition is true, every time."""
+    """Lower a `while` loop; `holds` evaluates its condition."""
     cond_block, body_block = op.blocks
     init = low.get(op.args["init"])
     cond_params = low.define(cond_block.params)
@@ -120,7 +120,7 @@ def lower_undef(low: Lowering, op: Op) -> Step:
     elif isinstance(type_, ScalarType):
         constant = NO_TASK if type_.dtype is TASK_ID else type_.dtype.numpy.type(0).item()
     elif isinstance(type_, TensorType):
-        # A dimension that is not known stands for a tensor that nobody may look at anyway.
+        # An unknown dimension occurs only in a tensor that is never accessed.
         shape = tuple([d if isinstance(d, int) else 1 for d in type_.shape])
 
         def fresh(frame: Frame) -> None:

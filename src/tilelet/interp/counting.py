@@ -1,9 +1,8 @@
-"""Counting tasks without recording them: loops that submit the same tasks again and again are run
-at their ends only.
+"""Count tasks without recording them; uniform loops run only their first and last iteration.
 
-That is every loop in which neither the index nor anything that follows from it, nor data, decides
-what is submitted. The first iteration counts for all but the last, so that mistakes that come with
-a large index, such as a tensor of no size, are still found.
+A loop is uniform if neither its index, nor anything derived from it, nor data affects what is
+submitted. The first iteration counts for all but the last; the last one is run so that mistakes
+that occur only at large indices, such as an empty tensor, are found.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tilelet.tasks.stream import TaskGroup, TaskStream
 
 
 class CountedTasks(TaskStream):
-    """Tasks by number only. Each that is added stands for `weight` of them."""
+    """A task list that only counts; each task added counts `weight` times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +40,7 @@ class CountedTasks(TaskStream):
 
 
 def count_tasks(program: Program, arguments: Mapping[str, Argument]) -> CountedTasks:
-    """How many tasks each kernel has. May raise what recording them may raise."""
+    """Count the tasks of each kernel; raises what recording them would raise."""
     tasks = CountedTasks()
     interpreter = Interpreter(observer=_Counting(program.functions, tasks))
     state, bound = interpreter.begin(program, arguments, execute=False)
@@ -71,7 +70,7 @@ class _Counting:
         yield from indices[-1:]
 
 
-# --- which loops ----------------------------------------------------------------------------------
+# --- uniform loops -------------------------------------------------------------------------------
 
 
 def _is_uniform(op: Op, functions: Mapping[str, Function]) -> bool:
@@ -83,14 +82,14 @@ def _is_uniform(op: Op, functions: Mapping[str, Function]) -> bool:
 
 
 def _decides_nothing(value: Value) -> bool:
-    """Whether a value that a loop carries has no number in it that could decide something."""
+    """Return whether a loop-carried value contains no number that could decide something."""
     if isinstance(value.type, (ScalarType, ArrayType)):
         return value.type.dtype is TASK_ID
     return isinstance(value.type, TensorType)
 
 
 class _Iteration:
-    """What may differ from one iteration to the next: `changing` values."""
+    """The values that may change between iterations."""
 
     def __init__(self, functions: Mapping[str, Function], changing: Iterable[Value]) -> None:
         self._functions = functions
@@ -100,7 +99,7 @@ class _Iteration:
         return all(map(self._keeps, block.ops))
 
     def _keeps(self, op: Op) -> bool:
-        """Whether an op leaves it open nowhere what is submitted."""
+        """Return whether an op submits the same tasks in every iteration."""
         changes = any(map(self._changes, op.args.values()))
         match op.name:
             case "while" | "write":

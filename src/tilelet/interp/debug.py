@@ -1,4 +1,4 @@
-"""`breakpoint()` in a kernel: a debugger on the kernel's values, or a summary of them."""
+"""`breakpoint()` in a kernel: open a debugger on the kernel's values, or print a summary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lower_breakpoint(low: Lowering, op: Op) -> Step:
         if has_debugger():
             stop_in_kernel(values, loc, kernel)
         elif not printed:
-            # In a loop the first stop is shown; nobody is there to be asked about the others.
+            # In a loop only the first stop is printed, because nobody can answer at the others.
             printed = True
             print(summary(values, loc), file=sys.stderr)
 
@@ -52,7 +52,7 @@ def lower_dump(low: Lowering, op: Op) -> Step:
 
 
 def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
-    """Print what `pl.dump` was given, in one piece: others may print at the same time."""
+    """Print the arguments of `pl.dump` in one write, because other threads may print, too."""
     lines = [f"{loc}:"]
     for name, value in zip(names, values):
         text = _array_text(cast("Array", value)) if isinstance(value, np.ndarray) else repr(value)
@@ -62,7 +62,7 @@ def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
 
 
 def shown(value: Any) -> Any:
-    """A run-time value as the user sees it: the valid part of a tile, the memory of a tensor."""
+    """Return a run-time value as the user sees it: the valid part of a tile, a tensor's memory."""
     if isinstance(value, TileValue):
         return value.cut.copy()
     if isinstance(value, Window):
@@ -71,7 +71,7 @@ def shown(value: Any) -> Any:
 
 
 def summary(values: Mapping[str, Any], loc: Loc) -> str:
-    """One line for each value."""
+    """Summarize each value on one line."""
     lines = [f"breakpoint at {loc}:"]
     width = max((len(name) for name in values), default=0)
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""A debugger that stops in a frame which looks like the kernel: its file, its line, its names."""
+"""A debugger that stops in a frame that looks like the kernel: its file, line and names."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any
 from tilelet.diag.core import Loc
 
 _HOOK = "__debugger__"
-_PDB = (None, "", "pdb.set_trace")  # what PYTHONBREAKPOINT says if it says nothing
+_PDB = (None, "", "pdb.set_trace")  # values of PYTHONBREAKPOINT that select pdb
 
 
 class LeftDebugger(SystemExit, BdbQuit):
-    """The user ended the run with the debugger's `quit`: so ends the program, without a word more.
+    """The user left the debugger with `quit`, which ends the program without a message.
 
-    In a REPL or a notebook the debugger's own exception goes on instead: the session is kept.
+    In a REPL or a notebook the debugger's own exception propagates instead, to keep the session.
     """
 
 
 def has_debugger() -> bool:
-    """Whether somebody can answer: a terminal, or a hook that was installed on purpose."""
+    """Return whether someone can answer: stdin is a terminal, or a hook was installed."""
     if _hook() is not sys.__breakpointhook__:
         return True
     return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
 def stop_in_kernel(values: Mapping[str, Any], loc: Loc, kernel: str) -> None:
-    """Open the debugger where a kernel's text says `breakpoint()`, on these variables."""
+    """Open the debugger at a `breakpoint()` in a kernel, on these variables."""
     hook = _hook(give_way=True)
     if hook is sys.__breakpointhook__ and os.environ.get("PYTHONBREAKPOINT") in _PDB:
         hook = enter_pdb
     names = {**_module_of(loc.file), _HOOK: hook}
     try:
-        exec(_code(loc, kernel), names, dict(values))  # noqa: S102 - two lines of our own
+        exec(_code(loc, kernel), names, dict(values))  # noqa: S102 - two generated lines
     except BdbQuit:
         if hasattr(sys, "ps1") or sys.flags.interactive:
             raise
@@ -46,7 +46,7 @@ def stop_in_kernel(values: Mapping[str, Any], loc: Loc, kernel: str) -> None:
 
 
 def enter_pdb() -> None:
-    """As `pdb.set_trace()`, in the frame that called; steps never stop in Tilelet's own code."""
+    """Act like `pdb.set_trace()` in the caller's frame; steps never stop in Tilelet's own code."""
     caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     _pdb().set_trace(caller)
 
@@ -56,7 +56,7 @@ def _pdb() -> Any:
 
     class KernelPdb(Pdb):
         def user_return(self, frame: FrameType, return_value: object) -> None:
-            """The frame of a kernel has nothing to return to: a step leads to the next stop."""
+            """The kernel's frame has no caller: a step continues to the next stop."""
             if _HOOK in frame.f_code.co_names:
                 self.set_continue()
             else:
@@ -66,7 +66,7 @@ def _pdb() -> Any:
 
 
 def _hook(*, give_way: bool = False) -> Callable[..., Any]:
-    """`sys.breakpointhook`; what a progress line has put before it is asked to make room."""
+    """Return `sys.breakpointhook` from behind a progress line, which is told to give way."""
     hook = sys.breakpointhook
     while hasattr(hook, "behind"):
         if give_way:
@@ -76,10 +76,10 @@ def _hook(*, give_way: bool = False) -> Callable[..., Any]:
 
 
 def _code(loc: Loc, kernel: str) -> CodeType:
-    """Code that calls the hook. Its place is the `breakpoint()` line of the kernel's file.
+    """Compile a call of the hook located at the `breakpoint()` line of the kernel's file.
 
-    Python before 3.13 stops when the next line begins: there the call seems to stand one line
-    above, and that next line is the one meant.
+    Python before 3.13 stops at the beginning of the next line: there the call is placed one line
+    above, so that the next line is the intended one.
     """
     line = max(loc.line, 2)
     call_line = line if sys.version_info >= (3, 13) else line - 1
@@ -94,7 +94,7 @@ def _code(loc: Loc, kernel: str) -> CodeType:
 
 
 def _module_of(file: str) -> dict[str, object]:
-    """The names of the module that was made of a file: sizes and imports of the kernel."""
+    """Return the globals of the module loaded from a file: sizes and imports of the kernel."""
     found: ModuleType | None = None
     for module in [*sys.modules.values()]:
         if getattr(module, "__file__", None) == file:
@@ -103,7 +103,7 @@ def _module_of(file: str) -> dict[str, object]:
 
 
 def frame_hook(frame: FrameType, hook: Callable[..., Any], *args: object, **named: object) -> Any:
-    """Call a hook that was meant to be called in `frame`."""
+    """Call a hook as if from `frame`."""
     if hook is sys.__breakpointhook__ and os.environ.get("PYTHONBREAKPOINT") in _PDB:
         return _pdb().set_trace(frame)
     return hook(*args, **named)

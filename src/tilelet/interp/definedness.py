@@ -1,13 +1,13 @@
-"""Which elements were ever written: a mode of the interpreter, as Memcheck is of a processor.
+"""Definedness tracking: a mode of the interpreter that works like Memcheck.
 
-Every element of memory and of a tile is defined or not. Casts, reductions, products, masks and
-padding hand that on exactly; undefined elements count only where they reach an output, a branch or
-an index. The bits do not need the values: without `execute` none are computed, and whole tensors
-and tiles that are defined cost nothing. Where values decide (`select`, gathers by index) and some
-of what they choose from is undefined, `NeedsValuesError` asks for a run with values.
+Every element of memory and of a tile is defined or undefined. Casts, reductions, products, masks
+and padding propagate this exactly; undefined elements are reported only where they reach an output,
+a branch or an index. Tracking needs no values: without `execute` none are computed, and fully
+defined tensors and tiles cost nothing. Where values decide (`select`, gathers by index) among
+partly undefined elements, `NeedsValuesError` requests a run with values.
 
-The same mode tells which windows of memory every statement touches (`Watcher.touch`). What it keeps
-is in `interp.cells`.
+The same mode reports which windows of memory every statement accesses (`Watcher.touch`). Its data
+structures are in `interp.cells`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from tilelet.tasks.window import Array, Shape, TileValue, Window
 
 
 class Watching:
-    """The observer of this mode: every op also hands on what is defined."""
+    """The observer of this mode: every op also propagates definedness."""
 
     def lower(self, low: Lowering, op: Op) -> Step:
         return WATCHED.get(op.name, WATCHED[COMPUTE])(low, op)
@@ -68,7 +68,7 @@ class Watching:
 def watching_state(
     functions: Mapping[str, Any], watcher: Watcher, *, values: bool, seed_valid: bool = False
 ) -> State:
-    """The state of a run in this mode; with `values` it computes them, too."""
+    """Return the state of a run in this mode; with `values` it computes them, too."""
     state = RepeatingState(
         functions, execute=values, poison=True, seed_valid=seed_valid, observer=Watching()
     )
@@ -81,12 +81,12 @@ def watching_state(
 
 
 def _dummy(shape: Shape, dtype: Any) -> Array:
-    """An array of any size that takes no memory: for tiles whose values nobody computes."""
+    """Return a broadcast array that takes no memory, for tiles whose values are not computed."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def _bits(tile: TileValue) -> Bits:
-    """Which elements of a tile are defined."""
+    """Return which elements of a tile are defined."""
     if tile.defined is not None:
         return tile.defined.bits
     bits = np.zeros(tile.data.shape, np.bool_)
@@ -95,7 +95,7 @@ def _bits(tile: TileValue) -> Bits:
 
 
 def _with_mask(tile: TileValue, bits: Bits | None, origin: Origin | None) -> TileValue:
-    """The tile with its mask; elements outside the valid region count as undefined."""
+    """Attach a mask to the tile; elements outside the valid region count as undefined."""
     if bits is None or origin is None or bits[box(tile.valid)].all():
         tile.defined = None
         return tile
@@ -106,10 +106,10 @@ def _with_mask(tile: TileValue, bits: Bits | None, origin: Origin | None) -> Til
 
 
 def _marked(bits: Bits, dtype: Any) -> Array:
-    """An array of zeros, all bytes of undefined elements set."""
+    """Return an array of zeros in which all bytes of undefined elements are set."""
     marks = np.zeros(bits.shape, dtype)
     if not bits.all():
-        # A view as bytes needs an axis to put them on.
+        # A byte view needs an axis to put the bytes on.
         marks.reshape(-1).view(np.uint8).reshape(-1, marks.itemsize)[~bits.reshape(-1)] = 0xFF
     return marks
 
@@ -121,7 +121,7 @@ def _unmarked(marks: Array, *, any_byte: bool) -> Bits:
 
 
 class _TileOp:
-    """The rule of an op on tiles: from the masks of its operands to those of its results."""
+    """Maps the masks of the operands of a tile op to those of its results."""
 
     def __init__(self, low: Lowering, op: Op) -> None:
         self.op = op
@@ -139,7 +139,9 @@ class _TileOp:
         self.types = [r.type for r in op.results if isinstance(r.type, TileType)]
 
     def read(self, frame: Frame) -> tuple[dict[str, Any], dict[str, tuple[Shape, Shape]]]:
-        """Arguments by name, arrays in place of tiles; and regions, as `Application` wants them."""
+        """Return arguments by name, with arrays for tiles, and regions, as `Application` expects
+        them.
+        """
         args: dict[str, Any] = {name: get(frame) for name, get in self.scalars}
         regions: dict[str, tuple[Shape, Shape]] = {}
         for name, slot in self.shaped:
@@ -154,7 +156,7 @@ class _TileOp:
         return args, regions
 
     def masks(self, frame: Frame) -> dict[str, Mask | None]:
-        """Of each shaped operand; tensors that are read as a whole are loaded by this."""
+        """Return the mask of each shaped operand, loading tensors that are read as a whole."""
         found: dict[str, Mask | None] = {}
         for name, slot in self.shaped:
             value = frame[slot]
@@ -165,7 +167,7 @@ class _TileOp:
         return found
 
     def results(self, frame: Frame, valids: list[Shape]) -> list[Bits | None]:
-        """The bits of each result; None: all that is valid is defined."""
+        """Return the bits of each result, or None if the whole valid region is defined."""
         masks = self.masks(frame)
         bad = {name: mask for name, mask in masks.items() if mask is not None}
         if self.cleared is not None:
@@ -195,7 +197,7 @@ class _TileOp:
         return Origin(self.op.loc, f"the padding of {name}", len(self.state.tasks))
 
     def _uncovers(self, frame: Frame, valids: list[Shape]) -> bool:
-        """Whether the result's region takes elements that were outside an operand's."""
+        """Return whether the result's region includes elements outside an operand's region."""
         spec = self.op.spec
         if Trait.TILE_VIEW not in spec.traits or Trait.ELEMENTWISE not in spec.traits:
             return False
@@ -215,10 +217,10 @@ class _TileOp:
     def _by_moving(
         self, frame: Frame, bad: Mapping[str, Mask], masks: Mapping[str, Mask | None]
     ) -> Bits:
-        """The reference moves marks instead of elements."""
+        """Run the reference on marks instead of elements."""
         (type_,) = self.types
         if any(name not in self.op.spec.moves for name in bad):
-            return np.zeros(type_.shape, np.bool_)  # who knows what was chosen
+            return np.zeros(type_.shape, np.bool_)  # selection unknown
         if self.chooses and not self.state.execute:
             raise NeedsValuesError
         args, regions = self.read(frame)
@@ -245,7 +247,7 @@ class _TileOp:
                 continue
             value: TileValue = frame[slot]
             own = _bits(value)
-            if pads:  # what is outside gets the pad value
+            if pads:  # elements outside get the pad value
                 inside = box(value.valid)
                 bits[inside] = own[inside]
             else:
@@ -262,7 +264,7 @@ class _TileOp:
         return bits
 
     def _product(self, frame: Frame, bad: Mapping[str, Mask]) -> Bits:
-        """A product of ones and zeros counts the undefined elements that each result takes."""
+        """Count the undefined elements that each result uses, by a product of ones and zeros."""
         bits = np.ones(self.types[0].shape, np.bool_)
         for name in bad:
             args, regions = self.read(frame)
@@ -283,7 +285,9 @@ class _TileOp:
         return bits
 
     def _by_rows(self, frame: Frame, shape: Shape) -> Bits:
-        """Ops that mix the elements of a row: one that is undefined spoils the row."""
+        """Propagate through ops that mix the elements of a row: one undefined element spoils the
+        row.
+        """
         bits = np.ones(shape, np.bool_)
         for name, slot in self.shaped:
             value: TileValue = frame[slot]
@@ -298,7 +302,7 @@ class _TileOp:
 
 
 def _aligned(own: Bits, shape: Shape) -> Bits:
-    """Bits of an operand for a result of `shape`: axes correspond from the last one."""
+    """Align the bits of an operand with a result of `shape`, from the last axis."""
     own = own.reshape((1,) * (len(shape) - own.ndim) + own.shape) if own.ndim < len(shape) else own
     cut = tuple(slice(0, n) if m > n else slice(None) for m, n in zip(own.shape, shape))
     return np.broadcast_to(own[cut], shape) if own.shape != shape else own
@@ -322,7 +326,7 @@ def _watches(*names: str) -> Callable[[Lower], Lower]:
 
 
 def _compute(low: Lowering, op: Op) -> Step:
-    """Every op that has no lowering of its own."""
+    """Lower an op that has no special lowering."""
     if op.results and isinstance(op.results[0].type, TensorType):
         return _memory_op(low, op)
     if op.results and all(isinstance(r.type, ScalarType) for r in op.results):
@@ -357,14 +361,14 @@ def _tile_op(low: Lowering, op: Op, lower: Lower) -> Step:
             origin = spoiled
             masks = [np.zeros(tile.data.shape, np.bool_) for tile in tiles]
         for slot, tile, bits in zip(slots, tiles, masks):
-            # A fresh object: what is handed on elsewhere must not change.
+            # A new object, because the tile may be used elsewhere.
             frame[slot] = _with_mask(TileValue(tile.data, tile.valid), bits, origin)
 
     return step
 
 
 def _memory_op(low: Lowering, op: Op) -> Step:
-    """An op that updates a tensor where its operands say."""
+    """Lower an op that updates a tensor at a position given by its operands."""
     rule, state = _TileOp(low, op), low.state
     compute = lower_compute(low, op) if state.execute else None
     (target,) = op.spec.writes
@@ -392,7 +396,7 @@ def _memory_op(low: Lowering, op: Op) -> Step:
 
 
 def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
-    """What is defined of a tensor after an update, found by moving marks."""
+    """Return what is defined of a tensor after an update, by moving marks."""
     args, regions = rule.read(frame)
     for name in [*rule.moved, target]:
         arg = rule.op.args[name]
@@ -403,12 +407,12 @@ def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
 
 
 def _numbers(low: Lowering, values: Iterable[Value]) -> list[int]:
-    """Where those of `values` that are numbers are found in the frame."""
+    """Return the frame slots of the scalars among `values`."""
     return [low.slot(v) for v in values if isinstance(v.type, ScalarType)]
 
 
 def _scalar(low: Lowering, op: Op, lower: Lower) -> Step:
-    """A number from numbers: undefined if one of those is."""
+    """Lower a scalar op; its result is undefined if any operand is."""
     step = lower(low, op)
     watcher: Watcher = low.state.watcher
     operands = _numbers(low, op.operands)
@@ -424,7 +428,7 @@ def _scalar(low: Lowering, op: Op, lower: Lower) -> Step:
 
 
 def _decides(low: Lowering, op: Op, args: tuple[Arg, ...], use: str, step: Step) -> Step:
-    """`step`, which must not be decided by an undefined number."""
+    """Wrap `step`, reporting an undefined scalar that decides it."""
     watcher: Watcher = low.state.watcher
     deciding = _numbers(low, values_in(args))
 
@@ -438,7 +442,7 @@ def _decides(low: Lowering, op: Op, args: tuple[Arg, ...], use: str, step: Step)
 
 
 def _load(low: Lowering, op: Op, lower: Lower, offset: str) -> Step:
-    """A window of a tensor comes on chip."""
+    """Lower a load of a window."""
     state = low.state
     take = whole_window(low, op)
     compute = lower(low, op) if state.execute else None
@@ -529,7 +533,7 @@ def _store(low: Lowering, op: Op, lower: Lower, target: str, source: str, offset
     atomic = op.args["atomic"] is AtomicType.Add
     from_tile = is_tile(op.args[source])
     watcher: Watcher = state.watcher
-    # Without values the lowering would store some: only its checks are wanted.
+    # Without values the lowering would store garbage: only its checks are wanted.
     compute = lower(low, op) if state.execute or not from_tile else None
     result = low.slot(op.result) if compute is not None else low.result(op)
 
@@ -683,7 +687,7 @@ def _while(low: Lowering, op: Op) -> Step:
 
 @_watches("call", "scope")
 def _task(low: Lowering, op: Op) -> Step:
-    """How many blocks a task has, and whether it runs at all."""
+    """Check a task's block count and predicate."""
     step = _decides(low, op, (op.args.get("count"),), "a branch", LOWERINGS[op.name](low, op))
     predicate = op.args.get("predicate")
     if predicate is None:
@@ -714,7 +718,7 @@ def _array(low: Lowering, op: Op) -> Step:
 
 
 def _complete() -> None:
-    """Every op does what the language says, but for those that this mode watches."""
+    """Register the default lowering for all ops that this mode does not treat specially."""
     for name, lower in LOWERINGS.items():
         if name.startswith("scalar."):
             WATCHED[name] = lambda low, op, lower=lower: _scalar(low, op, lower)
@@ -726,7 +730,7 @@ def _complete() -> None:
 
 
 def _view(low: Lowering, op: Op, lower: Lower) -> Step:
-    """Ops that have a form on tensors, which touches no memory, and one on tiles."""
+    """Lower an op with a tensor form, which accesses no memory, and a tile form."""
     if is_tile(op.args["x"]):
         return _tile_op(low, op, lower)
     return _decides(low, op, tuple(op.args.values()), "an index", lower(low, op))

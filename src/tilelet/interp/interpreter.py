@@ -1,4 +1,4 @@
-"""The reference interpreter: runs a program at any stage of the pipeline, and records its tasks."""
+"""The reference interpreter: runs a program at any stage of the pipeline and records its tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 
-# Imported for their entries in `LOWERINGS`.
+# Imported to register their lowerings in `LOWERINGS`.
 from tilelet.interp import (  # noqa: F401
     compute,
     control,
@@ -33,7 +33,7 @@ from tilelet.tasks.stream import EnoughTasksError, TaskStream
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What a run leaves behind, besides the arrays it wrote.
+    """The outcome of a run, besides the arrays it wrote.
 
     returned  the values of the entry's `return`: windows and numbers
     """
@@ -44,7 +44,7 @@ class Execution:
 
 @contextlib.contextmanager
 def _without_collector(active: bool) -> Generator[None, None, None]:
-    """Recording makes many objects and no garbage: looking for some takes 40 % of its time."""
+    """Disable the garbage collector: recording allocates much and frees nothing."""
     pause = active and gc.isenabled()
     if pause:
         gc.disable()
@@ -57,13 +57,13 @@ def _without_collector(active: bool) -> Generator[None, None, None]:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """Runs programs, op by op, as the language defines them.
+    """Runs programs op by op, as the language defines them.
 
     seed_valid  track valid regions as the compilers of spring 2026 did: unary ops, casts, expands,
                 reductions, reshape, transpose, concat and matmul give fully valid results, binary
                 ops take the left operand's region
-    observer    sees every op that is executed, and may put another in its place
-    most_tasks  how many tasks are recorded at most, if none is executed
+    observer    sees every op that is executed, and may replace it
+    most_tasks  limit on the number of recorded tasks, if none is executed
     """
 
     seed_valid: bool = False
@@ -71,7 +71,7 @@ class Interpreter:
     most_tasks: int | None = None
 
     def prepare(self, program: Program) -> None:
-        """There is nothing to do before a run."""
+        """Do nothing; other engines compile here."""
 
     def begin(
         self,
@@ -81,7 +81,7 @@ class Interpreter:
         execute: bool = True,
         initial_poison: bool = True,
     ) -> tuple[State, list[Any]]:
-        """What a run starts with: its state, and the arguments of the entry function."""
+        """Return the initial state of a run and the arguments of the entry function."""
         state = State(
             program.functions,
             execute=execute,
@@ -104,8 +104,8 @@ class Interpreter:
         """Run the entry function on `arguments`, given by parameter name.
 
         Arrays are used in place: results appear in the caller's arrays. With `execute=False` the
-        control program runs and records its tasks, but no task does; arrays of known shape may
-        then be left out. `initial_poison=False` makes undefined memory zero.
+        control program runs and records its tasks, but no task is executed; arrays of known shape
+        may then be omitted. `initial_poison=False` zeroes undefined memory.
         """
         return self.go_on(
             program,
@@ -113,7 +113,7 @@ class Interpreter:
         )
 
     def go_on(self, program: Program, state: State, bound: list[Any]) -> Execution:
-        """The run that begins with this state and these arguments."""
+        """Complete a run that was begun with this state and these arguments."""
         try:
             with np.errstate(all="ignore"), _without_collector(not state.execute):
                 returned = state.code(program.entry).run(bound)

@@ -1,4 +1,4 @@
-"""Which iterations of which loops each task belongs to: a mode that records and runs no kernel."""
+"""Which loop iterations each task belongs to: a mode that records tasks and runs no kernel."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ Around = tuple[tuple[Op, int], ...]
 class Iterations:
     """The loops around every task, outermost first, flattened.
 
-    ptr      of task `t`: `number[ptr[t] : ptr[t + 1]]` are numbers of loops in `loops`, and `index`
-             the values of their indices
+    ptr      for task `t`, `number[ptr[t] : ptr[t + 1]]` are positions in `loops`, and the same
+             slice of `index` holds the values of the loop indices
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Iterations:
         self._numbers: dict[Op, int] = {}
 
     def around(self, task: int) -> tuple[tuple[str, int], ...]:
-        """Name and value of the index of each loop around a task."""
+        """Return name and index value of each loop around a task."""
         span = range(self.ptr[task], self.ptr[task + 1])
         return tuple((ForView(self.loops[self.number[i]]).index.name, self.index[i]) for i in span)
 
@@ -60,7 +60,7 @@ class Iterations:
 def find_iterations(
     program: Program, arguments: Mapping[str, Argument], most: int | None = None
 ) -> Iterations:
-    """Record the tasks once more, `most` of them, with the loops around each.
+    """Record at most `most` tasks again, with the loops around each.
 
     May raise `DependsOnTaskData`.
     """
@@ -80,7 +80,7 @@ def find_iterations(
 
 
 class _Counted(TaskStream):
-    """Tasks of which only the number counts: they have been recorded before."""
+    """A task list that only counts: the tasks have been recorded before."""
 
     def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
         del group, values, deps
@@ -89,7 +89,7 @@ class _Counted(TaskStream):
 
 def _for(low: Lowering, op: Op) -> Step:
     found: Iterations = low.state.iterations
-    # The body is lowered inside: calls in it must know the slot of the index, which comes first.
+    # The body is lowered inside, because its calls need the slot of the index.
     index = ForView(op).index
     found.static.append((op, -1))
     place = len(found.static) - 1

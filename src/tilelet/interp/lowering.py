@@ -1,8 +1,8 @@
-"""From IR to closures: each op becomes one Python function over a frame.
+"""Lower IR to closures: each op becomes one Python function over a frame.
 
-A frame is a list with one slot for every value of a function, and one for every constant it
-mentions; so an argument is always `frame[slot]`, whatever it is. What an op does is looked up
-once, when its function is first needed; running is then only calls of closures.
+A frame is a list with one slot for every value of a function and for every constant in it, so an
+argument is always `frame[slot]`. Ops are dispatched once, when a function is first needed; running
+it only calls closures.
 
 `LOWERINGS` maps op names to functions `(Lowering, Op) -> Step`; the modules `control`, `movement`
 and `compute` fill it.
@@ -34,15 +34,15 @@ COMPUTE = "<compute>"
 
 
 class Observer(Protocol):
-    """Looks at a run, or changes it, op by op. Runs without one do not pay for it."""
+    """Watches or changes a run, op by op, at no cost to runs without an observer."""
 
     def lower(self, low: Lowering, op: Op) -> Step:
-        """The step of an op: `low.plain_op(op)`, with something before, after or in its place."""
+        """Return the step of an op: `low.plain_op(op)`, possibly wrapped or replaced."""
         ...
 
 
 def lowers(*names: str) -> Callable[[Lower], Lower]:
-    """Register the lowering of the ops of these names."""
+    """Register the lowering of the named ops."""
 
     def add(function: Lower) -> Lower:
         for name in names:
@@ -53,7 +53,7 @@ def lowers(*names: str) -> Callable[[Lower], Lower]:
 
 
 class BlockCode:
-    """A block ready to run: its steps, and the values its terminator hands on."""
+    """A lowered block: its steps, and the values of its terminator."""
 
     __slots__ = ("result", "steps")
 
@@ -68,7 +68,7 @@ class BlockCode:
 
 
 class Lowering:
-    """Turns one function into code; gives its values and constants their slots."""
+    """Lowers one function; assigns slots to its values and constants."""
 
     def __init__(self, state: State, function: Function) -> None:
         self.state = state
@@ -84,7 +84,7 @@ class Lowering:
         return len(self.template) - 1
 
     def define(self, values: Sequence[Value]) -> slice:
-        """Neighbouring slots for `values`, to be assigned at once: `frame[these] = tuple`."""
+        """Assign adjacent slots to `values`, so that `frame[these] = tuple` sets all."""
         start = len(self.template)
         for v in values:
             slot = self._slots[v] = self._new_slot()
@@ -93,18 +93,18 @@ class Lowering:
         return slice(start, start + len(values))
 
     def on_define(self, value: Value, tell: Callable[[int], None]) -> None:
-        """Have `tell` called with the slot of `value` when it gets one."""
+        """Call `tell` with the slot of `value` once it has one."""
         self._wanted[value] = tell
 
     def has(self, value: Value) -> bool:
         return value in self._slots
 
     def alias(self, value: Value, other: Value) -> None:
-        """Find `value` in the slot of `other`."""
+        """Let `value` share the slot of `other`."""
         self._slots[value] = self._slots[other]
 
     def kernel_name(self, hint: str | None) -> str:
-        """The name of the next in-core scope, as `passes/outline.py` will call its kernel."""
+        """Return the name that `passes/outline.py` will give the next scope's kernel."""
         base = hint
         if base is None:
             base = f"{self.function.name}_incore_{self._unnamed_scopes}"
@@ -112,7 +112,7 @@ class Lowering:
         return self.state.unique_kernel_name(base)
 
     def slot(self, arg: Arg) -> int:
-        """Where `arg` (a value, or a constant with no value inside) is found in the frame."""
+        """Return the slot of `arg`, a value or a constant that contains no value."""
         if isinstance(arg, Value):
             return self._slots[arg]
         constant = plain(arg)
@@ -123,7 +123,7 @@ class Lowering:
         return self._constants[key]
 
     def get(self, arg: Arg) -> Getter:
-        """A function from the frame to the run-time value of `arg`."""
+        """Return a function from the frame to the run-time value of `arg`."""
         if not isinstance(arg, tuple) or not any(True for _ in values_in(arg)):
             return itemgetter(self.slot(arg))
         if any(isinstance(a, tuple) for a in arg):
@@ -136,11 +136,11 @@ class Lowering:
         return itemgetter(*slots)
 
     def result(self, op: Op) -> int:
-        """The slot of the op's only result."""
+        """Return the slot of the op's only result."""
         return self.define((op.result,)).start
 
     def block(self, block: Block) -> BlockCode:
-        """The code of a block whose parameters are already defined."""
+        """Lower a block whose parameters are already defined."""
         steps = tuple([self.op(op) for op in block.ops[:-1]])
         calls = allocations(block) if self.function.kind is not FunctionKind.InCore else 0
         if calls:
@@ -155,7 +155,7 @@ class Lowering:
         return self.plain_op(op) if observer is None else observer.lower(self, op)
 
     def plain_op(self, op: Op) -> Step:
-        """The op as the language defines it, whoever observes the run."""
+        """Lower the op as the language defines it, ignoring the observer."""
         return LOWERINGS.get(op.name, LOWERINGS[COMPUTE])(self, op)
 
 
@@ -167,7 +167,7 @@ def _note_allocations(state: State, calls: int) -> Step:
 
 
 class FunctionCode:
-    """A function ready to run."""
+    """A lowered function."""
 
     def __init__(self, state: State, function: Function) -> None:
         self._lowering = Lowering(state, function)
@@ -181,7 +181,7 @@ class FunctionCode:
 
 
 def plain(arg: Arg) -> Any:
-    """A constant without the dtype it is pinned to."""
+    """Return a constant without its pinned dtype."""
     if isinstance(arg, Const):
         return arg.value
     if isinstance(arg, tuple):

@@ -1,7 +1,7 @@
-"""Ops that touch memory: windows, loads and stores, views, single elements, fresh memory.
+"""Ops that access memory: windows, loads and stores, views, single elements, allocation.
 
-Every window is checked where it is made. The forms on tiles alone have a reference and are lowered
-in `compute`; this module checks their offsets first.
+Every window is checked where it is created. The forms on tiles have a reference and are lowered in
+`compute`; this module checks their offsets first.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def window_at(
     clamp: bool,
     loc: Loc,
 ) -> Window:
-    """The window of `shape` at `offset`, checked.
+    """Return the window of `shape` at `offset`, checked.
 
-    Only the valid part has to lie inside, and with `clamp` not even that: it is cut. The window of
-    an overhanging window sees no more of memory than that one does.
+    Only the valid part has to lie inside; with `clamp` it is cut at the edge. A window of an
+    overhanging window has access to no more memory than that one.
     """
     if valid_shape is None and not clamp and whole.valid is None:
         for axis, (start, size, extent) in enumerate(zip(offset, shape, whole.reach)):
@@ -64,7 +64,7 @@ def window_at(
     needed = shape if valid_shape is None else checked_region(valid_shape, shape, loc)
     valid = whole.valid or whole.shape
     for axis, (start, size) in enumerate(zip(offset, needed)):
-        # Where all is said to be valid, all that is loaded must exist.
+        # If all of an axis is valid, all of it must exist.
         extents = whole.reach if valid[axis] == whole.shape[axis] else whole.shape
         if start < 0 or shape[axis] < 1 or (start + size > extents[axis] and not clamp):
             raise _outside(whole, axis, start, size, extents[axis], loc)
@@ -76,10 +76,10 @@ def window_at(
 
 
 def view_at(whole: Window, offset: Sequence[int], shape: Shape, loc: Loc) -> Window:
-    """The view of `shape` at `offset` that the control program takes.
+    """Return the view of `shape` at `offset` that the control program takes.
 
-    It may overhang: it stays valid where its tensor is, so that a load of what does not exist is an
-    error, where `clamp` would make that part invalid.
+    It may extend past its tensor: a load of the missing part is an error, whereas `clamp` would
+    make that part invalid.
     """
     for axis, (start, size, extent) in enumerate(zip(offset, shape, whole.reach)):
         if start < 0 or size < 1:
@@ -94,7 +94,7 @@ def view_at(whole: Window, offset: Sequence[int], shape: Shape, loc: Loc) -> Win
 
 
 def _existing(whole: Window, offset: Sequence[int], shape: Shape) -> Window:
-    """A window that sees no more of memory than `whole` does."""
+    """Return a window that has access to no more memory than `whole`."""
     there = valid_rules.window(whole.reach, tuple(offset), shape)
     if there == shape:
         return whole.slice(offset, shape)
@@ -112,7 +112,7 @@ def _outside(
 
 
 def checked_region(valid_shape: Sequence[int], shape: Shape, loc: Loc) -> Shape:
-    """A valid region that was computed: nothing of an axis is valid if its extent is negative."""
+    """Check a computed valid region; a negative extent makes an axis empty."""
     for axis, (limit, size) in enumerate(zip(valid_shape, shape)):
         if limit > size:
             raise ValidShapeTooLarge(loc, axis, limit, size, runtime=True)
@@ -120,14 +120,14 @@ def checked_region(valid_shape: Sequence[int], shape: Shape, loc: Loc) -> Shape:
 
 
 def _check_sizes(sizes: Sequence[int], shape: Shape, loc: Loc) -> None:
-    """A window may have a size of 0, but none below."""
+    """Check that no window size is negative; 0 is allowed."""
     for axis, (size, largest) in enumerate(zip(sizes, shape)):
         if size < 0:
             raise ValidShapeTooLarge(loc, axis, size, largest, runtime=True)
 
 
 def without_axes(window: Window, axes: Sequence[int]) -> Window:
-    """The window without some axes of extent 1."""
+    """Return the window without some axes of extent 1."""
     rank = len(window.shape)
     dropped = {axis % rank for axis in axes}
     kept = [i for i in range(rank) if i not in dropped]
@@ -144,7 +144,7 @@ def without_axes(window: Window, axes: Sequence[int]) -> Window:
 
 
 def loaded(window: Window) -> TileValue:
-    """A snapshot of a window: its valid part, zeros elsewhere."""
+    """Return a snapshot of a window: its valid part, zeros elsewhere."""
     shape, region = window.shape, window.valid or window.shape
     if region == shape:
         return TileValue(window.array.copy(), shape)
@@ -192,7 +192,7 @@ def lower_load(low: Lowering, op: Op) -> Step:
 
 
 def taken_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
-    """The checked window of a tensor that a `slice` or a `load` takes."""
+    """Return a function to the checked window that a `slice` or `load` takes."""
     take = whole_window(low, op)
     drop = int_tuple(op.args["drop_dims"]) if op.name == "slice" else ()
     if not drop:
@@ -201,7 +201,7 @@ def taken_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
 
 
 def whole_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
-    """The same, with the axes that it drops."""
+    """Like `taken_window`, but keep the axes that the op drops."""
     args = op.args
     if op.name == "load":
         limit = args["valid_shapes"] if args["valid_shape"] is None else args["valid_shape"]
@@ -212,7 +212,7 @@ def whole_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
 def _window_getter(
     low: Lowering, op: Op, source: str, offset: str, shape: str, limit: Arg
 ) -> Callable[[Frame], Window]:
-    """A function from the frame to the checked window that an op takes."""
+    """Return a function from the frame to the checked window that an op takes."""
     whole, loc = low.slot(op.args[source]), op.loc
     offsets = low.get(as_tuple(op.args[offset]))
     shapes = low.get(as_tuple(op.args[shape]))
@@ -233,7 +233,7 @@ def _window_getter(
 
 
 def as_tuple(arg: Arg) -> tuple[Arg, ...]:
-    """A list argument; a bare number is a list of one."""
+    """Return a list argument as a tuple; a bare number is a list of one."""
     return arg if isinstance(arg, tuple) else (arg,)
 
 
@@ -241,7 +241,7 @@ def int_tuple(arg: Arg) -> tuple[int, ...]:
     return () if arg is None else plain(as_tuple(arg))
 
 
-# Windows of tiles: the reference does the work, but trusts its offsets
+# Windows of tiles: the reference does the work but does not check offsets
 
 
 def _slice_size(args: dict[str, Any]) -> tuple[Sequence[int], bool]:
@@ -256,7 +256,7 @@ def _checked_tile_op(
     offset: str,
     size: Callable[[dict[str, Any]], tuple[Sequence[int], bool]],
 ) -> Step:
-    """A tile op with a window: `size` says how much of the target it touches, and if it clamps."""
+    """Lower a tile op with a window; `size` gives its extent in the target and if it clamps."""
     getters = {name: low.get(arg) for name, arg in op.args.items()}
     name, loc = _name(op.args[target]), op.loc
     compute = lower_compute(low, op)
@@ -300,7 +300,7 @@ def store_at(
 
 
 def stored_window(target: Window, region: Shape, offset: Sequence[int], loc: Loc) -> Window:
-    """The checked window of `target` that a store of the box `region` at `offset` writes."""
+    """Return the checked window of `target` that a store of the box `region` at `offset` writes."""
     sizes = fitted(region, len(target.shape))
     assert sizes is not None
     for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
@@ -329,7 +329,7 @@ def lower_store(low: Lowering, op: Op) -> Step:
 
 
 def written_window(low: Lowering, op: Op) -> Callable[[Frame], Window]:
-    """The window of a tensor that a store, or any other op that writes to one, writes."""
+    """Return a function to the window that a store, or another op with an output tensor, writes."""
     loc, args = op.loc, op.args
     if op.name == "write":
         x, at = low.slot(args["x"]), low.get(as_tuple(args["indices"]))
@@ -458,7 +458,7 @@ def lower_reinterpret_view(low: Lowering, op: Op) -> Step:
 
 
 def _reinterpreted(window: Window, dtype: DType) -> Window | None:
-    """The same bytes as another type, along the last axis; None if elements would be torn."""
+    """Return the same bytes as another type along the last axis, or None if sizes do not match."""
     old, new = window.dtype.itemsize, dtype.itemsize
     counts = [window.offset, *window.strides[:-1]]
     dense = window.strides[-1] == 1 or window.shape[-1] == 1
@@ -476,7 +476,7 @@ def _reinterpreted(window: Window, dtype: DType) -> Window | None:
 
 
 def _view(low: Lowering, op: Op, make: Callable[[Window, Frame], Window]) -> Step:
-    """A view by `make`, whose valid region follows from the op's own rule."""
+    """Lower a view built by `make`; its valid region follows from the op's rule."""
     x, result, loc, rule = low.slot(op.args["x"]), low.result(op), op.loc, op.spec.valid
     assert rule is not None
     args = dict(op.args)
@@ -498,7 +498,7 @@ def _view(low: Lowering, op: Op, make: Callable[[Window, Frame], Window]) -> Ste
 
 
 def read_element(state: State, window: Window, indices: Sequence[int], loc: Loc) -> Any:
-    """One element as a Python number."""
+    """Return one element as a Python number."""
     check_index(indices, window.reach, window.name, loc)
     return state.contents(window, loc)[tuple(indices)].item()
 
@@ -580,7 +580,7 @@ def lower_dim(low: Lowering, op: Op) -> Step:
     return of_tile if is_tile(arg) else of_tensor
 
 
-# Fresh memory
+# Allocation
 
 
 def _checked_shape(op: str, shape: Shape, loc: Loc) -> Shape:

@@ -1,11 +1,11 @@
-"""Executions of a kernel that differ only in where their windows lie are followed once.
+"""Follow executions of a kernel that differ only in the position of their windows once.
 
-A kernel that reads defined elements only stores defined elements, and which elements those are
-depends on its arguments alone: on the layouts of its tensors, and on its numbers. So the mode of
-`interp.definedness` keeps what an execution touched. The next execution of the same kind is then a
-look at the elements that it reads, and a note of those that it writes. Numbers that are used for
-offsets alone, and in affine form, move windows: they may differ, as long as every window stays
-inside its tensor.
+A kernel that reads only defined elements stores only defined elements, and which elements it
+accesses depends on its arguments alone: the layouts of its tensors, and its scalars. The mode of
+`interp.definedness` therefore records the accesses of an execution; the next execution of the same
+kind only checks that the elements it reads are defined and marks those it writes. Scalars that are
+used only in affine offsets move windows: they may differ as long as every window stays inside its
+tensor.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _STRUCTURE = {"for", "while", "if", "yield", "return"}
 
 
 class KernelShape:
-    """What can be said of a kernel without running it.
+    """Static properties of a kernel.
 
-    plain    whether its tensors are touched by loads and stores of windows alone
-    moving   parameters that are numbers and do nothing but move windows; `deciding` the others
-    tensors  parameters that are tensors; `handed` those that are handed on
+    plain    whether its tensors are accessed only by loads and stores of windows
+    moving   scalar parameters that only move windows; `deciding` are the others
+    tensors  tensor parameters; `handed` are those that are returned
     """
 
     def __init__(self, function: Function) -> None:
@@ -60,7 +60,7 @@ class KernelShape:
         self.moved_in = self._moved_in(function)
 
     def _moved_in(self, function: Function) -> dict[int, frozenset[int]]:
-        """For each moving number, the tensors in which it moves windows."""
+        """For each moving scalar, return the tensors in which it moves windows."""
         aliases = Aliases(function.body, {})
         found: dict[int, set[int]] = {i: set() for i in self.moving}
         for op, axes in self._forms.items():
@@ -72,7 +72,7 @@ class KernelShape:
         return {number: frozenset(roots) for number, roots in found.items()}
 
     def _returned(self, function: Function) -> bool:
-        """Whether all that the kernel hands on are its parameters; `handed` says which."""
+        """Return whether the kernel returns only parameters, recording them in `handed`."""
         aliases = Aliases(function.body, {})
         found = [aliases.whole(r) if is_tensor(r) else None for r in function.returned]
         self.handed = tuple(self._params[r] for r in found if r in self._params)
@@ -103,13 +103,13 @@ class KernelShape:
         self._forms[op] = kept
 
     def _of(self, value: Value) -> frozenset[Value]:
-        """The parameters that a number is made of."""
+        """Return the parameters that a scalar depends on."""
         if value in self._params and _is_number(value):
             return frozenset((value,))
         return self._taint.get(value, frozenset())
 
     def factors(self, op: Op) -> list[Factors]:
-        """Per axis of the offset of a load or store, the factor of each moving number."""
+        """Return the factor of each moving scalar per axis of a load's or store's offset."""
         forms = self._forms.get(op, [])
         return [tuple(form.get(p, 0) for p in self._movers) for form in forms]
 
@@ -119,7 +119,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _is_plain(op: Op) -> bool:
-    """Whether an op touches memory in no other way than by whole windows."""
+    """Return whether an op accesses memory only by whole windows."""
     tensors = [name for name, a in op.args.items() if any(map(is_tensor, values_in((a,))))]
     if not tensors or op.name in _STRUCTURE:
         return True
@@ -131,18 +131,18 @@ def _is_plain(op: Op) -> bool:
 
 
 def _moves_freely(op: Op) -> bool:
-    """Whether the extent of a window does not depend on where it lies."""
+    """Return whether the extent of a window does not depend on its position."""
     limits = (op.args.get("valid_shape"), op.args.get("valid_shapes"), op.args.get("clamp"))
     return not any(limits) and any(map(is_tensor, op.operands))
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements of an argument: `count` windows of one shape, evenly apart.
+    """Elements of an argument: `count` windows of one shape at a constant distance.
 
     start, apart  in bytes from the first element of the argument
     strides       in elements
-    factors       bytes that it moves with each of the moving numbers
+    factors       bytes that it moves per unit of each moving scalar
     """
 
     argument: int
@@ -155,7 +155,7 @@ class Piece:
     apart: int = 0
 
     def in_(self, arguments: Sequence[Any], moved: Sequence[int]) -> Window | None:
-        """The window for these arguments; None if it starts between two elements."""
+        """Return the window for these arguments, or None if it starts between two elements."""
         given: Window = arguments[self.argument]
         start = given.offset * given.dtype.itemsize + self.start
         start += sum(f * m for f, m in zip(self.factors, moved))
@@ -170,14 +170,14 @@ class Piece:
 
 @dataclass
 class Execution:
-    """What one execution touched, for others of its kind.
+    """The accesses of one execution, valid for all executions of its kind.
 
-    base     the values of its moving numbers
-    reads    what has to be defined before
-    writes   what is defined afterwards
-    stores   the same, store by store
-    limits   how far each combination of the moving numbers may go: (lowest, highest)
-    spoiled  something undefined was involved: this says nothing of others
+    base     the values of its moving scalars
+    reads    elements that must be defined before
+    writes   elements that are defined afterwards
+    stores   the same, per store
+    limits   range of each combination of the moving scalars: (lowest, highest)
+    spoiled  something undefined was involved, so nothing is known about other executions
     """
 
     base: tuple[int, ...]
@@ -192,7 +192,7 @@ class Execution:
     def access(
         self, op: Op, memory: Window, offset: Sequence[int], taken: Window, writes: bool
     ) -> None:
-        """A load or store of `taken`, which lies at `offset` in `memory`."""
+        """Record a load or store of `taken` at `offset` in `memory`."""
         factors = self.shape.factors(op)
         item = memory.dtype.itemsize
         moves = [0] * len(self.base)
@@ -215,14 +215,14 @@ class Execution:
         return next(i for i in self.shape.tensors if self.arguments[i].buffer is taken.buffer)
 
     def finish(self) -> Execution:
-        """From now on this is about any execution of its kind."""
+        """Make the record independent of its arguments, and merge the accesses."""
         self.reads, self.writes = _in_rows(self.reads), _in_rows(self.writes)
         self.arguments = ()
         return self
 
 
 def _in_rows(pieces: Sequence[Piece]) -> list[Piece]:
-    """The same elements as fewer pieces: those that are evenly apart are one."""
+    """Merge pieces at a constant distance into one."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for p in pieces:
         key = (p.argument, p.dtype, p.shape, p.strides, p.factors)
@@ -243,7 +243,7 @@ def _in_rows(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 class RepeatingState(State):
-    """A run in which an execution that is known need not be followed."""
+    """A run that skips executions of a known kind."""
 
     def __init__(self, functions: Mapping[str, Function], **options: Any) -> None:
         super().__init__(functions, **options)
@@ -289,7 +289,7 @@ class RepeatingState(State):
     def _repeats(
         self, known: Execution, arguments: Sequence[Any], base: tuple[int, ...], watcher: Watcher
     ) -> bool:
-        """Do as the known execution did; False if that does not fit."""
+        """Apply a known execution; return False if it does not fit."""
         moved = [a - b for a, b in zip(base, known.base)]
         for factors, (low, high) in known.limits.items():
             if not low <= sum(f * m for f, m in zip(factors, moved)) <= high:
@@ -319,19 +319,19 @@ class RepeatingState(State):
 
 
 def _kind(shape: KernelShape, arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """What two executions must have in common so that they touch the same, but for its place."""
+    """Return what two executions must share to access the same elements up to position."""
     found: list[Any] = [arguments[i] for i in shape.deciding]
     first: dict[int, tuple[int, int]] = {}
     bounded: set[int] = set()
     for i in shape.tensors:
         window: Window = arguments[i]
         start = window.offset * window.dtype.itemsize
-        # Arguments in one buffer are placed from the first of them.
+        # Arguments in one buffer are located relative to the first of them.
         where, base = first.setdefault(window.buffer.id, (i, start))
         layout = (window.dtype, window.shape, window.strides, window.valid, window.extent)
         found.append((*layout, where, start - base))
         if window.valid is not None or window.extent is not None:
             bounded.add(i)
-    if bounded:  # how much of a window there is depends on its place
+    if bounded:  # the size of a window depends on its position
         found += [n for i in shape.moving if shape.moved_in[i] & bounded for n in (i, arguments[i])]
     return tuple(found)

@@ -1,8 +1,8 @@
-"""Recorded tasks, executed afterwards; the caller's arrays stay as they are.
+"""Replay recorded tasks without changing the caller's arrays.
 
-`find_control_traces` executes what is needed to know what data decides in the kernels of a run that
-was only recorded, in the order of the tasks and as little as possible: of the kernels that decide,
-only the deciding part. `Replay` executes all tasks, in any order.
+`find_control_traces` executes, in task order, only what is needed to learn the data-dependent
+control flow of the kernels of a recorded run: of each such kernel only the part that decides it.
+`Replay` executes all tasks, in any order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Ints = NDArray[np.int64]
 
 
 def find_control_traces(program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
-    """Add what can be found out to the groups of `tasks`; `inputs` are arrays by parameter name."""
+    """Add control traces to the groups of `tasks`; `inputs` are arrays by parameter name."""
     data_dependent = {f.name for f in program.kernels if sites(f)}
     wanted = [
         (index, group, row)
@@ -37,7 +37,7 @@ def find_control_traces(program: Program, tasks: TaskStream, inputs: Mapping[str
     ]
     if not wanted:
         return
-    # All in one order: a task must not see what later tasks write.
+    # One pass in task order: a task must not see what later tasks write.
     replay = _Replay(program, tasks, inputs)
     with np.errstate(all="ignore"):
         for index, group, row in sorted(wanted, key=lambda entry: entry[0]):
@@ -50,7 +50,7 @@ def find_control_traces(program: Program, tasks: TaskStream, inputs: Mapping[str
 
 
 class UnknownContentsError(Exception):
-    """Something that would have to be read was not given, or is not in the record."""
+    """Data that would have to be read was not given, or is not in the record."""
 
 
 class _Replay:
@@ -74,7 +74,7 @@ class _Replay:
         self._uses = _Uses(tasks)
 
     def outcomes(self, index: int) -> tuple[ControlTrace, ...]:
-        """What happens at the sites of a task, block by block."""
+        """Return the outcome at each site of a task, block by block."""
         group, row = self._place(index)
         known = self._decision(group.kernel)
         if known is None:
@@ -120,7 +120,7 @@ class _Replay:
         group, row = self._place(index)
         if index in self._failed or group.ran is None:
             raise UnknownContentsError
-        # Unless it runs to its end, what it was to write is not known.
+        # Unless the task completes, the contents of its outputs are unknown.
         self._failed.add(index)
         self.running = index
         if group.kernel and group.ran:
@@ -147,7 +147,7 @@ class _Replay:
     # Memory
 
     def _buffer(self, region: int, direction: Direction = Direction.In) -> None:
-        """Have the memory of a window, and if it is to be written, memory of our own."""
+        """Provide the memory of a window, as a private copy if it will be written."""
         number = self.tasks.regions.buffer[region]
         if number not in self._memory:
             self._memory[number] = self._fetched(number, region, direction)
@@ -158,7 +158,7 @@ class _Replay:
             self._own.add(number)
 
     def _fetched(self, number: int, region: int, direction: Direction) -> Buffer:
-        """The memory as it was before the first task."""
+        """Return the memory as it was before the first task."""
         recorded = self.tasks.regions.buffers[number]
         dtype = self.tasks.regions.window(region).dtype
         if recorded.id in self.tasks.rewritten:
@@ -177,7 +177,7 @@ class _Replay:
 
 
 def _spill(values: Sequence[Any], windows: Sequence[Window]) -> None:
-    """Tiles that a kernel hands on are stored in windows of their own; see `Submission`."""
+    """Store the tiles that a kernel returns into their windows; see `Submission`."""
     tiles = list({id(v): v for v in values if type(v) is TileValue}.values())
     for tile, window in zip(tiles, windows):
         valid = tuple(slice(0, n) for n in tile.valid)
@@ -185,10 +185,10 @@ def _spill(values: Sequence[Any], windows: Sequence[Window]) -> None:
 
 
 class Replay(_Replay):
-    """Executes the tasks of a record in an order of the caller's choice, with `state` if given.
+    """Executes the tasks of a record in an order chosen by the caller, with `state` if given.
 
-    block_order  of some spmd tasks: the order of their blocks
-    running      the task that is executed
+    block_order  order of the blocks, for some spmd tasks
+    running      the task being executed
     """
 
     def __init__(
@@ -213,23 +213,26 @@ class Replay(_Replay):
         self.state.block_order = None
 
     def execute_with_needed(self, index: int) -> None:
-        """Execute a task, and before it what it needs; all in the order of the program."""
+        """Execute a task after the tasks it needs, all in program order."""
         if self._executed and index < max(self._executed):
             raise UnknownContentsError
         with np.errstate(all="ignore"):
             self._execute_all({index, *self._uses.needed_by(index, self._executed)})
 
     def recorded(self, buffer: Buffer) -> Buffer | None:
-        """The buffer of the record whose contents are in a buffer of this run."""
+        """Return the buffer of the record whose contents are in a buffer of this run."""
         numbers = [n for n, mine in self._memory.items() if mine is buffer]
         return self.tasks.regions.buffers[numbers[0]] if numbers else None
 
     def overlap_blocks(self, index: int) -> None:
-        """Have all blocks of a task read what was there before any of them wrote."""
+        """Let all blocks of a task read the memory as it was before any of them wrote."""
         self._overlapped.add(index)
 
     def execute_overlapped(self, first: int, second: int) -> None:
-        """Both at once: the second reads what was there before the first wrote; it writes last."""
+        """Run two tasks as if concurrently.
+
+        The second reads the memory as it was before the first wrote, and writes last.
+        """
         self._prepare(first)
         self._prepare(second)
         before = self._snapshot()
@@ -240,7 +243,7 @@ class Replay(_Replay):
         self._write_over(before, after)
 
     def contents(self) -> dict[str, Any]:
-        """The parameters that tasks have changed, as arrays of their first window's elements."""
+        """Return the parameters changed by tasks, as arrays of their first window's elements."""
         found: dict[str, Any] = {}
         for number in sorted(self._own):
             recorded = self.tasks.regions.buffers[number]
@@ -260,7 +263,7 @@ class Replay(_Replay):
         return table.window(table.buffer.index(number)).dtype
 
     def _prepare(self, index: int) -> None:
-        """Have the memory of a task's arguments."""
+        """Provide the memory of a task's arguments."""
         group, row = self._place(index)
         for position in group.tensors:
             self._buffer(group.regions[self._at(group, row, position)], group.directions[position])
@@ -276,7 +279,7 @@ class Replay(_Replay):
             buffer.data[...] = data
 
     def _write_over(self, before: Mapping[int, Any], after: Mapping[int, Any]) -> None:
-        """Write what changed from `before` to `after`."""
+        """Write the elements that differ between `before` and `after`."""
         for number, data in after.items():
             changed = data != before[number]
             buffer = self._memory[number]
@@ -299,7 +302,7 @@ class Replay(_Replay):
 
 
 class _Uses:
-    """Who uses which window: for each buffer its uses in the order of tasks."""
+    """The accesses to each buffer, in task order."""
 
     def __init__(self, tasks: TaskStream) -> None:
         self._regions = tasks.regions
@@ -322,12 +325,12 @@ class _Uses:
         self._task_start = np.searchsorted(self._task[self._by_task], np.arange(len(tasks) + 1))
 
     def writers(self, index: int, regions: Any, done: Mapping[int, Any]) -> set[int]:
-        """All that must have run before task `index` may read these windows."""
+        """Return all tasks that must run before task `index` can read these windows."""
         needs = [(region, index, False) for region in regions]
         return self._closure(needs, done)
 
     def needed_by(self, index: int, done: Mapping[int, Any]) -> set[int]:
-        """All that must have run before task `index` may run."""
+        """Return all tasks that must run before task `index`."""
         return self._closure(self._needs(index), done)
 
     def _needs(self, index: int) -> list[tuple[int, int, bool]]:
@@ -345,7 +348,7 @@ class _Uses:
         return found
 
     def _conflicts(self, region: int, before: int, writes: bool) -> list[int]:
-        """Tasks before `before` that use the window, one of the two writing."""
+        """Return the tasks before `before` that conflict with an access to the window."""
         buffer = self._regions.buffer[region]
         first, end = int(self._start[buffer]), int(self._start[buffer + 1])
         end = first + int(np.searchsorted(self._task[first:end], before))

@@ -1,4 +1,4 @@
-"""Scalar arithmetic. On integers it is Python's own, as long as no result leaves its type."""
+"""Scalar arithmetic, in plain Python for integers as long as results do not overflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilelet.ir.core import Op
 
 @lowers(*FAST_BINARY)
 def lower_integer_op(low: Lowering, op: Op) -> Step:
-    """A binary scalar op: the reference, with a short cut for integers."""
+    """Lower a binary scalar op to the reference, with a shortcut for integers."""
     defined = lower_scalar(low, op)
     fast = fast_binary(op)
     if fast is None:

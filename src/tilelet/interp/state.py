@@ -1,4 +1,4 @@
-"""What a run has at hand: its options, its memory, its tasks, and the code of its functions."""
+"""The state of a run: its options, memory, tasks, and the code of its functions."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _CHECK_EVERY = 64 << 20
 
 
 class State:
-    """The changing part of one run, shared by all its code.
+    """The mutable state of one run, shared by all its code.
 
-    block, blocks  index of the spmd block that is running, and the number of blocks
-    manual_depth   number of `pl.manual_scope()`s around the current op
-    sites          ops of kernels that data decides, and their numbers (`tasks.control_points`)
+    block, blocks  index of the running spmd block, and the number of blocks
+    manual_depth   number of enclosing `pl.manual_scope()`s
+    sites          data-dependent control points of kernels, numbered (`tasks.control_points`)
     runs_kernels   kernels are run, not only recorded; without `execute` by an observer that
                    computes no values
-    observer       gives every op its step; None: the ops are as the language defines them
+    observer       provides the step of every op; None for the language's own semantics
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class State:
         self._unchecked_bytes = 0
 
     def code(self, name: str) -> FunctionCode:
-        """The code of a function, made when it is first needed."""
+        """Return the code of a function, lowered on first use."""
         if name not in self._codes:
             function = self.functions[name]
             if function.kind is FunctionKind.InCore:
@@ -79,11 +79,11 @@ class State:
         return self._codes[name]
 
     def note(self, site: int, value: int) -> None:
-        """Remember what happened at a site of the kernel that is running."""
+        """Record the outcome at a site of the running kernel."""
         self._seen.setdefault(site, []).append(value)
 
     def outcome(self) -> ControlTrace:
-        """What happened at the sites of the kernel that has just run; then forget it."""
+        """Return the outcomes at the sites of the kernel that has just run, and reset them."""
         if not self._seen:
             return ()
         found = control_trace_of(self._seen)
@@ -100,9 +100,9 @@ class State:
         initial: Array | None = None,
         manual_dep: bool = False,
     ) -> Window:
-        """Fresh global memory, filled with `initial` or marked as never written.
+        """Allocate global memory, filled with `initial` or marked as never written.
 
-        If the run only records tasks it takes no memory until the control program needs it.
+        If the run only records tasks, the allocation is delayed until the control program needs it.
         """
         window = self._window(name, shape, dtype, loc)
         window.buffer.initial = self._undefined(dtype) if initial is None else initial
@@ -115,10 +115,10 @@ class State:
         return window
 
     def unwritten(self, result: Value, shape: Shape, dtype: DType) -> Window:
-        """Fresh memory for a result of a task that did not run.
+        """Allocate memory for a result of a task that did not run.
 
-        If its predicate kept it from running, the contents are undefined; if tasks are only
-        recorded, unknown.
+        The contents are undefined if the task's predicate was false, and unknown if tasks are only
+        recorded.
         """
         if self.execute:
             return self.fresh(result.name, shape, dtype, result.loc)
@@ -134,7 +134,7 @@ class State:
         return window
 
     def memory(self, name: str, nbytes: int, loc: Loc = UNKNOWN) -> Array:
-        """Bytes, unless this machine has not so many."""
+        """Allocate bytes; raise `TooBig` if this machine does not have enough."""
         self._check_memory(name, nbytes, loc)
         try:
             return np.empty(nbytes, np.uint8)
@@ -142,7 +142,7 @@ class State:
             raise TooBig(name, nbytes, available_memory() or 0, loc) from None
 
     def check_tile(self, tile: Value) -> None:
-        """A tile that this machine cannot hold is found before anything runs."""
+        """Raise before the run if this machine cannot hold a tile."""
         assert isinstance(tile.type, TileType)
         nbytes = math.prod(tile.type.shape) * tile.type.dtype.itemsize
         if self.execute and nbytes > _CHECK_EVERY:
@@ -163,9 +163,9 @@ class State:
         return self._undefined_elements[dtype]
 
     def directions(self, kernel: Function) -> tuple[Direction, ...]:
-        """Directions of a kernel's parameters: as stated, else from what its body does.
+        """Return the directions of a kernel's parameters: as declared, else inferred from its body.
 
-        Until the passes have run, a parameter that is written may not be marked so.
+        Before the passes have run, a parameter that is written may lack its declaration.
         """
         if kernel.name not in self._directions:
             found = infer_directions(kernel, self.functions)
@@ -175,7 +175,7 @@ class State:
         return self._directions[kernel.name]
 
     def contents(self, window: Window, loc: Loc) -> Array:
-        """The memory of a window for the control program to read or write."""
+        """Return the memory of a window for the control program to read or write."""
         if not window.buffer.known:
             raise DependsOnTaskData(loc, window.name)
         if window.buffer.data is None:
@@ -183,21 +183,21 @@ class State:
         return window.array
 
     def changed_by_control(self, window: Window, *, known: bool = False) -> None:
-        """The control program wrote to memory while tasks are only recorded: no task tells what."""
+        """Record a write by the control program while tasks are only recorded."""
         window.buffer.known = known
         self.tasks.rewritten.add(window.buffer.id)
 
     def poison_tile(self, shape: Shape, dtype: DType) -> TileValue:
-        """A tile whose contents are undefined. Tiles are never written to: one per type will do."""
+        """Return a tile with undefined contents; tiles are immutable, so one per type suffices."""
         key = (shape, dtype)
         if key not in self._poison_tiles:
             self._poison_tiles[key] = TileValue(np.full(shape, self._undefined(dtype)))
         return self._poison_tiles[key]
 
     def spill(self, result: Value, tile: TileValue) -> Window:
-        """A tile that leaves its scope as `result`, in fresh global memory.
+        """Store a tile that leaves its scope as `result` into new global memory.
 
-        Only the valid region is stored, as any store does; the rest was never written.
+        Only the valid region is stored, as in any store; the rest stays unwritten.
         """
         assert isinstance(result.type, TensorType)
         window = self.fresh(result.name, tile.data.shape, result.type.dtype, result.loc)
@@ -206,7 +206,7 @@ class State:
         return window
 
     def each_block(self, blocks: int) -> Iterator[int]:
-        """The blocks of an spmd task in turn; `block` and `blocks` tell which one is running."""
+        """Yield the blocks of an spmd task; `block` and `blocks` are set to the running one."""
         self.blocks = blocks
         for block in range(blocks) if self.block_order is None else self.block_order:
             self.block = block
@@ -216,7 +216,7 @@ class State:
     def run_kernel(
         self, name: str, arguments: Sequence[Any], blocks: int | None
     ) -> tuple[tuple[Any, ...], tuple[ControlTrace, ...]]:
-        """Execute a kernel, block by block: its values, and what happened at its sites."""
+        """Execute a kernel, block by block; return its values and the outcomes at its sites."""
         code = self.code(name)
         if blocks is None:
             return code.run(arguments), (self.outcome(),)
@@ -236,7 +236,7 @@ class State:
         return name
 
     def submit(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
-        """Record a task; the result is its id."""
+        """Record a task and return its id."""
         if not self.execute:
             for position in group.written:
                 values[position].buffer.known = False

@@ -63,7 +63,7 @@ def _grouping_scope(low: Lowering, op: Op) -> Step:
 def _in_core_scope(low: Lowering, op: Op) -> Step:
     view, state = ScopeView(op), low.state
     free = free_values(Block(view.body.params, view.body.ops[:-1]))
-    # As the kernel that this scope will be: tensors, then scalars, then what is spilled.
+    # In the order of the future kernel's parameters: tensors, scalars, spilled results.
     inputs = [v for v in free if is_tensor(v)] + [v for v in free if not is_tensor(v)]
     draft = Function("", FunctionKind.InCore, tuple(inputs), (), view.body, op.loc)
     no_dep = tuple([inputs.index(v) for v in values_in((op.args["no_dep"],)) if v in inputs])
@@ -77,7 +77,8 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
     if not state.execute:
         body = skipped = Sketch(low, view.body, view.data_results).run
     else:
-        # What a task hands on that does not run. Before the body, whose values it must not take.
+        # The results if the task does not run; lowered before the body, whose values they must not
+        # use.
         conditional = op.args.get("predicate") is not None
         skipped = Sketch(low, view.body, view.data_results).run if conditional else None
         body = low.block(view.body).run
@@ -137,10 +138,10 @@ def lower_call(low: Lowering, op: Op) -> Step:
 
 
 class Submission:
-    """What recording a task takes, once its scope or call has run.
+    """Records a task after its scope or call has run.
 
-    A tile among its values (`returned` says which are) is spilled: it goes to fresh global memory,
-    which counts as one more argument, written by the task.
+    A tile among its values (`returned` says which are) is spilled to new global memory, which
+    counts as one more argument, written by the task.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class Submission:
             for i, arg in enumerate(returned)
             if isinstance(arg, Value) and isinstance(arg.type, TileType)
         }
-        # A tile that is handed on twice is one buffer: that of its first place.
+        # A tile that is returned twice is one buffer, at its first position.
         self._first = {i: returned.index(tile) for i, tile in tiles.items()}
         self._spilled = list(dict.fromkeys(self._first.values()))
         spilled = (Direction.Out,) * len(self._spilled)
@@ -186,7 +187,7 @@ class Submission:
         ran: bool | None,
         outcomes: tuple[ControlTrace, ...] = (),
     ) -> None:
-        """Record the task and hand on its values."""
+        """Record the task and pass on its values."""
         if self._spilled:
             in_memory = list(values)
             for i in self._spilled:
@@ -203,7 +204,7 @@ class Submission:
         frame[self._results] = (*values, index) if self._has_id else values
 
     def _group_of(self, arguments: Values, blocks: int | None, ran: bool | None) -> TaskGroup:
-        """The group of a task: that of the task before it, but for rare changes."""
+        """Return the group of a task, usually that of the previous task."""
         manual, group = self._state.manual_depth > 0, self._group
         kind = self._kind if group is None else group.kind
         if (
@@ -218,7 +219,7 @@ class Submission:
 
 
 def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
-    """The tasks named by `deps=`: ids and arrays of ids; None and `NO_TASK` name nothing."""
+    """Flatten `deps=` (ids and arrays of ids) into ids, dropping None and `NO_TASK`."""
     if not deps:
         return ()
     found: list[int] = []
@@ -231,7 +232,7 @@ def flat_deps(deps: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _predicate(low: Lowering, op: Op) -> Callable[[Frame], bool | None]:
-    """Whether a task runs: True, False, or None if data that was not computed decides it."""
+    """Return whether a task runs: True, False, or None if it depends on data not computed."""
     predicate, loc, state = op.args.get("predicate"), op.loc, low.state
     if predicate is None:
         return lambda _: True
@@ -251,11 +252,11 @@ def _predicate(low: Lowering, op: Op) -> Callable[[Frame], bool | None]:
 
 
 class Sketch:
-    """The values of an in-core block without running it.
+    """The results of an in-core block without running it.
 
-    A yielded tile stands for fresh memory whose contents are unknown. A yielded tensor is one of
-    the block's operands or a view of one, and a yielded scalar comes from scalars: the few ops
-    that lead there are run.
+    A yielded tile becomes new memory with unknown contents. A yielded tensor is an operand of the
+    block or a view of one, and a yielded scalar is computed from scalars: the few ops that compute
+    them are run.
     """
 
     def __init__(self, low: Lowering, block: Block, results: Sequence[Value]) -> None:
@@ -284,7 +285,7 @@ class Sketch:
         return unknown
 
     def _find(self, value: Value) -> bool:
-        """Give `value` a slot that is filled without running the block, if that can be."""
+        """Give `value` a slot that is filled without running the block, if possible."""
         if self._low.has(value):
             return True
         whole = self._aliases.whole(value) if is_tensor(value) else None
@@ -304,7 +305,7 @@ class Sketch:
 
 
 class CalleeSketch:
-    """The `Sketch` of a function, made when it is first needed."""
+    """The `Sketch` of a function, built on first use."""
 
     def __init__(self, state: State, callee: Function, results: Sequence[Value]) -> None:
         self._low = Lowering(state, callee)
@@ -317,7 +318,7 @@ class CalleeSketch:
         return self._run(arguments)
 
     def _parameters(self) -> Callable[[Values], Values] | None:
-        """The usual case: everything that the function returns is one of its parameters."""
+        """Handle the common case: the function returns only its parameters."""
         function = self._low.function
         at = {param: i for i, param in enumerate(function.params)}
         aliases = Aliases(function.body, self._low.state.functions)

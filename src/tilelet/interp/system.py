@@ -1,4 +1,4 @@
-"""Task ids, the small arrays that hold them, blocks of an spmd task, and pipeline barriers."""
+"""Task ids, arrays of task ids, block indices of spmd tasks, and pipeline barriers."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ def lower_block(low: Lowering, op: Op) -> Step:
 @lowers(*WITHOUT_EFFECT)
 def lower_barrier(_: Lowering, __: Op) -> Step:
     def step(frame: Frame) -> None:
-        """Ops run one after the other: there is nothing to wait for."""
+        """Ops run sequentially, so there is nothing to wait for."""
 
     return step

@@ -1,9 +1,9 @@
-"""The IR: typed SSA with structured control flow. All node classes are on this page.
+"""The IR: typed SSA with structured control flow; all node classes are in this module.
 
-Everything is an `Op`: its arguments are bound by parameter name exactly as in the `pl` call, so
-that one binding serves type inference, printing, the interpreter and every backend. An argument
-is a `Value`, a Python constant, or a tuple of arguments. Nodes are never changed once built;
-passes make new ones (`ir/rebuild.py`).
+Everything is an `Op`: its arguments are bound by parameter name as in the `pl` call, so that one
+binding serves type inference, printing, the interpreter and every backend. An argument is a
+`Value`, a Python constant, or a tuple of arguments. Nodes are immutable; passes build new ones
+(`ir/rebuild.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Value:
-    """An SSA value. Identity is equality; `name` is only a hint for printing."""
+    """An SSA value, compared by identity; `name` is only a hint for printing."""
 
     __slots__ = ("loc", "name", "type")
 
@@ -34,7 +34,7 @@ class Value:
 
     @property
     def name_hint(self) -> str:
-        """As scripts ask for it."""
+        """The name, under the attribute that scripts use."""
         return self.name
 
     def __repr__(self) -> str:
@@ -56,7 +56,7 @@ Arg = Union[Value, Const, int, float, bool, str, None, DType, enum.Enum, tuple["
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
-    """One operation. Structural kinds (`for`, `if`, `scope`, ...) have blocks; see ir/views.py."""
+    """One operation; structural ones (`for`, `if`, `scope`, ...) have blocks, see ir/views.py."""
 
     spec: OpSpec
     args: Mapping[str, Arg]
@@ -73,7 +73,7 @@ class Op:
     def operands(self) -> tuple[Value, ...]:
         """Every Value among the arguments, in parameter order (with repeats)."""
         found = self._operands
-        if found is None:  # every pass asks, and the answer never changes
+        if found is None:  # cached: every pass asks, and nodes are immutable
             found = tuple(values_in(self.args.values()))
             object.__setattr__(self, "_operands", found)
         return found
@@ -86,7 +86,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Straight-line ops; the last is a terminator (`yield`, or `return` in a function body)."""
+    """A sequence of ops that ends with a terminator (`yield`, or `return` in a function body)."""
 
     params: tuple[Value, ...]
     ops: tuple[Op, ...]
@@ -97,7 +97,7 @@ class Block:
 
 
 class FunctionKind(enum.Enum):
-    """`pl.FunctionType`. In IR there are the first four; `Spmd` is what no program may declare."""
+    """`pl.FunctionType`; IR contains the first four, and no program may declare `Spmd`."""
 
     Opaque = "Opaque"
     Orchestration = "Orchestration"
@@ -124,10 +124,10 @@ class Function:
     """A function: the control program, or a kernel.
 
     directions  one entry per parameter; scalars are always In
-    declared    what the signature says of each parameter (None: nothing, so plain `pl.Tensor`);
-                () if there is no signature
-    returns     of what the frontend made: for each returned value the position of the parameter
-                whose memory it is; None for a new value
+    declared    the declared direction of each parameter (None for plain `pl.Tensor`); () if there
+                is no signature
+    returns     in frontend output: for each returned value the position of the parameter whose
+                memory it is; None for a new value
     split       how two vector cores share a mixed kernel: the name of a `pl.SplitMode`
     """
 
@@ -143,12 +143,12 @@ class Function:
 
     @property
     def func_type(self) -> FunctionKind:
-        """As scripts ask for it."""
+        """The kind, under the attribute that scripts use."""
         return self.kind
 
     @property
     def declarations(self) -> tuple[Direction | None, ...]:
-        """As `declared`, with an entry for each parameter in any case."""
+        """Like `declared`, but always with an entry for each parameter."""
         return self.declared or (None,) * len(self.params)
 
     @property
@@ -165,24 +165,24 @@ class Function:
         return self.as_python()
 
     def as_python(self, *, concise: bool = False, format: bool = True) -> str:  # noqa: A002, ARG002
-        """The function as `pl` text, which is always concise and formatted."""
+        """Return the function as `pl` text, which is always concise and formatted."""
         from tilelet.ir.printer import print_function
 
         return print_function(self)
 
 
 class Origin(Protocol):
-    """What the frontend made a program of."""
+    """The source from which the frontend built a program."""
 
     def function(self, name: str) -> Function | None: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """A whole program. `entry` is the control program; the rest are kernels it submits.
+    """A whole program: `entry` is the control program, the rest are kernels that it submits.
 
-    `cautions` are what the frontend and the passes would have the user know. `origin` is what the
-    frontend made it of: those who work on its text know the type.
+    `cautions` are notes of the frontend and the passes for the user. `origin` is the source from
+    which the frontend built the program; code that edits the source knows its type.
     """
 
     name: str
@@ -203,7 +203,7 @@ class Program:
         return replace(self, functions=dict(functions))
 
     def get_function(self, name: str) -> Function | None:
-        """The function called `name`, also one that is part of its callers; or None."""
+        """Return the function called `name`, including inlined ones, or None."""
         found = self.functions.get(name)
         return self.origin.function(name) if found is None and self.origin is not None else found
 
@@ -211,9 +211,9 @@ class Program:
         return self.as_python()
 
     def as_python(self, *, concise: bool = False, format: bool = True) -> str:  # noqa: A002, ARG002
-        """The program as `pl` text in explicit SSA form; `pl.parse` reads it back.
+        """Return the program as `pl` text in explicit SSA form; `pl.parse` reads it back.
 
-        It is always concise, without types of intermediate values, and formatted.
+        It is always concise (no types of intermediate values) and formatted.
         """
         from tilelet.ir.printer import print_program
 
@@ -221,7 +221,7 @@ class Program:
 
 
 def values_in(args: Iterable[Arg]) -> list[Value]:
-    """The Values in a (nested) collection of arguments."""
+    """Return the Values in a (nested) collection of arguments."""
     found: list[Value] = []
     for a in args:
         if isinstance(a, Value):
@@ -232,7 +232,7 @@ def values_in(args: Iterable[Arg]) -> list[Value]:
 
 
 def walk(block: Block) -> Iterator[Op]:
-    """Every op of `block` and of the blocks inside it, outer before inner."""
+    """Yield every op of `block` and of nested blocks, outer before inner."""
     for op in block.ops:
         yield op
         for inner in op.blocks:
@@ -240,7 +240,7 @@ def walk(block: Block) -> Iterator[Op]:
 
 
 def scalar_dtype(arg: object) -> DType | None:
-    """The dtype of a scalar argument; None if it is not a scalar."""
+    """Return the dtype of a scalar argument, or None if it is not a scalar."""
     if isinstance(arg, Value):
         return arg.type.dtype if isinstance(arg.type, ScalarType) else None
     if isinstance(arg, Const):

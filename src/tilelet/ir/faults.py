@@ -1,4 +1,4 @@
-"""What can go wrong when an op runs, found where no source position is known.
+"""Run-time faults of ops, raised where no source location is known.
 
 References and valid rules raise these; whoever runs the op knows its `loc` and raises
 `fault.error(loc)` instead.
@@ -20,11 +20,11 @@ from tilelet.diag.core import Loc, UserError
 
 
 class Fault(Exception, ABC):  # noqa: N818 - the catalogue has the errors
-    """An op met operands it has no meaning for."""
+    """An op got operands for which it is not defined."""
 
     @abstractmethod
     def error(self, loc: Loc) -> UserError:
-        """The catalogue's message for it, at `loc`."""
+        """Return the catalogue's message for this fault, at `loc`."""
 
 
 class IndexFault(Fault):
@@ -39,7 +39,7 @@ class IndexFault(Fault):
 
 
 class RegionFault(Fault):
-    """The valid region of a result would be empty where one value is due, or no box."""
+    """The valid region of a result would be empty where a value is needed, or not a box."""
 
     def __init__(self, op: str, valid: Sequence[int], shape: Sequence[int]) -> None:
         super().__init__(f"`{op}` of an operand valid in {list(valid)} of {list(shape)}")
@@ -50,7 +50,7 @@ class RegionFault(Fault):
 
 
 class ValidTooLargeFault(Fault):
-    """A valid extent given at run time is larger than the value it belongs to."""
+    """A valid extent computed at run time is larger than its value."""
 
     def __init__(self, axis: int, valid: int, size: int) -> None:
         super().__init__(f"valid extent {valid} of axis {axis}, which has extent {size}")
@@ -72,7 +72,7 @@ class DivisionFault(Fault):
 
 
 class SortFault(Fault):
-    """A run length given at run time does not fit the row."""
+    """A run length computed at run time does not fit the row."""
 
     def __init__(self, op: str, shape: Sequence[int], needs: str) -> None:
         super().__init__(f"`{op}` of {list(shape)}: it needs {needs}")

@@ -1,4 +1,4 @@
-"""Arithmetic that is known at compile time: constants, neutral operands, differences."""
+"""Constant folding: constants, neutral operands, differences."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilelet.ir.faults import Fault
 from tilelet.ir.spec import Call, OpSpec, Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType
 
-# What leaves the other operand unchanged, by its position.
+# The neutral operand of each op, by its position.
 _NEUTRAL: Mapping[str, Mapping[int, int]] = {
     "scalar.add": {0: 0, 1: 0},
     "scalar.sub": {1: 0},
@@ -28,9 +28,9 @@ _DEFAULTS: Mapping[type, DType] = {int: dtypes.INDEX, bool: dtypes.BOOL, float: 
 def evaluate(
     spec: OpSpec, values: Sequence[Number], result: DType, loc: Loc = UNKNOWN
 ) -> int | float | bool:
-    """The value of a scalar op of these operands as a number of type `result`.
+    """Return the value of a scalar op on these operands, as a number of type `result`.
 
-    Raises the catalogue's error at `loc` where there is none (integer division by zero).
+    Raises the catalogue's error at `loc` if there is none (integer division by zero).
     """
     assert spec.reference is not None
     names = spec.signature.parameters
@@ -41,7 +41,7 @@ def evaluate(
 
 
 def fold_scalar(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
-    """What a scalar op gives, if that is known: a constant, or one of its operands."""
+    """Fold a scalar op to a constant or to one of its operands, if possible."""
     if Trait.SCALAR not in spec.traits:
         return None
     if not any(isinstance(a, Value) for a in args):
@@ -57,7 +57,7 @@ def fold_scalar(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
 
 
 def fold_dim(op: Op) -> int | None:
-    """The extent that `tensor.dim` asks for, if it is in the type."""
+    """Return the extent that `tensor.dim` reads, if the type contains it."""
     if op.name != "tensor.dim":
         return None
     tensor, axis = op.args["tensor"], op.args["axis"]
@@ -69,7 +69,7 @@ def fold_dim(op: Op) -> int | None:
 
 
 def pinned(value: float | bool, dtype: DType) -> Arg:
-    """A constant of that dtype: a plain Python number where that means the same."""
+    """Return a constant of that dtype, as a plain Python number where that is equivalent."""
     return value if _DEFAULTS[type(value)] is dtype else Const(value, dtype)
 
 
@@ -84,7 +84,7 @@ def _evaluated(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
     try:
         return pinned(evaluate(spec, values, dtype), dtype)  # type: ignore[arg-type]
     except UserError:
-        return None  # a division by zero: the run reports it, if it gets there
+        return None  # division by zero: reported at run time if reached
 
 
 def _result_dtype(spec: OpSpec, args: Sequence[Arg]) -> DType:

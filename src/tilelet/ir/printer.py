@@ -1,8 +1,8 @@
 """Print the IR as `pl` text in explicit SSA form, which the frontend parses back to the same IR.
 
 One statement per op, every name bound once, loops with `init_values` and `pl.yield_`. A scope has
-no `yield_`: its results leave it under the names that the yielded values have inside, because the
-names of a `with` body stay visible after it.
+no `yield_`: its results keep the names of the yielded values, because the names of a `with` body
+stay visible after it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tilelet.ir.views import CallView, ForView, ScopeView, yielded
 
 HEADER = "import tilelet.language as pl"
 
-# Scalar ops that Python spells with an operator.
+# Scalar ops that are written as Python operators.
 INFIX = {
     "scalar.add": "+",
     "scalar.sub": "-",
@@ -55,7 +55,7 @@ INFIX = {
 }
 PREFIX = {"scalar.neg": "-", "scalar.not": "not ", "scalar.invert": "~"}
 
-# Enum classes whose `pl` name is not their own.
+# Enum classes whose `pl` name differs from their own.
 ENUM_NAMES: Mapping[type[enum.Enum], str] = {FunctionKind: "FunctionType"}
 
 GROUPING_SCOPES = {
@@ -67,7 +67,7 @@ GROUPING_SCOPES = {
 
 
 def print_program(program: Program) -> str:
-    """The whole program as one module text."""
+    """Print the whole program as the text of one module."""
     functions = tuple(program.functions.values())
     dims = _dim_names(functions, reserved=("pl", "self", program.name))
     lines = [HEADER, ""]
@@ -82,7 +82,7 @@ def print_program(program: Program) -> str:
 
 
 def print_function(fn: Function) -> str:
-    """One function as the text of a program method."""
+    """Print one function as the text of a program method."""
     return "\n".join(_function_lines(fn, _dim_names((fn,), reserved=("pl", "self")))) + "\n"
 
 
@@ -91,7 +91,7 @@ def _function_lines(fn: Function, dims: Mapping[SymDim, str]) -> list[str]:
 
 
 class _Names:
-    """Gives every value its own Python identifier."""
+    """Assigns a unique Python identifier to every value."""
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self._taken = set(reserved)
@@ -111,7 +111,7 @@ class _Names:
 
 
 def identifier(hint: str) -> str:
-    """`hint` as a legal Python name."""
+    """Turn `hint` into a legal Python name."""
     name = re.sub(r"\W", "_", hint, flags=re.ASCII)
     if not name.strip("_"):
         return "unused"
@@ -121,7 +121,7 @@ def identifier(hint: str) -> str:
 
 
 class _FunctionPrinter:
-    """State of printing one function: the names given so far, and the lines written."""
+    """State of printing one function: the assigned names and the printed lines."""
 
     def __init__(self, fn: Function, dims: Mapping[SymDim, str]) -> None:
         self._fn = fn
@@ -131,7 +131,7 @@ class _FunctionPrinter:
         self._lines: list[str] = []
         self._depth = 1
         self._without_header: set[Op] = set()
-        self._wrappers: list[Op] = []  # scopes around the current op that are printed transparently
+        self._wrappers: list[Op] = []  # enclosing scopes that are printed without a header
         self._structural: Mapping[str, Callable[[Op], None]] = {
             "for": self._for,
             "while": self._while,
@@ -198,7 +198,7 @@ class _FunctionPrinter:
         return constant_text(arg)
 
     def _call_text(self, op: Op, text: Callable[[Arg], str]) -> str:
-        """The op as one expression; `text` prints an operand."""
+        """Print the op as one expression; `text` prints an operand."""
         if op.name in INFIX:
             lhs, rhs = op.args.values()
             return f"{text(lhs)} {INFIX[op.name]} {text(rhs)}"
@@ -206,7 +206,7 @@ class _FunctionPrinter:
             (operand,) = op.args.values()
             return f"{PREFIX[op.name]}{text(operand)}"
         if op.name == "breakpoint":
-            return "breakpoint()"  # what it shows is found again by parsing
+            return "breakpoint()"  # parsing finds its variables again
         if op.name == "dump":
             values = op.args["values"]
             assert isinstance(values, tuple)
@@ -234,7 +234,7 @@ class _FunctionPrinter:
             self._op(op)
 
     def _body(self, block: Block, finish: Callable[[tuple[Arg, ...]], None]) -> None:
-        """The ops of `block`, then what `finish` writes for the terminator's values."""
+        """Print the ops of `block`, then what `finish` prints for the terminator's values."""
         before = len(self._lines)
         self._ops(block)
         finish(yielded(block))
@@ -277,7 +277,7 @@ class _FunctionPrinter:
         target = self._define(view.index)
         if view.carried:
             target += f", {self._carried_target(view.carried)}"
-        # The frontend unrolls at once; an unroll loop that is left in the IR runs like any other.
+        # The frontend unrolls immediately, so an unroll loop left in the IR runs like `range`.
         kind = "range" if view.kind == "unroll" else view.kind
         self._emit(f"for {target} in pl.{kind}({', '.join(args)}):")
         if view.chunk is not None:
@@ -285,9 +285,9 @@ class _FunctionPrinter:
         self._indented(view.body, self._yield_into(op.results))
 
     def _note_implied_scope(self, body: Block) -> None:
-        """Have the scope that the frontend put around a chunk loop's body printed without header.
+        """Print the implied scope of a chunk loop's body without a header.
 
-        Parsing the loop makes that scope again.
+        Parsing the loop creates that scope again.
         """
         scopes = [op for op in body.ops if op.name == "scope"]
         if len(scopes) == 1 and ScopeView(scopes[0]).kind == "implied":
@@ -312,7 +312,7 @@ class _FunctionPrinter:
         inits = self._python_tuple(init)
         target = self._carried_target(body.params)
         self._emit(f"for {target} in pl.while_(init_values={inits}):")
-        # The condition has block parameters of its own; in the text they are the body's.
+        # The condition block has its own parameters; in the text they are the body's.
         for own, shown in zip(condition.params, body.params):
             self._name_of[own] = self._name_of[shown]
         self._depth += 1
@@ -321,7 +321,7 @@ class _FunctionPrinter:
         self._depth -= 1
 
     def _condition(self, block: Block) -> str:
-        """The ops of a condition block as one nested expression."""
+        """Print the ops of a condition block as one nested expression."""
         defining = {r: op for op in block.ops for r in op.results}
 
         def operand(arg: Arg) -> str:
@@ -342,7 +342,7 @@ class _FunctionPrinter:
         then, orelse = op.blocks
 
         def finish(values: tuple[Arg, ...]) -> None:
-            # Both arms bind the same names; in name order, since their order means nothing.
+            # Both arms bind the same names; sort them, since their order has no meaning.
             names = [self._name_of.get(r) or self._define(r) for r in op.results]
             pairs = sorted(zip(names, map(self._arg, values)))
             if pairs:
@@ -360,7 +360,7 @@ class _FunctionPrinter:
     def _scope(self, op: Op) -> None:
         view = ScopeView(op)
         finish = self._leak_into(view)
-        # As text, a chunked scope without chunk loops would be one task: no place for a scope.
+        # Printed as text, a chunked scope without chunk loops would become one task.
         if op in self._without_header or (
             view.kind == "chunked" and not _has_chunk_loop(view.body)
         ):
@@ -377,7 +377,7 @@ class _FunctionPrinter:
         self._depth -= 1
 
     def _bind_block_index(self, body: Block) -> None:
-        """The `with` form of spmd has no loop variable: ask for the index, if anything reads it."""
+        """Print `get_block_idx` if the index is used: the `with` form of spmd binds none."""
         (index,) = body.params
         if any(index in op.operands for op in walk(body)):
             self._assign((index,), "pl.get_block_idx()")
@@ -432,7 +432,7 @@ class _FunctionPrinter:
         return keywords + self._pairs(args["options"])
 
     def _with_wrappers(self, op: Op) -> dict[str, Arg]:
-        """The scope's arguments, with what transparent scopes around it say about their tasks."""
+        """Return the scope's arguments merged with those of enclosing scopes without a header."""
         args = dict(op.args)
         if ScopeView(op).in_core:
             for wrapper in reversed(self._wrappers):
@@ -461,7 +461,7 @@ class _FunctionPrinter:
             return
         targets = [self._define(r) for r in op.results]
         if not op.args["task_id"]:
-            # A submission always hands back its task id; give it a name that nothing reads.
+            # A submission always returns its task id; bind it to an unused name.
             targets.append(self._names.fresh("task"))
         submit = "pl.submit" if op.args["count"] is None else "pl.spmd_submit"
         args = [f"self.{view.callee}", *operands, *keywords]
@@ -485,7 +485,7 @@ class _FunctionPrinter:
         return f"({element} {comparison} {self._arg(literal)})"
 
     def _pairs(self, options: Arg) -> list[str]:
-        """Further (key, value) pairs of a scope or a call, as keywords."""
+        """Print additional (key, value) pairs of a scope or a call as keywords."""
         assert isinstance(options, tuple)
         keywords: list[str] = []
         for pair in options:
@@ -500,7 +500,7 @@ def _has_chunk_loop(block: Block) -> bool:
 
 
 def _bound_args(op: Op, text: Callable[[Arg], str]) -> Iterator[str]:
-    """The arguments of an op call: required ones by position, others by keyword unless default."""
+    """Print the arguments of an op: required ones by position, others by keyword unless default."""
     for param in op.spec.signature.parameters.values():
         if param.name not in op.args:
             continue
@@ -523,12 +523,12 @@ def _is_default(arg: Arg, default: object) -> bool:
 
 
 def public_name(spec: OpSpec) -> str:
-    """How `pl` code calls the op. `scalar.min` is `pl.min`: scalar ops share the tensor's names."""
+    """Return how `pl` code calls the op; scalar ops share the names of tensor ops (`pl.min`)."""
     return f"pl.{spec.name.removeprefix('scalar.')}"
 
 
 def constant_text(arg: Arg) -> str:
-    """A constant argument as an expression that is legal in a kernel."""
+    """Print a constant argument as an expression that is legal in a kernel."""
     if isinstance(arg, Const):
         return f"pl.const({constant_text(arg.value)}, {arg.dtype})"
     if isinstance(arg, enum.Enum):
@@ -538,7 +538,7 @@ def constant_text(arg: Arg) -> str:
     if isinstance(arg, str):
         return _string(arg)
     if isinstance(arg, float) and not math.isfinite(arg):
-        # An overflowing literal is infinity in Python; no name has to be imported for it.
+        # A literal that overflows is infinity in Python, and needs no import.
         return "(1e999 - 1e999)" if math.isnan(arg) else "1e999" if arg > 0 else "-1e999"
     return repr(arg)
 
@@ -548,12 +548,12 @@ def _string(text: str) -> str:
 
 
 def _in_memory(t: Type) -> Type:
-    """The type a caller sees: an on-chip value that leaves a function is spilled to GM."""
+    """Return the type that a caller sees: on-chip values that leave a function are spilled."""
     return TensorType(t.shape, t.dtype) if isinstance(t, TileType) else t
 
 
 def _dim_names(functions: Sequence[Function], reserved: Iterable[str]) -> dict[SymDim, str]:
-    """Every symbolic dimension that the text will mention, with its module-level name."""
+    """Return every symbolic dimension in the text, with its module-level name."""
     names = _Names(reserved)
     found: dict[SymDim, str] = {}
     for fn in functions:

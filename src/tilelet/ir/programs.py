@@ -1,4 +1,4 @@
-"""A class with several control programs, of which a script chooses."""
+"""A class with several control programs, from which a script selects one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilelet.ir.core import Program
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Programs:
-    """For each control program of a class the program that starts there, by its name."""
+    """The programs of a class with several entries, by the name of the entry."""
 
     name: str
     by_entry: Mapping[str, Program]
@@ -20,7 +20,7 @@ class Programs:
         return self.by_entry[entry]
 
     def with_parameters(self, names: Collection[str]) -> Program:
-        """The only one whose entry has parameters of just these names."""
+        """Return the only program whose entry has exactly these parameter names."""
         wanted = set(names)
         fitting = [p for p in self.by_entry.values() if {v.name for v in p.main.params} == wanted]
         if len(fitting) != 1:

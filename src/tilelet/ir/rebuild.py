@@ -1,7 +1,7 @@
-"""Building new IR out of old: substitution, cloning, op builders, and the rewriting walk.
+"""Building new IR from old: substitution, cloning, op builders, and rewriting.
 
-An op that is moved or gets other operands keeps its result `Value`s, so nothing that uses them has
-to change. An op that is *copied* gets fresh ones (`clone_*`): every Value has one definition.
+An op that is moved or gets other operands keeps its result `Value`s, so its uses stay valid. An op
+that is *copied* gets new ones (`clone_*`): every Value has one definition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ValueMap = MutableMapping[Value, Arg]
 
 
 def substitute(arg: Arg, mapping: Mapping[Value, Arg]) -> Arg:
-    """`arg` with its Values mapped; the same object if none of them is."""
+    """Map the Values in `arg`; return the same object if none is mapped."""
     if isinstance(arg, Value):
         return mapping.get(arg, arg)
     if isinstance(arg, tuple):
@@ -38,7 +38,7 @@ def substitute_all(args: Iterable[Arg], mapping: Mapping[Value, Arg]) -> tuple[A
 
 
 def with_operands(op: Op, mapping: Mapping[Value, Arg]) -> Op:
-    """`op` with its own arguments mapped (not those of the ops in its blocks)."""
+    """Map the op's own arguments (not those of the ops in its blocks)."""
     if mapping.keys().isdisjoint(op.operands):
         return op
     args = {name: substitute(arg, mapping) for name, arg in op.args.items()}
@@ -46,17 +46,17 @@ def with_operands(op: Op, mapping: Mapping[Value, Arg]) -> Op:
 
 
 def with_args(op: Op, **changes: Arg) -> Op:
-    """`op` with some arguments replaced."""
+    """Replace some arguments of `op`."""
     return Op(op.spec, {**op.args, **changes}, op.results, op.blocks, op.loc)
 
 
 def fresh(value: Value, name: str | None = None) -> Value:
-    """A new Value like `value`."""
+    """Return a new Value like `value`."""
     return Value(name or value.name, value.type, value.loc)
 
 
 def clone_values(values: Iterable[Value], mapping: ValueMap) -> tuple[Value, ...]:
-    """Fresh Values for `values`, entered in `mapping`."""
+    """Return new Values for `values`, adding them to `mapping`."""
     copies: list[Value] = []
     for v in values:
         mapping[v] = copy = fresh(v)
@@ -65,7 +65,7 @@ def clone_values(values: Iterable[Value], mapping: ValueMap) -> tuple[Value, ...
 
 
 def clone_op(op: Op, mapping: ValueMap) -> Op:
-    """A copy with fresh results; operands mapped, results entered in `mapping`."""
+    """Copy an op with new results; map its operands, and add the results to `mapping`."""
     args = {name: substitute(arg, mapping) for name, arg in op.args.items()}
     blocks = tuple([clone_block(b, mapping) for b in op.blocks])
     return Op(op.spec, args, clone_values(op.results, mapping), blocks, op.loc)
@@ -80,11 +80,11 @@ def clone_block(block: Block, mapping: ValueMap) -> Block:
     return Block(params, tuple(clone_ops(block.ops, mapping)))
 
 
-# What a block defines and needs
+# Definitions and free values of a block
 
 
 def defined_values(block: Block) -> set[Value]:
-    """Every Value defined in `block` or in a block inside it."""
+    """Return every Value defined in `block` or in a nested block."""
     defined = set(block.params)
     for op in walk(block):
         defined.update(op.results)
@@ -94,7 +94,7 @@ def defined_values(block: Block) -> set[Value]:
 
 
 def free_values(block: Block) -> tuple[Value, ...]:
-    """Values that `block` uses and does not define, in the order of their first use."""
+    """Return the Values that `block` uses but does not define, in order of first use."""
     defined = defined_values(block)
     free: dict[Value, None] = {}
     for op in walk(block):
@@ -115,7 +115,7 @@ def make_op(
     in_scope: bool = False,
     loc: Loc = UNKNOWN,
 ) -> Op:
-    """A non-structural op; its result types come from the op's own inference."""
+    """Build a non-structural op; its result types come from its inference."""
     types = spec.infer(Call(spec.name, args, in_scope, loc))
     hints = names or (spec.name.rsplit(".", 1)[-1],) * len(types)
     results = tuple([Value(n, t, loc) for n, t in zip(hints, types)])
@@ -137,7 +137,7 @@ def call_op(
     loc: Loc = UNKNOWN,
     **options: Arg,
 ) -> Op:
-    """A `call`; `options` are its further arguments, by default none of them is set."""
+    """Build a `call`; `options` are its optional arguments."""
     args: dict[str, Arg] = {
         "callee": callee,
         "operands": tuple(operands),
@@ -158,7 +158,7 @@ CALL_DEFAULTS: Mapping[str, Arg] = {
 
 
 class Builder:
-    """Collects ops in order. Scalar arithmetic on constants is done at once and emits nothing."""
+    """Collects ops in order; scalar arithmetic on constants is folded and emits nothing."""
 
     def __init__(self, loc: Loc = UNKNOWN, *, in_scope: bool = False) -> None:
         self.ops: list[Op] = []
@@ -166,7 +166,7 @@ class Builder:
         self.in_scope = in_scope
 
     def inside(self, *, in_scope: bool | None = None) -> Builder:
-        """A builder for a block at this place."""
+        """Return a builder for a nested block."""
         return Builder(self.loc, in_scope=self.in_scope if in_scope is None else in_scope)
 
     def add(self, op: Op) -> Op:
@@ -185,13 +185,13 @@ class Builder:
         return self.add(make_op(spec, args, names, in_scope=self.in_scope, loc=self.loc)).result
 
     def scalar(self, name: str, *args: Arg, result: str = "") -> Arg:
-        """The scalar op `scalar.<name>`, folded if possible."""
+        """Append the scalar op `scalar.<name>`, folded if possible."""
         spec = REGISTRY[f"scalar.{name}"]
         folded = fold_scalar(spec, args)
         return folded if folded is not None else self.emit(spec.name, *args, result=result)
 
     def block(self, values: Iterable[Arg], params: Iterable[Value] = ()) -> Block:
-        """The ops so far as a block that yields `values`."""
+        """Return the ops so far as a block that yields `values`."""
         return Block(tuple(params), (*self.ops, yield_op(values, self.loc)))
 
     def undef(self, name: str, type_: Type) -> Value:
@@ -209,7 +209,7 @@ class Builder:
         yields: Sequence[Arg],
         kind: str = "range",
     ) -> tuple[Value, ...]:
-        """A plain `for`; `body` has its ops, `index` and `carried` are its block parameters."""
+        """Append a plain `for` with the ops of `body`; `index` and `carried` are its parameters."""
         start, stop, step = bounds
         args: dict[str, Arg] = {"start": start, "stop": stop, "step": step, "init": tuple(init)}
         args |= {"kind": kind, "chunk": None, "policy": "leading_full", "stage": None}
@@ -224,7 +224,7 @@ class Builder:
         then: tuple[Builder, Sequence[Arg]],
         otherwise: tuple[Builder, Sequence[Arg]],
     ) -> tuple[Value, ...]:
-        """An `if`; each arm is its ops and the values it hands on."""
+        """Append an `if`; each arm consists of its ops and the values it yields."""
         arms = tuple([builder.block(values) for builder, values in (then, otherwise)])
         results = tuple([result_like(v, self.loc) for v in then[1]])
         self.add(Op(structure.IF, {"cond": cond}, results, arms, self.loc))
@@ -232,12 +232,12 @@ class Builder:
 
 
 def index_value(name: str, loc: Loc = UNKNOWN) -> Value:
-    """A loop index."""
+    """Return a new loop index."""
     return Value(name, INDEX, loc)
 
 
 def result_like(arg: Arg, loc: Loc = UNKNOWN) -> Value:
-    """A fresh Value that can stand for `arg`."""
+    """Return a new Value that can stand for `arg`."""
     if isinstance(arg, Value):
         return fresh(arg)
     dtype = scalar_dtype(arg)
@@ -251,9 +251,9 @@ def result_like(arg: Arg, loc: Loc = UNKNOWN) -> Value:
 class Rewriter:
     """Rebuilds blocks op by op.
 
-    Override `rewrite`: it gets each op with its operands already mapped and returns what replaces
-    it; the default descends into the op's blocks. Entering `self.mapping[old] = new` redirects all
-    later uses of `old`.
+    Override `rewrite`: it gets each op with its operands already mapped and returns the
+    replacement; the default descends into the op's blocks. Setting `self.mapping[old] = new`
+    redirects all later uses of `old`.
     """
 
     def __init__(self, mapping: ValueMap | None = None) -> None:
@@ -263,7 +263,7 @@ class Rewriter:
         return (self.descend(op),)
 
     def descend(self, op: Op) -> Op:
-        """`op` with its blocks rebuilt."""
+        """Return `op` with its blocks rebuilt."""
         if not op.blocks:
             return op
         blocks = tuple([self.block(b) for b in op.blocks])

@@ -1,4 +1,4 @@
-"""What an op is, and the decorators that make one out of a typed Python function.
+"""Op definitions, and the decorators that create them from typed Python functions.
 
     @op(infer=infer_binary, valid=valid_intersection, reference=elementwise.add, engine=Engine.VEC,
         traits=Trait.ELEMENTWISE | Trait.ARITHMETIC, cost=Cost.ADD)
@@ -10,10 +10,10 @@
         '''The logistic function. ...'''
         return recip(add(exp(neg(x)), 1.0))
 
-The function is what users import and editors explain; calling it outside a kernel is an error.
-Its signature is the op's signature. Backends are separate tables keyed by the spec's name; what
-they have to know of many ops at once is a `Trait`. A composition needs no backend: whoever builds
-IR puts the ops of its body in its place.
+The function is what users import and editors document; calling it outside a kernel is an error. Its
+signature is the op's signature. Backends are separate tables keyed by the spec's name; a property
+of many ops is a `Trait`. A composition needs no backend: IR builders expand it into the ops of its
+body.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ R = TypeVar("R")
 
 
 class Engine(enum.Enum):
-    """Which part of a core runs the op."""
+    """The part of a core that runs the op."""
 
     VEC = "vector unit"
     CUBE = "cube unit"
@@ -46,7 +46,7 @@ class Engine(enum.Enum):
 
 
 class Plane(enum.Enum):
-    """Where an op may stand."""
+    """Where an op is allowed."""
 
     SCOPE = "inside a scope only"
     CONTROL = "in the control program only"
@@ -54,31 +54,32 @@ class Plane(enum.Enum):
 
 
 class Trait(enum.Flag):
-    """Facts about an op that analyses and backends act on, so that none of them lists names.
+    """Properties of ops that analyses and backends query, so that none of them lists op names.
 
-    SCALAR        arithmetic of scalars: its result follows from its operands alone
-    OF_BLOCK      tells a block of a task about the blocks; `BY_BLOCK`: each something else
-    SHAPE_ONLY    asks for the shape of a tensor, not for its contents
-    NUMBER        gives a number of a tensor, tile or array: an element, or an extent
-    SUBMITS       makes a task
-    CHECKED       offsets, indices or extents must fit what it is applied to: an error, if they are
-                  known only at run time and do not
+    SCALAR        scalar arithmetic: the result follows from the operands alone
+    OF_BLOCK      returns information about the blocks of a task; `BY_BLOCK`: different in each
+                  block
+    SHAPE_ONLY    reads the shape of a tensor, not its contents
+    NUMBER        reads a number from a tensor, tile or array: an element, or an extent
+    SUBMITS       creates a task
+    CHECKED       offsets, indices or extents must fit the operand; if they are known only at run
+                  time and do not fit, the run fails
 
     ELEMENTWISE   axes of operands and results correspond, from the last one; an element depends on
-                  those in the same place (of an axis of extent 1, on the only ones)
-    KEEPS_VALID   its result is valid where its operands are
-    IN_PLACE      reads each element before it writes the one in its place, so that the result may
-                  lie where an operand lay
-    ARITHMETIC    computes with numbers: the vector unit must know their type
-    FOLD          a reduction that gives one number of the operand's type (not a position)
+                  the elements at the same position (on the only one in an axis of extent 1)
+    KEEPS_VALID   the result is valid where the operands are
+    IN_PLACE      reads each element before writing the one at its position, so that the result may
+                  share memory with an operand
+    ARITHMETIC    computes with numbers: the vector unit must support their type
+    FOLD          a reduction to one number of the operand's type (not a position)
 
-    LOAD          brings elements of a tensor on chip
-    BY_INDEX      reaches rows of a tensor by an index
-    ANY_MEMORY    takes a tile from whichever memory it is in
-    TILE_VIEW     gives another name to the storage of a tile, without work
-    CREATION      gives a tile that is not computed from others
-    ONE_ROW       a matrix product with one row on the left
-    GEMM          the plain product of two matrices, alone or added to an accumulator
+    LOAD          loads elements of a tensor on chip
+    BY_INDEX      accesses rows of a tensor by an index
+    ANY_MEMORY    accepts a tile in any memory space
+    TILE_VIEW     returns another name for the storage of a tile, without work
+    CREATION      returns a tile that is not computed from others
+    ONE_ROW       a matrix product with a one-row left operand
+    GEMM          the plain product of two matrices, possibly accumulating
     """
 
     NONE = 0
@@ -105,7 +106,7 @@ class Trait(enum.Flag):
 
 
 class Cost(enum.Enum):
-    """What an op costs on the vector unit: the entry of a machine's `[vector.costs]`."""
+    """The cost class of a vector op: its entry in a machine's `[vector.costs]`."""
 
     DEFAULT = "default"
     ADD = "add"
@@ -140,7 +141,7 @@ class Cost(enum.Enum):
 
 
 class SeedRegion(enum.Enum):
-    """What the compilers of spring 2026 knew of the valid region of an op's result."""
+    """How the compilers of spring 2026 derived the valid region of an op's result."""
 
     FORGOTTEN = "taken to be all of it"
     LEFT = "that of the left operand"
@@ -149,7 +150,7 @@ class SeedRegion(enum.Enum):
 
 @dataclass(frozen=True)
 class Call:
-    """One op call as `infer` sees it: bound arguments, where it stands, and spans for messages."""
+    """One op call as `infer` sees it: bound arguments, position, and spans for messages."""
 
     op: str
     args: Mapping[str, Arg]
@@ -162,11 +163,11 @@ class Call:
 
     @property
     def shown(self) -> str:
-        """The op in a message."""
+        """The op's name in messages."""
         return f"pl.{self.op}"
 
     def at(self, param: str) -> Loc:
-        """The span of the argument given for `param` (the whole call if it was not given)."""
+        """Return the span of the argument given for `param`, or of the whole call."""
         return self.arg_locs.get(param, self.loc)
 
 
@@ -185,20 +186,20 @@ origin-anchored box.
 
 
 def unchecked(_: Call) -> tuple[Type, ...]:
-    """`infer` of an op whose results get their types elsewhere."""
+    """The `infer` of an op whose result types are set elsewhere."""
     return ()
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A form of an op that works here and that public compilers do not take (see `dialects`).
+    """A form of an op that Tilelet supports but public compilers do not (see `dialects`).
 
     reason   what is wrong with it
     instead  what to write
-    applies  whether a call has this form: from its bound arguments, its result's type, and
-             `made_by`, which gives the op that a value was made by
-    rewrite  the call in another form, from the texts of its arguments by parameter; None: the form
-             cannot be changed by itself
+    applies  whether a call has this form, given its bound arguments, its result's type, and
+             `made_by`, which returns the op that defines a value
+    rewrite  the call in another form, given the texts of its arguments by parameter; None if there
+             is no automatic rewrite
     """
 
     reason: str
@@ -212,40 +213,41 @@ class OpSpec:
     """The single definition of an op.
 
     name       IR name: `add`, `scalar.mul`, `for`
-    infer      result types from a `Call`; raises a catalogue error on a wrong call. Of a
-               composition it only checks: the types come from the ops it is made of
+    infer      result types from a `Call`; raises a catalogue error on a wrong call. For a
+               composition it only checks: the types come from the ops of its expansion
     engine     for cost and placement
-    plane      where it may stand
+    plane      where it is allowed
     traits     see `Trait`
-    cost       what a vector op costs
-    expands    of a composition: the function that makes the ops it stands for (see `expand`).
-               Such an op never stands in IR
-    valid      run-time rule for the valid region of the result (see `ValidRule`); None when the
+    cost       cost class of a vector op
+    expands    for a composition: the function that emits its ops (see `expand`); such an op never
+               occurs in IR
+    valid      run-time rule for the valid region of the result (see `ValidRule`); None if the
                backend handles the op itself
-    reference  NumPy meaning on plain arrays, by parameter name; None for ops that touch memory or
-               control, which every backend implements itself. It takes every bound argument: tiles
-               as arrays, run-time scalars as Python numbers, GM tensors that are not loaded first
-               (see on_chip) as the array of their window; and returns one array of the result
-               type's shape and dtype, or a tuple of them. It never changes its operands. May raise
-               `ops.faults.Fault`. If the result is the GM tensor of `writes`, the array returned
-               is its new contents. Ops with both a tensor and a tile form (`slice`, `reshape`,
-               `transpose`, `assemble`, ...) have a reference for the tile form only.
+    reference  NumPy implementation on plain arrays, by parameter name; None for ops that access
+               memory or control, which every backend implements itself. It takes every bound
+               argument: tiles as arrays, run-time scalars as Python numbers, GM tensors that are
+               not loaded first (see on_chip) as the array of their window; and returns one array of
+               the result type's shape and dtype, or a tuple of them. It never modifies its
+               operands. May raise `ir.faults.Fault`. If the result is the GM tensor of `writes`,
+               the returned array is its new contents. Ops with both a tensor and a tile form
+               (`slice`, `reshape`, `transpose`, `assemble`, ...) have a reference for the tile form
+               only.
     cut_to_valid  the reference gets tile operands cut to their valid regions, and its result is
-               the valid part of the result (padded with zeros by the caller)
-    takes_valid  the reference gets a further argument `valid`: the valid region by parameter name
-    takes_result_type  the reference gets a further argument `result_type`: the type of the result
+               the valid part of the result (the caller pads it with zeros)
+    takes_valid  the reference gets an additional argument `valid`: the valid regions by parameter
+    takes_result_type  the reference gets an additional argument `result_type`
     on_chip    parameters that must be tiles inside a scope: the frontend loads GM tensors given for
-               them. None: every parameter, if the op has a reference, else none
+               them. None: every parameter if the op has a reference, else none
     writes     tensor parameters whose GM memory the op writes in place
     view       tensor parameter whose memory the (tensor) result shares
-    replaces   tile parameter whose place on chip the result takes
+    replaces   tile parameter whose on-chip storage the result takes over
     reduces    the axis, from the end, along which a reduction reduces
-    moves      parameters whose elements are in the result as they are: the op only says where, by
-               its numbers and by its other operands
+    moves      parameters whose elements appear unchanged in the result; numbers and other operands
+               only decide where
     seed_region  see `SeedRegion`
-    limits     forms that not every compiler takes
+    limits     forms that not every compiler supports
     terminator, structural  IR bookkeeping
-    section    where docs/ops.md describes it: the module of `ops/`
+    section    its section in docs/ops.md: the module of `ops/`
     """
 
     name: str
@@ -277,16 +279,16 @@ class OpSpec:
 
     @property
     def is_compute(self) -> bool:
-        """Whether the op computes on tiles, so that it must stand in a scope."""
+        """Whether the op computes on tiles and so must be in a scope."""
         return self.plane is Plane.SCOPE
 
     @property
     def is_window_load(self) -> bool:
-        """Whether the op loads a window of a tensor as it lies there."""
+        """Whether the op loads a window of a tensor unchanged."""
         return Trait.LOAD in self.traits and Trait.BY_INDEX not in self.traits
 
     def wants_tile(self, param: str) -> bool:
-        """Whether a GM tensor given for `param` inside a scope is to be loaded first."""
+        """Return whether a GM tensor given for `param` inside a scope is loaded first."""
         if self.on_chip is None:
             return self.reference is not None or self.expands is not None
         return param in self.on_chip
@@ -306,7 +308,7 @@ def register(spec: OpSpec) -> OpSpec:
 
 
 class Emit(Protocol):
-    """Puts an op into the IR that is being built; gives its result or results."""
+    """Emits an op into the IR being built, and returns its result or results."""
 
     def __call__(self, spec: OpSpec, args: Mapping[str, Arg], /) -> Any: ...
 
@@ -315,9 +317,9 @@ _EXPANDING: ContextVar[Emit | None] = ContextVar("expanding", default=None)
 
 
 def expand(spec: OpSpec, args: Mapping[str, Arg], emit: Emit) -> Any:
-    """Emit the ops that a composition stands for; gives what it gives.
+    """Emit the ops of a composition and return its result.
 
-    Its body is run: the ops that it calls are emitted, and its arguments are IR arguments.
+    Its body is executed with IR arguments; the ops that it calls are emitted.
     """
     assert spec.expands is not None
     outer = _EXPANDING.set(emit)
@@ -332,14 +334,14 @@ def expand(spec: OpSpec, args: Mapping[str, Arg], emit: Emit) -> Any:
 
 
 def shape_of(tile: Any) -> Shape:
-    """The shape of a tile, in the body of a composition."""
+    """Return the shape of a tile, in the body of a composition."""
     assert isinstance(tile, Value)
     assert isinstance(tile.type, TileType)
     return tile.type.shape
 
 
 def bind(spec: OpSpec, *args: Arg, **named: Arg) -> dict[str, Arg]:
-    """Arguments by parameter name, with the defaults of the op's signature filled in."""
+    """Bind arguments by parameter name, filling in the defaults of the op's signature."""
     bound = spec.signature.bind(*args, **named)
     bound.apply_defaults()
     return dict(bound.arguments)
@@ -351,7 +353,7 @@ def op(
     name: str | None = None,
     **fields: Any,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make an op of a typed, documented function whose body is only a docstring."""
+    """Define an op from a typed, documented function whose body is only a docstring."""
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
         return _define(function, name=name or function.__name__, infer=infer, **fields)
@@ -362,7 +364,7 @@ def op(
 def composition(
     *, infer: Infer = unchecked, name: str | None = None, **fields: Any
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make an op of a typed, documented function whose body says which ops it stands for."""
+    """Define an op from a typed, documented function whose body calls the ops it consists of."""
     fields = {"engine": Engine.VEC, "plane": Plane.SCOPE, **fields}
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
@@ -389,6 +391,6 @@ def _define(function: Callable[P, R], **fields: Any) -> Callable[P, R]:
 
 
 def spec_of(function: object) -> OpSpec | None:
-    """The op behind a `pl` function, or None if it is something else."""
+    """Return the op behind a `pl` function, or None if it is something else."""
     spec = getattr(function, "spec", None)
     return spec if isinstance(spec, OpSpec) else None

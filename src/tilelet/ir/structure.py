@@ -34,7 +34,7 @@ from tilelet.ir.spec import OpSpec, register
 
 
 def _structural(name: str, terminator: bool = False) -> OpSpec:
-    """A structural op; its result types come from its blocks, set by whoever builds it."""
+    """Define a structural op, whose result types are set by its builder."""
     return register(OpSpec(name, structural=True, terminator=terminator, section="structure"))
 
 

@@ -1,4 +1,4 @@
-"""Dropping what nothing reads, from the end of a function to its beginning."""
+"""Remove unused results, from the end of a function to its beginning."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tilelet.ir.views import ScopeView, yielded
 
 
 class Sweep:
-    """Drops results of branches and scopes. `read` are the values found to be read so far.
+    """Removes unused results of branches and scopes; `read` are the values known to be read.
 
-    Whether a name is read later is asked of the text before it is known which branches are taken
-    and how often a loop is unrolled; so more is handed on than is read.
+    The frontend decides which names a block passes on from the text, before it knows which branches
+    are taken and how often a loop is unrolled, so blocks pass on more than is read.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Sweep:
         return replace(fn, body=self.block(fn.body, [True] * len(fn.returned)))
 
     def block(self, block: Block, wanted: Sequence[bool] | None = None) -> Block:
-        """`block` handing on only the wanted values."""
+        """Return `block` yielding only the wanted values."""
         end = block.terminator
         if wanted is not None:
             end = with_args(end, values=pick(yielded(block), wanted))
@@ -40,7 +40,7 @@ class Sweep:
         return Block(block.params, tuple(reversed(kept)))
 
     def op(self, op: Op) -> Op | None:
-        """What is left of an op; None for nothing."""
+        """Return what remains of an op, or None."""
         if op.spec is structure.IF:
             return self.branch(op)
         if op.spec is structure.SCOPE:

@@ -1,7 +1,7 @@
 """Types of IR values.
 
 A `TensorType` value lives in global memory (GM); a `TileType` value is on chip. Source text in
-tensor style never says which is which: the frontend decides by where the op stands (see
+tensor style does not distinguish them: the frontend decides by the position of the op (see
 docs/design.md, "GM or on chip"), so no later stage has to guess.
 """
 
@@ -26,14 +26,14 @@ class Mem(enum.Enum):
     Right = "Right"
     Acc = "Acc"
     Bias = "Bias"
-    # Scales of block-scaled operands lie beside them.
+    # Scales of block-scaled operands are stored in the same buffer.
     LeftScale = "Left"  # noqa: PIE796
     RightScale = "Right"  # noqa: PIE796
 
 
 @dataclass(frozen=True, eq=False)
 class SymDim:
-    """A dimension known only when the program runs. Equal only to itself, whatever its name."""
+    """A dimension known only at run time; equal only to itself, whatever its name."""
 
     name: str
 
@@ -63,7 +63,7 @@ class SymDim:
 
 @dataclass(frozen=True, eq=False)
 class ComputedDim(SymDim):
-    """An extent such as `M * 2`: a dimension of its own, which a body can also compute."""
+    """A computed extent such as `M * 2`: a separate dimension that the body can also compute."""
 
     operation: str
     left: SymDim
@@ -71,12 +71,12 @@ class ComputedDim(SymDim):
 
 
 class JoinedDim(SymDim):
-    """The extent of a tensor that two paths leave with extents of their own."""
+    """The extent of a tensor that has different extents on two paths."""
 
 
 @functools.cache
 def computed_dim(operation: str, symbol: str, left: SymDim, right: int | SymDim) -> SymDim:
-    """One object for one expression, so that `M * 2` is everywhere the same dimension."""
+    """Intern a computed dimension, so that `M * 2` is the same dimension everywhere."""
     return ComputedDim(f"({left} {symbol} {right})", operation, left, right)
 
 
@@ -100,7 +100,7 @@ class TensorType:
 
 @dataclass(frozen=True, slots=True)
 class TileType:
-    """An on-chip value. `space` is None until placement decides (tensor-style code)."""
+    """An on-chip value; `space` is None until placement decides (tensor-style code)."""
 
     shape: tuple[int, ...]
     dtype: DType
@@ -139,14 +139,14 @@ TASK_ID = ScalarType(dtypes.TASK_ID)
 
 
 def with_shape(t: ShapedType, shape: tuple[Dim, ...], dtype: DType | None = None) -> ShapedType:
-    """`t` with another shape (and dtype), staying in GM or on chip."""
+    """Return `t` with another shape (and dtype), staying in GM or on chip."""
     if isinstance(t, TensorType):
         return TensorType(shape, dtype or t.dtype)
     return TileType(shape, dtype or t.dtype, t.space)  # type: ignore[arg-type]
 
 
 def dims_agree(a: Dim, b: Dim) -> bool:
-    """Whether two extents may be equal: symbols are compared when the program runs."""
+    """Return whether two extents may be equal; symbols are compared at run time."""
     return a == b or isinstance(a, SymDim) or isinstance(b, SymDim)
 
 
@@ -155,10 +155,9 @@ def shapes_agree(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
 
 
 def types_agree(a: Type, b: Type) -> bool:
-    """Whether a value of one type can stand for the other.
+    """Return whether a value of one type can be used as the other.
 
-    Run-time extents are compared when the program runs, and a tile that is not placed yet may be
-    anywhere.
+    Run-time extents are compared when the program runs, and an unplaced tile may be in any space.
     """
     if isinstance(a, TileType) and isinstance(b, TileType):
         placed = a.space is b.space or a.space is None or b.space is None
@@ -169,5 +168,5 @@ def types_agree(a: Type, b: Type) -> bool:
 
 
 def box(extent: Sequence[int]) -> tuple[slice, ...]:
-    """The index of the origin-anchored box of this extent: a valid region of an array."""
+    """Return the index of the origin-anchored box of this extent: a valid region of an array."""
     return tuple([slice(0, n) for n in extent])

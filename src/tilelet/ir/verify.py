@@ -1,4 +1,4 @@
-"""Check that a program keeps the rules of the IR; whatever breaks one is a bug in Tilelet."""
+"""Check the invariants of the IR; a violation is a bug in Tilelet."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tilelet.ir.views import CallView, ForView, ScopeView, yielded
 
 
 def verify(program: Program) -> None:
-    """Raise `InternalError` at the first op that breaks a rule."""
+    """Raise `InternalError` at the first op that violates an invariant."""
     if program.entry not in program.functions:
         raise InternalError(f"the program has no function `{program.entry}`")
     defined: set[Value] = set()
@@ -35,7 +35,7 @@ def verify(program: Program) -> None:
 
 
 class _FunctionVerifier:
-    """Walks one function. `_visible` holds the values in sight; `_defined` all that exist."""
+    """Checks one function; `_visible` holds the values in scope, `_defined` all values."""
 
     def __init__(self, program: Program, fn: Function, defined: set[Value]) -> None:
         self._program = program
@@ -69,7 +69,7 @@ class _FunctionVerifier:
         self._visible.add(value)
 
     def _block(self, block: Block, terminator: str, *, in_scope: bool) -> None:
-        """Check a block; its values go out of sight at its end."""
+        """Check a block; its values go out of scope at its end."""
         if not block.ops:
             self._fail("a block without a terminator")
         outside = self._visible
@@ -215,7 +215,7 @@ def _describe(op: Op) -> str:
 
 
 def _argument_type(arg: Arg, wanted: Type | None) -> Type | None:
-    """The type of an argument. A Python number has any scalar type that can hold it."""
+    """Return the type of an argument; a Python number has any scalar type that can hold it."""
     if isinstance(arg, Value):
         return arg.type
     if isinstance(arg, int | float) and isinstance(wanted, ScalarType):

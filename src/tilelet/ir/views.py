@@ -1,4 +1,4 @@
-"""Typed read access to structural ops, so that passes do not spell argument names."""
+"""Typed read access to structural ops, so that passes do not spell out argument names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ForView:
 
     @property
     def trip_count(self) -> int | None:
-        """Number of iterations when all bounds are constants."""
+        """Number of iterations, if all bounds are constants."""
         start, stop, step = self.bounds
         if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step:
             return max(0, -((start - stop) // step))
@@ -85,7 +85,7 @@ class ScopeView:
 
     @property
     def data_results(self) -> tuple[Value, ...]:
-        """Results that stand for yielded values (the task id left out)."""
+        """The results that stand for yielded values (excluding the task id)."""
         return self.op.results[:-1] if self.has_task_id else self.op.results
 
 
@@ -111,20 +111,20 @@ class CallView:
 
 
 def yielded(block: Block) -> tuple[Arg, ...]:
-    """What the block's terminator hands on."""
+    """Return the values that the block's terminator yields."""
     values = block.terminator.args["values"]
     assert isinstance(values, tuple)
     return values
 
 
 def carried_names(op: Op) -> list[tuple[Value, ...]]:
-    """All names of each value that a loop carries: the result, and parameters of its blocks."""
+    """Return all names of each loop-carried value: the result, and parameters of its blocks."""
     index = 1 if op.name == "for" else 0
     return list(zip(op.results, *(block.params[index:] for block in op.blocks)))
 
 
 def carried_values(op: Op) -> Iterator[tuple[Arg, Arg, tuple[Value, ...]]]:
-    """Of each value that a loop carries: the initial one, what an iteration hands on, its names."""
+    """Yield each loop-carried value: its initial value, the yielded one, and its names."""
     init = op.args["init"]
     assert isinstance(init, tuple)
     return zip(init, yielded(op.blocks[-1]), carried_names(op))

@@ -1,8 +1,8 @@
-"""The numerics contract: what every op computes, bit for bit, as functions on NumPy arrays.
+"""The numerics contract: the exact bits that every op computes, as functions on NumPy arrays.
 
-`casts`, `elementwise`, `reductions`, `matmul` and `sorting` each state their rules, orders of
-operations included, at their head. They know nothing of programs or tiles; the reference
-interpreter calls them, and a compiled engine must reproduce them.
+`casts`, `elementwise`, `reductions`, `matmul` and `sorting` each begin with their rules, including
+the order of operations. They know nothing of programs or tiles; the reference interpreter calls
+them, and a compiled engine must reproduce them.
 """
 
 from tilelet.numerics.casts import MODES, cast, dtype_of

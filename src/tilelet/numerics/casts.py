@@ -73,7 +73,7 @@ _FP32_PRECISION = 24  # significant bits, the hidden one included
 
 
 def dtype_of(x: Array) -> DType:
-    """The element type of an array (int64 gives INT64); TypeError if none is stored like it."""
+    """Return the element type of an array (int64 gives INT64); TypeError if there is none."""
     found = _BY_NUMPY.get(x.dtype)
     if found is None:
         raise TypeError(f"no element type is stored as NumPy {x.dtype}")
@@ -81,15 +81,15 @@ def dtype_of(x: Array) -> DType:
 
 
 def widen(x: Array) -> Array:
-    """A float array as FP32, which holds every value of the narrower types; x itself if FP32."""
+    """Return a float array as FP32, which represents all narrower types; x itself if FP32."""
     with np.errstate(invalid="ignore"):  # a signalling NaN
         return np.asarray(x, dtype=np.float32)
 
 
 def narrow(x: Array, to: DType) -> Array:
-    """An FP32 array rounded to `to` by `rint`; x itself if `to` is FP32.
+    """Round an FP32 array to `to` by `rint`; return x itself if `to` is FP32.
 
-    NumPy's and ml_dtypes' conversions round that way; only FP8E4M3FN's overflow needs help.
+    NumPy's and ml_dtypes' conversions round that way, except for overflow of FP8E4M3FN.
     """
     if to is FP8E4M3FN:
         x = np.clip(x, np.float32(-448), np.float32(448))
@@ -97,7 +97,7 @@ def narrow(x: Array, to: DType) -> Array:
 
 
 def cast(x: Array, to: DType, mode: str = "round") -> Array:
-    """`x` converted to `to` by the rules at the head of this module; always a new array."""
+    """Convert `x` to `to` by the rules of this module; always returns a new array."""
     if mode not in MODES:
         raise ValueError(f"unknown cast mode {mode!r}; expected one of {', '.join(MODES)}")
     if to.kind == "task":
@@ -127,7 +127,7 @@ def _or_else(mode: str, meaning_of_none: str) -> str:
 
 
 def _shift_rounded(fixed: Array, shift: Any, negative: Array, mode: str) -> Array:
-    """`fixed >> shift`, rounded by the mode as the magnitude of a number of the given sign."""
+    """Return `fixed >> shift`, rounded by the mode as the magnitude of a signed number."""
     one = fixed.dtype.type(1)
     below_one = (one << shift) - one  # the largest discarded part
     if mode == "trunc":
@@ -229,8 +229,8 @@ def _round_to_integral(x: Array, mode: str) -> Array:
 def _int_to_float(x: Array, to: DType, mode: str) -> Array:
     if to is FP32:
         return _int_to_fp32(x, mode)
-    # Rounding to odd at 24 bits keeps all that a second rounding, to at most 11 bits, can ask about
-    # the discarded bits (which side of a tie, exact or not), so the two together round once.
+    # Rounding to odd at 24 bits keeps all that a second rounding, to at most 11 bits, needs to know
+    # about the discarded bits (side of a tie, exact or not), so the two together round only once.
     return _fp32_to_float(_int_to_fp32(x, "odd"), to, mode)
 
 
@@ -242,7 +242,7 @@ def _int_to_fp32(x: Array, mode: str) -> Array:
     negative = x < 0
     magnitude = x.astype(np.uint64)
     magnitude = np.where(negative, ~magnitude + one, magnitude)
-    # Room for a carry: the longest lose one bit, kept in the next as "inexact" (40 bits go anyway).
+    # Make room for a carry: the longest lose one bit, which becomes sticky in the next.
     halved = magnitude >> np.uint64(63)
     magnitude = (magnitude >> halved) | (magnitude & halved)
     drop = np.maximum(_bit_length(magnitude), np.uint64(_FP32_PRECISION)) - _FP32_PRECISION
@@ -266,6 +266,6 @@ def _int_to_int(x: Array, source: DType, to: DType) -> Array:
 
 
 def unit_roundoff(dtype: DType) -> float:
-    """The largest relative error of rounding to a float type."""
+    """Return the largest relative error of rounding to a float type."""
     limits = typed("Any", ml_dtypes).finfo(dtype.numpy)
     return float(limits.eps) / 2

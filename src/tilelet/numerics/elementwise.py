@@ -68,7 +68,7 @@ def div(a: Array, b: Array) -> Array:
 
 
 def fmod(a: Array, b: Array) -> Array:
-    """Remainder with the sign of a, as C's `fmod` (exact); x fmod 0 is NaN, for integers 0."""
+    """Remainder with the sign of a, like C's `fmod` (exact); x fmod 0 is NaN, for integers 0."""
     return _arithmetic(a, b, np.fmod, _int_fmod)
 
 
@@ -87,7 +87,7 @@ def _non_zero(b: Array) -> Array:
 
 def _int_div(a: Array, b: Array) -> Array:
     divisor = _non_zero(b)
-    # Taking off the remainder first makes NumPy's floor division exact, hence truncating.
+    # Subtracting the remainder first makes NumPy's floor division exact, hence truncating.
     quotient = (a - np.fmod(a, divisor)) // divisor
     return np.where(b == 0, np.zeros_like(quotient), quotient)
 
@@ -119,7 +119,7 @@ def minimum(a: Array, b: Array) -> Array:
 
 
 def _sum_of_zeros(a: Array, b: Array) -> Array:
-    """Of two zeros: -0 only if both are."""
+    """Return the sum of two zeros: -0 only if both are."""
     return a + b
 
 
@@ -130,7 +130,7 @@ def _extremum(a: Array, b: Array, choose: _Binary, of_zeros: _Binary) -> Array:
     a, b = widen(a), widen(b)
     with np.errstate(all="ignore"):
         result = choose(a, b)
-        # Which zero NumPy returns depends on the machine; so zero results are decided here.
+        # The sign of zero that NumPy returns depends on the machine, so zeros are handled here.
         zero = result == 0
         if np.any(zero):
             result = np.where(zero & (a == b), of_zeros(a, b), result)
@@ -138,7 +138,7 @@ def _extremum(a: Array, b: Array, choose: _Binary, of_zeros: _Binary) -> Array:
 
 
 def _float_result(x: Array) -> tuple[Array, DType]:
-    """FP32 values of x, and the type of f(x): x's own if float; FP32 for integers (by `rint`)."""
+    """Return x in FP32, and the type of f(x): x's own if float, FP32 for integers (by `rint`)."""
     dtype = dtype_of(x)
     if dtype.is_float:
         return widen(x), dtype
@@ -254,9 +254,9 @@ def shl(a: Array, b: Array) -> Array:
 
 
 def shr(a: Array, b: Array) -> Array:
-    """`a >> b`: signed types copy the sign in, unsigned ones 0.
+    """`a >> b`: arithmetic for signed types, logical for unsigned.
 
-    If b is negative or not less than the width nothing but that is left: -1 for negative a, else 0.
+    If b is negative or not less than the width, only the sign is left: -1 for negative a, else 0.
     """
     amount, in_range = _shift_amount(a, b)
     only_sign = np.where(a < 0, ~np.zeros_like(a), np.zeros_like(a))
@@ -264,7 +264,7 @@ def shr(a: Array, b: Array) -> Array:
 
 
 def _shift_amount(a: Array, b: Array) -> tuple[Array, Array]:
-    """Amounts by which a shift is defined (0 elsewhere), and where b was one."""
+    """Return the valid shift amounts (0 elsewhere), and where b was valid."""
     if not _common_dtype(a, b).is_integer:
         raise TypeError("shifts take integers")
     in_range = (b >= 0) & (b < a.itemsize * 8)

@@ -27,8 +27,8 @@ from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, DT
 from tilelet.numerics.casts import Array, dtype_of, widen
 from tilelet.numerics.reductions import fold_ascending
 
-# Elements of one output block, and of the products held for it at a time: in FP32 (512 KiB), and in
-# double (128 KiB: that way walks over its products several times and wants them in the cache).
+# Elements of one output block and of its products: in FP32 (512 KiB), and in double (128 KiB, since
+# that path makes several passes over its products and needs them in cache).
 _BLOCK_ELEMENTS = 1 << 14
 _EXACT_PRODUCTS = 1 << 17
 _FMA_PRODUCTS = 1 << 14
@@ -56,7 +56,7 @@ def matmul(a: Array, b: Array, acc: Array | None = None) -> Array:
     _check_accumulator(acc, shape, np.float32)
     out = np.zeros(shape, np.float32) if acc is None else acc.astype(np.float32, order="C")
     if not out.size or not a.shape[-1]:
-        return out  # nothing to add: a valid region may be empty
+        return out  # nothing to add: the valid region may be empty
     _float_product(
         np.broadcast_to(a, (*batch, *a.shape[-2:])).reshape(-1, *a.shape[-2:]),
         np.broadcast_to(b, (*batch, *b.shape[-2:])).reshape(-1, *b.shape[-2:]),
@@ -73,7 +73,7 @@ def _check_accumulator(acc: Array | None, shape: tuple[int, ...], kind: type[Any
 
 
 def _integer_product(a: Array, b: Array, acc: Array | None) -> Array:
-    """Exact by way of a BLAS product: sums of these products are exact in FP32 up to 2^24."""
+    """Compute exactly with BLAS: sums of these products are exact in FP32 up to 2^24."""
     largest = 255 * 255 * a.shape[-1]
     exact = np.float32 if largest <= 1 << _FP32_PRECISION else np.float64
     total = np.matmul(a.astype(exact), b.astype(exact)).astype(np.int64)
@@ -83,7 +83,7 @@ def _integer_product(a: Array, b: Array, acc: Array | None) -> Array:
 
 
 def _float_product(a: Array, b: Array, out: Array) -> None:
-    """out[i] = a[i] b[i] continued from out[i], in blocks that bound the temporaries."""
+    """Accumulate a[i] b[i] into out[i], in blocks that bound the temporaries."""
     batches, rows, columns = out.shape
     accumulate = _accumulate_exact_products if _products_are_exact(a, b) else _accumulate_fma
     a, b = widen(a), widen(b)
@@ -98,7 +98,7 @@ def _float_product(a: Array, b: Array, out: Array) -> None:
 
 
 def _chunks_of_k(a: Array, b: Array, products: int, block: Array) -> list[tuple[Array, Array]]:
-    """Operands as [k, i, m, 1] and [k, i, 1, n], cut along k into so many products."""
+    """Split operands along k into [k, i, m, 1] and [k, i, 1, n], `products` at a time."""
     by_k_a = np.ascontiguousarray(a.transpose(2, 0, 1))[..., None]
     by_k_b = np.ascontiguousarray(b.transpose(1, 0, 2))[:, :, None, :]
     step = max(1, products // block.size)
@@ -117,12 +117,11 @@ def _accumulate_exact_products(a: Array, b: Array, start: Array) -> Array:
 
 
 def _accumulate_fma(a: Array, b: Array, start: Array) -> Array:
-    """FMA in double: the product of two FP32 values is exact there, their sum with c nearly so.
+    """Emulate FMA in double: the product of two FP32 values is exact there, the sum nearly so.
 
-    Rounding that sum to FP32 is a second rounding. It goes wrong only if the double sum was
-    inexact and fell on a tie of FP32, which is too rare to guard in every step: the chain is run
-    plainly, all its sums are looked through, and the elements that met such a sum are run again
-    with care.
+    Rounding that sum to FP32 is a second rounding. It is wrong only if the double sum was inexact
+    and fell on an FP32 tie, which is too rare to check in every step: the chain is run without
+    checks, then all sums are scanned, and elements with such a sum are recomputed carefully.
     """
     total = start.astype(np.float64)
     narrowed = np.empty_like(start)
@@ -144,7 +143,7 @@ def _accumulate_fma(a: Array, b: Array, start: Array) -> Array:
 
 
 def _may_round_twice(sums: Array) -> Array:
-    """Doubles on a tie between FP32 neighbours, or so small that ties lie elsewhere."""
+    """Return doubles on a tie between FP32 neighbors, or so small that ties lie elsewhere."""
     dropped_bits = sums.view(np.int64) & ((1 << 29) - 1)
     suspects = dropped_bits == 1 << 28
     tiny = np.abs(sums) < np.finfo(np.float32).tiny
@@ -154,11 +153,11 @@ def _may_round_twice(sums: Array) -> Array:
 
 
 def _careful_chain(products: Array, start: Array) -> Array:
-    """Chain start + products[0] + products[1] ..., each step rounded exactly once to FP32.
+    """Compute the chain start + products[0] + products[1] ..., rounding each step once to FP32.
 
-    TwoSum gives the double sum's rounding error; an inexact sum is moved to the double on either
-    side of the exact value whose last bit is odd, from where narrowing to FP32 rounds as from the
-    exact value (also to subnormals and to infinity, 29 or more bits being dropped).
+    TwoSum gives the rounding error of the double sum; an inexact sum is moved to the adjacent
+    double with an odd last bit, from which narrowing to FP32 rounds as from the exact value (also
+    to subnormals and to infinity, since 29 or more bits are dropped).
     """
     total = start
     for product in products:
@@ -193,12 +192,12 @@ _FIXED_SIGNIFICANCE: dict[DType, tuple[int, int, int]] = {
 
 
 def _significance(x: Array) -> tuple[int, int, int]:
-    """(precision p, low, top): each finite x is a multiple of 2^low below 2^top, of p bits."""
+    """Return (p, low, top): each finite x is a multiple of 2^low below 2^top with p bits."""
     dtype = dtype_of(x)
     if dtype is not BF16:
         return _FIXED_SIGNIFICANCE[dtype]
     magnitude = x.view(np.uint16) & np.uint16(0x7FFF)
-    # Zeros wrap to the top here: they have no lowest bit.
+    # Zeros wrap around to the maximum: they have no lowest bit.
     smallest = int((magnitude - np.uint16(1)).min()) + 1
     mantissa_bits, bias = 7, 127
     low = max(smallest >> mantissa_bits, 1) - bias - mantissa_bits

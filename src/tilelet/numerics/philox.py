@@ -1,4 +1,4 @@
-"""Philox4x32: random words that follow from a key and a counter alone.
+"""Philox4x32: counter-based random words.
 
 Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 """
@@ -18,7 +18,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 def philox(key: tuple[int, int], counter: Sequence[int], count: int, rounds: int) -> Array:
-    """`count` words: four of each counter, which goes up from `counter` (lowest word first)."""
+    """Return `count` words, four per counter, counting up from `counter` (lowest word first)."""
     blocks = -(-count // 4)
     c = _counters(counter, blocks)
     k0, k1 = (int(word) % 2**_WORD for word in key)
@@ -31,7 +31,7 @@ def philox(key: tuple[int, int], counter: Sequence[int], count: int, rounds: int
 
 
 def _counters(start: Sequence[int], blocks: int) -> list[Array]:
-    """The words of `blocks` counters in a row, each as 64-bit numbers."""
+    """Return the words of `blocks` consecutive counters, as 64-bit integers."""
     words: list[Array] = []
     carry = np.arange(blocks, dtype=np.uint64)
     for word in start:

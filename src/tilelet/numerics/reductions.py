@@ -64,9 +64,9 @@ def row_argmin(x: Array) -> Array:
 
 
 def col_sum(x: Array, in_pairs: bool = False) -> Array:
-    """Sum of each column. Sums of FP16 are rounded at every step.
+    """Return the sum of each column; FP16 sums are rounded at every step.
 
-    in_pairs: add FP16 rows in pairs, then those sums in pairs, and so on
+    in_pairs: add FP16 rows pairwise, then these sums pairwise, and so on
     """
     if dtype_of(x) is FP16:
         return _pairs(x) if in_pairs else _steps(x)
@@ -74,13 +74,13 @@ def col_sum(x: Array, in_pairs: bool = False) -> Array:
 
 
 def _steps(x: Array) -> Array:
-    """Rows added one after the other, in the type they have."""
+    """Add rows sequentially, in their own type."""
     with np.errstate(all="ignore"):
         return np.add.accumulate(x, axis=_COL, dtype=x.dtype)[..., -1:, :]
 
 
 def _pairs(x: Array) -> Array:
-    """Neighbouring rows added until one is left; a row left over joins the first pair."""
+    """Add adjacent rows until one is left; an odd row joins the first pair."""
     with np.errstate(all="ignore"):
         while x.shape[_COL] > 1:
             odd = x[..., -1, :] if x.shape[_COL] % 2 else None
@@ -122,17 +122,17 @@ def _fold(x: Array, op: np.ufunc, axis: int) -> Array:
     with np.errstate(all="ignore"):
         if not dtype.is_float:
             return np.asarray(op.reduce(x, axis=axis, dtype=x.dtype, keepdims=True))
-        # Contiguous and aligned, so that NumPy has one order only in which to walk the array.
+        # Contiguous and aligned, so that NumPy has only one traversal order.
         fp32 = np.require(widen(x), requirements=["C", "A"])
         folded = _fold_lanes(fp32, op) if axis == _ROW else fold_ascending(fp32, op)
         return narrow(folded, dtype)
 
 
 def fold_ascending(x: Array, op: np.ufunc) -> Array:
-    """Rows of a C-contiguous FP32 array combined in ascending order: [..., R, C] -> [..., 1, C].
+    """Combine the rows of a C-contiguous FP32 array in ascending order: [..., R, C] -> [..., 1, C].
 
-    NumPy reduces an outer axis row by row into the accumulator. Only a row of one element would
-    make the reduced axis the inner one, which NumPy sums pairwise; `accumulate` cannot do that.
+    NumPy reduces an outer axis row by row into the accumulator. If rows have one element, the
+    reduced axis would become the inner one, which NumPy sums pairwise; `accumulate` does not.
     """
     if x.shape[-1] == 1:
         return op.accumulate(x, axis=-2)[..., -1:, :]
@@ -165,7 +165,7 @@ def _extreme(x: Array, op: np.ufunc, axis: int) -> Array:
         result = op.reduce(fp32, axis=axis, keepdims=True)
     zero = result == 0
     if np.any(zero):
-        # Which zero NumPy returns depends on the machine: +0 is the greater, -0 the smaller one.
+        # The sign of zero that NumPy returns depends on the machine; here +0 is greater than -0.
         preferred, other = (0.0, -0.0) if op is np.maximum else (-0.0, 0.0)
         is_preferred = (fp32 == 0) & (np.signbit(fp32) == np.signbit(preferred))
         sign_fixed = np.where(

@@ -26,7 +26,7 @@ from tilelet.numerics.casts import Array, dtype_of, widen
 
 SORT_RUN = 32
 
-# Pattern -> (first column, step). The pattern is read from the right: its last digit is column 0.
+# Pattern -> (first column, step); read from the right: the last digit is column 0.
 MASK_PATTERNS: dict[str, tuple[int, int]] = {
     "P0101": (0, 2),
     "P1010": (1, 2),
@@ -46,7 +46,7 @@ def record_slots(dtype: DType) -> int:
 
 
 def sort32(values: Array, indices: Array) -> Array:
-    """Records of each run of 32 columns, sorted within the run; a shorter last run is sorted too.
+    """Return the records of each run of 32 columns, sorted within the run; the last may be shorter.
 
     values [..., N] FP32 or FP16, indices [..., N] of 32-bit integers -> [..., N * record_slots].
     """
@@ -70,9 +70,9 @@ def sort32(values: Array, indices: Array) -> Array:
 
 
 def mrgsort(x: Array, block_len: int) -> Array:
-    """Merges each four adjacent sorted runs of `block_len` columns into one of `4 * block_len`.
+    """Merge every four adjacent sorted runs of `block_len` columns into one of `4 * block_len`.
 
-    Defined as sorting the four runs' records together, which for sorted runs is their merge.
+    Defined as sorting the records of the four runs together, which equals merging sorted runs.
     """
     slots = record_slots(dtype_of(x))
     if block_len < slots or block_len % slots or x.shape[-1] % (4 * block_len):
@@ -82,10 +82,10 @@ def mrgsort(x: Array, block_len: int) -> Array:
 
 
 def mrgsort_lists(lists: Sequence[Array], exhausted: bool = False) -> Array:
-    """Merges two to four sorted lists of records [..., L_i] into one [..., L_0 + L_1 + ...].
+    """Merge two to four sorted lists of records [..., L_i] into one [..., L_0 + L_1 + ...].
 
-    With `exhausted` the merge stops right after the record that uses up the first list to be used
-    up; the rest of the result is zero bits.
+    With `exhausted` the merge stops after the record that exhausts the first list; the rest of the
+    result is zero.
     """
     slots = record_slots(dtype_of(lists[0]))
     if not 2 <= len(lists) <= 4:
@@ -105,10 +105,10 @@ def mrgsort_lists(lists: Sequence[Array], exhausted: bool = False) -> Array:
 
 
 def gather_mask(x: Array, pattern: str, output_dtype: DType | None = None) -> Array:
-    """The columns of x that `pattern` selects, in order.
+    """Return the columns of x that `pattern` selects, in order.
 
-    With `output_dtype` each row's bytes are first taken as elements of that type (no conversion),
-    and the pattern counts those.
+    With `output_dtype` the bytes of each row are first reinterpreted as that type, and the pattern
+    applies to the result.
     """
     first, step = _pattern(pattern)
     if output_dtype is not None:
@@ -119,7 +119,7 @@ def gather_mask(x: Array, pattern: str, output_dtype: DType | None = None) -> Ar
 
 
 def scatter_mask(target: Array, source: Array, pattern: str) -> Array:
-    """A copy of `target` whose selected columns are those of `source`, in order."""
+    """Return a copy of `target` whose selected columns are those of `source`, in order."""
     first, step = _pattern(pattern)
     result = target.copy()
     selected = result[..., first::step]
@@ -143,9 +143,9 @@ def _indices_of(records: Array) -> Array:
 
 def _order(records: Array) -> Array:
     """Positions of the records [..., R, slots] in sorted order, [..., R]."""
-    values = widen(records[..., 0]) + np.float32(0)  # -0 + 0 is +0: one zero
+    values = widen(records[..., 0]) + np.float32(0)  # -0 + 0 is +0, so that all zeros are equal
     bits = values.view(np.uint32)
-    # Unsigned integers in the numbers' order, counted downwards so that the greatest comes first.
+    # Map to unsigned integers in descending order of the values.
     falling = np.where(bits >> 31 != 0, bits, ~(bits | np.uint32(0x80000000)))
     falling = np.where(np.isnan(values), np.uint32(0), falling)
     key = (falling.astype(np.uint64) << np.uint64(32)) | _indices_of(records)

@@ -1,7 +1,7 @@
-"""Elements that were never written, and the one computation that may see them.
+"""Elements that were never written, and the one computation that may use them.
 
-Memory that nobody has written holds a signalling NaN (floats): a pattern that no arithmetic gives,
-so that an element of memory and a result of computing with it can be told apart.
+Unwritten float memory contains a signaling NaN: a bit pattern that no arithmetic produces, so that
+unwritten elements can be told from results computed with them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BYTE = 0xCD
 
 
 def poison(dtype: DType) -> Array:
-    """The element that marks memory as never written: a NaN for floats, else bytes of 0xCD.
+    """Return the element that marks memory as never written: a NaN for floats, else bytes of 0xCD.
 
     BOOL has no spare value; its poison is True.
     """
@@ -34,9 +34,9 @@ def poison(dtype: DType) -> Array:
 
 
 def zero_where_undefined(result: Array, x: Array) -> Array:
-    """`result`, but zero where `x` was never written: what `x * 0` and `x - x` mean.
+    """Return `result` with zeros where `x` was never written, as `x * 0` and `x - x` are defined.
 
-    Element by element: what a program computes must not depend on the windows in which it does so.
+    Elementwise: results must not depend on how a program divides its data into windows.
     """
     if dtype_of(x) not in _PATTERNS:
         return result

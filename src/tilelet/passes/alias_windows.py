@@ -1,10 +1,10 @@
-"""`x = assemble(x, part, offset)` in the control program: make `part` a window of `x`.
+"""Replace `x = assemble(x, part, offset)` in the control program by making `part` a window of `x`.
 
-If nothing can tell the difference, the `create_tensor` behind `part` becomes a `slice` of `x` at
-its first use and the assemble goes away. It can be told if someone looks at the window of `x` while
-`part` is being filled, or changes either of them while both are still wanted; or if the buffer is
-not a local one, made once for each time it is assembled; or if a task clears `part` by arithmetic,
-which gives zeros of new memory but not of any numbers. Then a task copies, and a note says why.
+If the change is unobservable, the `create_tensor` of `part` becomes a `slice` of `x` at its first
+use and the assemble is removed. It is observable if something reads the window of `x` while `part`
+is being filled, or writes either of them while both are still in use; if the buffer is not a local
+one that is created once per assemble; or if a task zeroes `part` by arithmetic, which works for
+uninitialized memory but not for arbitrary contents. Then a task copies, and a note says why.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tilelet.passes.copy_kernel import emit_copy
 
 
 def alias_windows(program: Program) -> Program:
-    """Alias or copy for every assemble of the control program."""
+    """Alias or copy every assemble of the control program."""
     functions = dict(program.functions)
     notes: list[Diagnostic] = []
     for fn in program.functions.values():
@@ -51,39 +51,39 @@ def _is_assemble(op: Op) -> bool:
     return op.name == "assemble"
 
 
-# Deciding
+# Analysis
 
 
 class _NoAliasError(Exception):
-    """Why an assemble has to copy."""
+    """The reason why an assemble must copy."""
 
 
 @dataclass(frozen=True)
 class _Window:
-    """A buffer that is to become a window: `part` in `target` at `offset`."""
+    """A buffer that becomes a window: `part` in `target` at `offset`."""
 
     part: Value
     target: Value
     offset: tuple[Arg, ...]
-    shape: tuple[Arg, ...]  # with the rank of the target
+    shape: tuple[Arg, ...]  # padded to the rank of the target
     assemble: Op
     create: Op
 
 
 @dataclass(frozen=True)
 class _Footprint:
-    """What one op, with all ops inside it, does to memory."""
+    """The memory accesses of one op, including the ops inside it."""
 
-    accesses: tuple[tuple[Op, Value, Direction], ...]  # which op, which root, how
-    mentions: frozenset[Value]  # every root that any operand can lie in
+    accesses: tuple[tuple[Op, Value, Direction], ...]  # op, root, direction
+    mentions: frozenset[Value]  # every root that an operand may refer to
 
 
 @dataclass
 class _BlockPlan:
-    """What happens to the ops of one block, by their positions."""
+    """Planned changes to the ops of one block, by position."""
 
-    windows: dict[int, list[_Window]]  # to be made before that position
-    hoisted: dict[int, int]  # from where to before where
+    windows: dict[int, list[_Window]]  # windows to create before a position
+    hoisted: dict[int, int]  # position of an op -> position to hoist it to
 
 
 class _Plan:
@@ -93,12 +93,12 @@ class _Plan:
         self._functions = functions
         self.aliases = Aliases(fn.body, functions)
         self.blocks: dict[Block, _BlockPlan] = {}
-        self.made: dict[Value, _Window] = {}  # by part
-        self.gone: set[Value] = set()  # results of assembles that aliasing makes unnecessary
-        self.copied: dict[Value, tuple[str, bool]] = {}  # those of the others: why, overlapping
+        self.made: dict[Value, _Window] = {}  # keyed by part
+        self.gone: set[Value] = set()  # results of assembles that become aliases
+        self.copied: dict[Value, tuple[str, bool]] = {}  # of copying assembles: reason, overlapping
 
     def block(self, block: Block) -> None:
-        """Decide about every assemble in `block`, in program order."""
+        """Decide every assemble in `block`, in program order."""
         if not any(_is_assemble(op) for op in walk(block)):
             return
         inside: _BlockAnalysis | None = None
@@ -130,22 +130,22 @@ class _Plan:
         return _Footprint(tuple(found), frozenset(mentions))
 
     def parts_of(self, root: Value) -> set[Value]:
-        """`root` and every buffer that has become a window of it, at any depth."""
+        """Return `root` and every buffer that became a window of it, at any depth."""
         family = {root}
-        for part, window in reversed(self.made.items()):  # what contains a part is decided later
+        for part, window in reversed(self.made.items()):  # containing buffers are decided later
             if not family.isdisjoint(self.aliases.roots(window.target)):
                 family.add(part)
         return family
 
     def clears(self, call: Op) -> bool:
-        """Whether a task makes zeros by arithmetic, which may be of memory never written."""
+        """Return whether a task zeroes memory by arithmetic, possibly memory never written."""
         if call.spec is not structure.CALL:
             return False
         body = self._functions[CallView(call).callee].body
         return any(cleared_operand(op) is not None or self.clears(op) for op in walk(body))
 
     def stores_last(self, call: CallView, root: Value) -> bool:
-        """Whether the callee writes `root` only when it has read all it will read."""
+        """Return whether the callee finishes all its reads before it writes `root`."""
         fn = self._functions[call.callee]
         written = [
             p
@@ -175,7 +175,7 @@ def _with_inner(op: Op) -> Iterator[Op]:
 
 
 class _BlockAnalysis:
-    """Decisions about the assembles that stand directly in one block."""
+    """Analysis of the assembles directly in one block."""
 
     def __init__(self, plan: _Plan, block: Block) -> None:
         self._plan = plan
@@ -186,7 +186,7 @@ class _BlockAnalysis:
         self._nested = {v for op in block.ops for inner in op.blocks for v in defined_values(inner)}
 
     def alias(self, at: int) -> None:
-        """Make the assemble at this position an alias, or raise why it cannot be one."""
+        """Turn the assemble at this position into an alias, or raise the reason why not."""
         op = self._block.ops[at]
         target, source = op.args["target"], op.args["source"]
         assert isinstance(target, Value)
@@ -223,7 +223,7 @@ class _BlockAnalysis:
         return part, create
 
     def _check_filling(self, window: _Window, family: set[Value], first: int, at: int) -> None:
-        """Nobody else may look at the window between its first use as `part` and the assemble."""
+        """Check that nothing else accesses the window between its first use and the assemble."""
         target = self._aliases.roots(window.target)
         for i in range(first, at):
             for op, root, how in self._footprints[i].accesses:
@@ -244,14 +244,14 @@ class _BlockAnalysis:
                     raise _NoAliasError("another part of the target is filled at the same time")
 
     def _check_undefined(self, family: set[Value], first: int, at: int) -> None:
-        """What clears memory by arithmetic may count on nothing having been written there."""
+        """Check that no task zeroes by arithmetic memory that aliasing makes initialized."""
         for i in range(first, at):
             for op, root, how in self._footprints[i].accesses:
                 if root in family and how is not Direction.Out and self._plan.clears(op):
                     raise _NoAliasError("the source may be cleared by arithmetic (`x * 0`)")
 
     def _apart(self, a: _Window, b: _Window) -> bool:
-        """Whether two windows certainly do not overlap."""
+        """Return whether two windows certainly do not overlap."""
         ends = [self._aliases.end(w.target) for w in (a, b)]
         if self._aliases.roots(a.target).isdisjoint(self._aliases.roots(b.target)):
             return True
@@ -266,7 +266,7 @@ class _BlockAnalysis:
         return False
 
     def _check_later_uses(self, window: _Window, family: set[Value], at: int) -> None:
-        """After the assemble, `part` may be read as long as nobody writes to it or the target."""
+        """Check that neither `part` nor the target is written while `part` is still read later."""
         later = range(at + 1, len(self._block.ops))
         uses = [i for i in later if not family.isdisjoint(self._footprints[i].mentions)]
         if not uses:
@@ -280,7 +280,7 @@ class _BlockAnalysis:
                     raise _NoAliasError("the source is used again after it is assembled")
 
     def _earlier_name(self, value: Value, first: int) -> Value:
-        """A name for the same window as `value` that is visible before position `first`."""
+        """Return a name of the same window as `value` that is visible before position `first`."""
         if self._aliases.end(value) is not None:
             for name in self._aliases.names(value):
                 if name not in self._nested and self._place.get(name, -1) < first:
@@ -290,7 +290,7 @@ class _BlockAnalysis:
         raise _NoAliasError("the target does not exist yet when the source is filled")
 
     def _ops_to_hoist(self, offset: Sequence[Arg], first: int) -> list[int]:
-        """Positions of the ops that compute the offset and stand at or after `first`."""
+        """Return the positions at or after `first` of the ops that compute the offset."""
         needed: set[int] = set()
         pending = [v for v in offset if isinstance(v, Value)]
         while pending:
@@ -312,7 +312,7 @@ class _BlockAnalysis:
 
 
 def _placement(op: Op, create: Op) -> tuple[tuple[Arg, ...], tuple[Arg, ...]]:
-    """Offset and shape of the window, both with the rank of the target."""
+    """Return offset and shape of the window, padded to the rank of the target."""
     target, offset = op.args["target"], op.args["offset"]
     shape = create.args["shape"]
     assert isinstance(target, Value)
@@ -327,7 +327,7 @@ def _placement(op: Op, create: Op) -> tuple[tuple[Arg, ...], tuple[Arg, ...]]:
     return offset, (1,) * extra + shape[max(0, -extra) :]
 
 
-# Rewriting
+# Rewrite
 
 
 class _Apply(Rewriter):
@@ -347,7 +347,7 @@ class _Apply(Rewriter):
         for source, to in sorted(plan.hoisted.items()):
             before.setdefault(to, []).append(block.ops[source])
         for at, windows in plan.windows.items():
-            # What contains a part was decided later, and has to be made earlier.
+            # Containing windows were decided later but must be created earlier.
             before.setdefault(at, []).extend(op for w in reversed(windows) for op in _window_ops(w))
         ops: list[Op] = []
         for i, op in enumerate(block.ops):
@@ -375,15 +375,15 @@ class _Apply(Rewriter):
 
 
 def _window_ops(window: _Window) -> list[Op]:
-    """The slice of the target that takes the place of the part's `create_tensor`."""
+    """Return the slice of the target that replaces the part's `create_tensor`."""
     b = Builder(window.assemble.loc)
     part = window.part
     place = (window.target, window.shape, window.offset)
-    # What is assembled has to fit, whether the part's producer writes all of it or not.
+    # Keep the range check of the assemble, even if the producer writes only part of the window.
     view = b.emit("slice", *place, valid_shape=window.shape, result=part.name)
     shape = window.create.args["shape"]
     if shape != window.shape:
         b.emit("reshape", view, shape, result=part.name)
-    # The part keeps its Value, so its users need not know.
+    # The part keeps its Value, so its uses stay valid.
     b.ops[-1] = replace(b.ops[-1], results=(part,))
     return b.ops

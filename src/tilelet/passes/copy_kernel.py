@@ -1,4 +1,4 @@
-"""The kernel of an assemble that has to copy: load and store, tile by tile, in one task."""
+"""The kernel of an assemble that must copy: load and store, tile by tile, in one task."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ UNKNOWN_EXTENT = 128
 def emit_copy(
     b: Builder, assemble: Op, functions: dict[str, Function], *, overlapping: bool
 ) -> Value:
-    """Do `assemble` by a task with a new kernel; the result is the updated target.
+    """Implement `assemble` as a task with a new kernel; return the updated target.
 
-    If source and target overlap, and several tiles are needed, a temporary tensor is filled first.
+    If source and target overlap and need several tiles, a temporary tensor is filled first.
     """
     target, source, offset = (assemble.args[k] for k in ("target", "source", "offset"))
     assert is_tensor(target)
@@ -89,7 +89,7 @@ class _Copy:
         self._tile = _tile_shape(source.type)
 
     def axes(self, b: Builder, target: Value, at: tuple[Arg, ...]) -> Value:
-        """Copy everything whose first indices are `at`; the updated target."""
+        """Copy all elements whose leading indices are `at`; return the updated target."""
         axis = len(at)
         if axis == len(self._tile):
             return self._one_tile(b, target, at)
@@ -105,21 +105,21 @@ class _Copy:
         valid = [self._valid(b, *where) for where in zip(self._tile, self._extents, at)]
         partial = tuple(valid) if tuple(valid) != self._tile else None
         tile = b.emit("slice", self._source, self._tile, at, valid_shape=partial, result="tile")
-        # Axes that only one of the two has are leading ones of extent 1.
+        # The ranks may differ by leading axes of extent 1.
         rank = len(self._offset)
         place = (0,) * (rank - len(at)) + at[max(0, len(at) - rank) :]
         offset = tuple(b.scalar("add", o, p) for o, p in zip(self._offset, place))
         return b.emit("assemble", target, tile, offset, result=target.name)
 
     def _valid(self, b: Builder, size: int, extent: Arg, start: Arg) -> Arg:
-        """How much of a tile of `size` is there at `start`."""
+        """Return the valid extent of a tile of `size` at `start`."""
         if isinstance(extent, int) and extent % size == 0:
             return size
         return b.scalar("min", size, b.scalar("sub", extent, start))
 
 
 def _tile_shape(tensor: TensorType) -> tuple[int, ...]:
-    """As many whole inner axes as fit, a part of the next, one of all others."""
+    """Return the largest tile: whole inner axes as they fit, a part of the next, 1 for the rest."""
     room = TILE_BYTES // tensor.dtype.itemsize
     shape: list[int] = []
     for extent in reversed(tensor.shape):

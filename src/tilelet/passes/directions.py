@@ -1,7 +1,7 @@
-"""In, Out or InOut for every parameter, from what the function does to its memory.
+"""Infer In, Out or InOut for every parameter from the accesses of the function.
 
-Only written is Out, even if only a part is; read and written is InOut. What the signature declares
-stands, whatever the body does.
+A parameter that is only written is Out, even if written partially; one that is read and written is
+InOut. Declared directions are kept.
 """
 
 from __future__ import annotations

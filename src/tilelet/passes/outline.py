@@ -1,10 +1,10 @@
-"""Every in-core scope becomes a kernel and a call; hand-written kernels get the same form.
+"""Turn every in-core scope into a kernel and a call; bring hand-written kernels into the same form.
 
-The form of a kernel: parameters are the values its body takes from outside, tensors before scalars,
-each in the order of first use; then one hidden Out tensor for every tile that leaves it. It returns
-its Out and InOut parameters, in parameter order, and nothing else. A call site makes the hidden
-tensors (`create_tensor`) just before the call. A block index (`spmd`) is no parameter: the kernel
-asks for it with `get_block_idx`.
+The parameters of a kernel are the values that its body uses from outside, tensors before scalars,
+each in the order of first use, followed by one hidden Out tensor per tile that leaves it. A kernel
+returns exactly its Out and InOut parameters, in parameter order. A call site creates the hidden
+tensors (`create_tensor`) just before the call. The block index of an `spmd` scope is not a
+parameter: the kernel reads it with `get_block_idx`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tilelet.ir.views import CallView, ScopeView, yielded
 
 
 def outline(program: Program) -> Program:
-    """Turn scopes into kernels; the functions that had them become the control program."""
+    """Turn scopes into kernels; the functions that contained them become the control program."""
     functions = dict(program.functions)
     kernels = {
         fn.name: _finish_kernel(fn, functions)
@@ -64,10 +64,10 @@ def outline(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel in its final form, and what its call sites have to know.
+    """A kernel in its final form, with what its call sites need.
 
     hidden   positions of the hidden Out parameters, by the tile each receives
-    results  the values that the kernel had to hand on, as its body knows them
+    results  the values to return to the caller, as named in the body
     """
 
     function: Function
@@ -81,7 +81,7 @@ class _Kernel:
 
 
 def _finish_kernel(fn: Function, functions: Mapping[str, Function]) -> _Kernel:
-    """`fn` with its results stored to hidden parameters and returned in parameter order."""
+    """Store the results of `fn` into hidden parameters and return these in parameter order."""
     results = fn.returned
     store = Builder(fn.body.terminator.loc, in_scope=True)
     hidden: dict[Value, Value] = {}
@@ -191,7 +191,7 @@ class _Outliner(Rewriter):
     def _call(
         self, kernel: _Kernel, operands: Iterable[Arg], op: Op, results: Sequence[Value]
     ) -> Sequence[Op]:
-        """Call `kernel` instead of `op`, whose data results are `results`."""
+        """Call `kernel` in place of `op`, whose data results are `results`."""
         b = Builder(op.loc)
         operands = list(operands)
         for tile in kernel.hidden:
@@ -217,7 +217,7 @@ class _Outliner(Rewriter):
     def _updated(
         self, kernel: _Kernel, operands: Sequence[Arg], results: Sequence[Value]
     ) -> dict[int, Value]:
-        """A result of the call for each output parameter, named like what it stands for."""
+        """Return a call result for each output parameter, named after the value it replaces."""
         params = kernel.function.params
         names: dict[Value, str] = {}
         for result, value in zip(results, kernel.results):
@@ -236,13 +236,13 @@ class _Outliner(Rewriter):
 
 
 def _inputs(block: Block) -> list[Value]:
-    """What the block takes from outside: tensors, then scalars."""
+    """Return the values that the block uses from outside: tensors, then scalars."""
     free = free_values(block)
     return [v for v in free if is_tensor(v)] + [v for v in free if not is_tensor(v)]
 
 
 class _Recovery:
-    """Gives the call site what a kernel handed on, in terms of operands and call results."""
+    """Expresses the results of a kernel at its call site by operands and call results."""
 
     def __init__(self, b: Builder, kernel: _Kernel, known: dict[Value, Arg]) -> None:
         self._b = b
@@ -250,7 +250,9 @@ class _Recovery:
         self._known = known  # by kernel value
 
     def value(self, value: Arg, result: Value, use: Loc) -> Arg:
-        """The call site's name for `value`, which the program calls `result` and uses at `use`."""
+        """Return the call site's name for `value`, which the program calls `result` and uses at
+        `use`.
+        """
         found = self._find(value)
         if found is not None or value is None:
             return found
@@ -263,7 +265,7 @@ class _Recovery:
         )
 
     def _find(self, value: Arg) -> Arg:
-        """`value` at the call site; None if it cannot be had there."""
+        """Return `value` at the call site, or None if it is not available there."""
         if not isinstance(value, Value):
             return value
         if value not in self._known:
@@ -299,7 +301,7 @@ class _Recovery:
         return self._b.add(again).result
 
     def _join(self, op: Op, at: int) -> Arg:
-        """A tensor or scalar that one of two arms defines, if both are known outside."""
+        """Return a tensor or scalar defined by one of two arms, if both are known outside."""
         cond = self._find(op.args["cond"])
         arms = [self._find(yielded(block)[at]) for block in op.blocks]
         if cond is None or None in arms:

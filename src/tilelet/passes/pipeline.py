@@ -1,4 +1,4 @@
-"""The passes, in order. Each is a pure function `Program -> Program`."""
+"""The pass pipeline; each pass is a pure function `Program -> Program`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tilelet.passes.split_chunks import split_chunks
 Pass = Callable[[Program], Program]
 
 PASSES: tuple[Pass, ...] = (
-    # Chunk loops first: they decide where the scopes end, and so how many tasks there are.
+    # First, because chunk loops decide the scope boundaries and so the number of tasks.
     split_chunks,
-    # Every scope is now a leaf: make it a kernel and a call.
+    # Every scope is now a leaf: turn it into a kernel and a call.
     outline,
-    # Needs the spilled results that outlining creates; removes most of their copies.
+    # Needs the spilled results of outlining; removes most of their copies.
     alias_windows,
     # Needs the final parameters of every kernel.
     directions,
@@ -27,7 +27,7 @@ PASSES: tuple[Pass, ...] = (
 
 
 def run_passes(program: Program, after: Callable[[str, Program], None] | None = None) -> Program:
-    """Run every pass; `after` sees the program after each (dumps, verification)."""
+    """Run all passes, calling `after` with the program after each one (dumps, verification)."""
     for one in PASSES:
         program = one(program)
         if after:

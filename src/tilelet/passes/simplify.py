@@ -1,7 +1,7 @@
-"""Fold constants, take decided branches, and drop what nothing needs.
+"""Fold constants, resolve constant branches, and remove dead values.
 
-Ops that write memory, calls and scopes always stay: only values are dropped, never effects. So do
-values whose making may be an error: an index or a window outside its axis, a division by zero.
+Ops that write memory, calls and scopes are kept: only values are removed, never effects. Ops that
+may fail (an index or window out of range, a division by zero) are kept, too.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def _simplified(fn: Function) -> Function:
 
 
 class _Fold(Rewriter):
-    """Forwards: constants, decided branches, loops that do not run, values only passed on."""
+    """Forward pass: constants, constant branches, loops that do not run, pass-through values."""
 
     def ops(self, ops: Iterable[Op]) -> list[Op]:
         return [new for op in ops for new in self.rewrite(self._with_operands(op))]
 
     def _with_operands(self, op: Op) -> Op:
-        """A plain number takes the dtype of the scalar it meets; what it stands for did not."""
+        """Keep the dtype of a folded operand; a plain number would take its neighbor's."""
         mapped = with_operands(op, self.mapping)
         if mapped is op or Trait.SCALAR not in op.spec.traits:
             return mapped
@@ -84,7 +84,7 @@ class _Fold(Rewriter):
             op = _keep_carried(op, [not same for same in passed])
         done = ForView(self.descend(op))
         if any(c is v for c, v in zip(done.carried, yielded(done.body))):
-            return self._for(done.op)  # a branch in the body turned out to change nothing
+            return self._for(done.op)  # folding turned a branch in the body into a pass-through
         return (done.op,)
 
     def _if(self, op: Op) -> Sequence[Op]:
@@ -98,7 +98,7 @@ class _Fold(Rewriter):
         return ops
 
     def _without_passed_on(self, scope: Op) -> Op:
-        """A scope of the control program without results that it only hands on."""
+        """Remove the results of a control scope that it only passes through."""
         body = scope.blocks[0]
         made = {result for op in body.ops for result in op.results}
         own = [value in made for value in yielded(body)]
@@ -111,7 +111,7 @@ class _Fold(Rewriter):
         return replace(scope, results=pick(scope.results, own), blocks=(Block(body.params, ops),))
 
     def _same_either_way(self, branch: Op) -> Op:
-        """A branch without the results that both arms hand on alike."""
+        """Remove the results of a branch that are the same in both arms."""
         then, other = (yielded(block) for block in branch.blocks)
         differ = [not _same(a, b) for a, b in zip(then, other)]
         if all(differ):
@@ -127,7 +127,7 @@ class _Fold(Rewriter):
 
 
 class _Sweep(Sweep):
-    """Drops all values that nothing reads."""
+    """Removes all values that nothing reads."""
 
     def op(self, op: Op) -> Op | None:
         if op.spec in (structure.FOR, structure.WHILE):
@@ -149,7 +149,7 @@ class _Sweep(Sweep):
         return left if needed else None
 
     def _loop(self, op: Op) -> Op | None:
-        """A value is carried if the result is read, or the value itself in the next iteration."""
+        """Keep a carried value if the result is read or the next iteration reads it."""
         first = 1 if op.spec is structure.FOR else 0
         wanted = [r in self.read for r in op.results]
         while True:
@@ -169,25 +169,25 @@ class _Sweep(Sweep):
 
 
 def _may_fail(op: Op) -> bool:
-    """Whether an op that only gives a value may be an error: then it stays, read or not."""
+    """Return whether a pure op may fail; such an op is kept even if its result is not read."""
     if Trait.CHECKED in op.spec.traits:
-        # Constants were compared with constant extents when the op was made.
+        # Constant operands were checked against constant extents when the op was built.
         return any(_is_known_later(v.type) for v in op.operands)
     return op.name in ("scalar.floordiv", "scalar.mod") and int_of(op.args["rhs"]) in (None, 0)
 
 
 def _is_known_later(type_: Type) -> bool:
-    """Whether a value is a number of the run, or has an extent that is one."""
+    """Return whether a value, or an extent of its type, is known only at run time."""
     if isinstance(type_, TensorType | TileType):
         return not all(isinstance(extent, int) for extent in type_.shape)
     return isinstance(type_, ScalarType)
 
 
 def _same(a: Arg, b: Arg) -> bool:
-    """One value, or equal constants."""
+    """Return whether two arguments are the same value or equal constants."""
     if isinstance(a, Value) or isinstance(b, Value):
         return a is b
-    return type(a) is type(b) and repr(a) == repr(b)  # 0.0 == -0.0, but they are two numbers
+    return type(a) is type(b) and repr(a) == repr(b)  # 0.0 == -0.0, but not the same
 
 
 def _is_empty(block: Block) -> bool:
@@ -195,7 +195,7 @@ def _is_empty(block: Block) -> bool:
 
 
 def _keep_carried(loop: Op, wanted: Sequence[bool], *, yields_done: bool = False) -> Op:
-    """`loop` with only the wanted carried values."""
+    """Return `loop` with only the wanted carried values."""
     if all(wanted):
         return loop
     first = 1 if loop.spec is structure.FOR else 0

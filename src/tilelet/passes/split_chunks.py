@@ -1,15 +1,15 @@
-"""Chunk loops become outer loops in the control program and inner loops in a scope.
+"""Split chunk loops into outer loops in the control program and inner loops in a scope.
 
 A nest of parallel chunk loops around an implied scope is split level by level and interchanged: all
-outer loops go outside, one scope holds all inner loops and the body, so that one task does a whole
-block of iterations. With `for a (A, chunk=x): for b (B, chunk=y): scope`:
+outer loops move outside, and one scope holds all inner loops and the body, so that one task runs a
+whole block of iterations. For `for a (A, chunk=x): for b (B, chunk=y): scope`:
 
     leading_full   for a_out: { for b_out: scope{for a_in: for b_in}; scope{for a_in: for b_rest} }
                    for a_rest: the same with `a` fixed
     guarded        for a_out: for b_out: scope{for a_in: if a in range: for b_in: if b in range}
 
-Parts that are provably empty are left out. The control loops all carry what the outermost loop
-carries; inside a scope the original nest, each level shortened to its chunk, does the rest.
+Provably empty parts are omitted. All control loops carry the values of the outermost loop; inside a
+scope the original nest runs with each level reduced to its chunk.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _split_function(fn: Function) -> Function:
 
 
 class _Plain(Rewriter):
-    """In a kernel a chunk has no meaning: every loop there runs on one core."""
+    """Ignores `chunk=` inside kernels: every loop there runs on one core."""
 
     def rewrite(self, op: Op) -> Sequence[Op]:
         if op.spec is structure.FOR and ForView(op).chunk is not None:
@@ -63,7 +63,7 @@ class _Splitter(Rewriter):
     def __init__(self, undefined: set[Value]) -> None:
         super().__init__()
         self._undefined = undefined
-        self._wrappers: list[Op] = []  # the `chunked` scopes around the current op
+        self._wrappers: list[Op] = []  # enclosing `chunked` scopes
 
     def rewrite(self, op: Op) -> Sequence[Op]:
         if op.spec is structure.SCOPE:
@@ -87,7 +87,7 @@ class _Splitter(Rewriter):
         return ops
 
     def _leaf_scope(self, scope: Op) -> Op:
-        """An in-core scope with what the `chunked` scopes around it say about all their tasks."""
+        """Add the options of the enclosing `chunked` scopes to an in-core scope."""
         args = dict(scope.args)
         if args["kind"] == "implied":
             args["kind"] = "incore"
@@ -127,7 +127,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A level in the scope: `count` iterations from `start`, none beyond `stop` if that is set."""
+    """A level inside the scope: `count` iterations from `start`, limited by `stop` if set."""
 
     start: Arg
     count: Arg
@@ -148,7 +148,7 @@ _Emit = Callable[[Builder, Value, Sequence[Arg]], Sequence[Arg]]
 @dataclass
 class _Nest:
     levels: list[_Level]
-    split: int  # how many levels are split; the rest stay plain loops in the scope
+    split: int  # number of levels that are split; the others stay plain loops in the scope
     scope: ScopeView
     undefined: set[Value]
 
@@ -157,7 +157,7 @@ class _Nest:
     def control(
         self, b: Builder, k: int, modes: tuple[_Mode, ...], state: Sequence[Arg]
     ) -> Sequence[Arg]:
-        """Emit levels k and deeper, given how the scope sees the levels above; the new state."""
+        """Emit levels k and deeper, given the modes of the outer levels; return the new state."""
         if k == self.split:
             return self._task(b, modes, state)
         loop = self.levels[k].loop
@@ -192,7 +192,7 @@ class _Nest:
     def _remainder_task(
         self, b: Builder, modes: tuple[_Mode, ...], rest: Arg, state: Sequence[Arg]
     ) -> Sequence[Arg]:
-        """The task for what is left of the last level; none if a run-time remainder is zero."""
+        """Emit the task for the remainder of the last level; skip it if the remainder is zero."""
         if not isinstance(rest, Value):
             return self._task(b, modes, state)
         some = b.inside()
@@ -215,7 +215,7 @@ class _Nest:
         return b.loop(bounds, state, index, carried, body, after, loop.kind)
 
     def _task(self, b: Builder, modes: tuple[_Mode, ...], state: Sequence[Arg]) -> Sequence[Arg]:
-        """One scope that runs the nest on one block of iterations."""
+        """Emit one scope that runs the nest on one block of iterations."""
         inside = b.inside(in_scope=True)
         inside.loc = self.scope.op.loc
         values = self._level(inside, 0, modes, state, {})
@@ -233,7 +233,7 @@ class _Nest:
         init: Sequence[Arg],
         mapping: ValueMap,
     ) -> Sequence[Arg]:
-        """Emit level k with the given carried values; what it hands on."""
+        """Emit level k with the given carried values; return its results."""
         if k == len(self.levels):
             b.ops.extend(clone_ops(self.scope.body.ops[:-1], mapping))
             return substitute_all(yielded(self.scope.body), mapping)
@@ -280,7 +280,7 @@ class _Nest:
         step: Arg,
         carried: Sequence[Arg],
     ) -> Sequence[Arg]:
-        """The body, skipped for an index at or past `stop`."""
+        """Emit the body, guarded against indices at or past `stop`."""
         if isinstance(step, Value):
             ahead = b.scalar("mul", b.scalar("sub", place, stop), step)
             in_range = b.scalar("lt", ahead, 0)
@@ -303,10 +303,10 @@ class _Nest:
         b.ops.extend(clone_ops(level.after, mapping))
         return substitute_all(yielded(level.loop.body), mapping)
 
-    # Values that the body computes and the loops carry: GM outside the scope, on chip inside
+    # Carried values that the body computes: in GM outside the scope, on chip inside
 
     def _spilled(self, k: int) -> list[TileType | None]:
-        """For each carried value of level k: its type on chip, if the scope computes it."""
+        """Return the on-chip type of each carried value of level k that the scope computes."""
         level = self.levels[k]
         if k + 1 < len(self.levels):
             inner_types = self._spilled(k + 1)
@@ -316,7 +316,7 @@ class _Nest:
         return [on_chip.get(v) if isinstance(v, Value) else None for v in yielded(level.loop.body)]
 
     def _on_chip(self, b: Builder, k: int, m: int, value: Arg, tile: TileType) -> Arg:
-        """`value`, m-th carried value of level k, as the tile that the loops in the scope carry."""
+        """Return the m-th carried value of level k as the tile that loops in the scope carry."""
         if not (isinstance(value, Value) and isinstance(value.type, TensorType)):
             return value
         overwritten = self.split == len(self.levels) and not self._reads(k, m)
@@ -325,7 +325,7 @@ class _Nest:
         return b.emit("slice", value, tile.shape, (0,) * len(tile.shape), result=value.name)
 
     def _reads(self, k: int, m: int) -> bool:
-        """Whether the body looks at what level k carries in its m-th value."""
+        """Return whether the body reads the m-th carried value of level k."""
         level = self.levels[k]
         carried = level.loop.carried[m]
         others = [*level.before, *level.after, *walk(level.inner.blocks[0])]
@@ -342,9 +342,9 @@ def _tile_type(arg: Arg) -> TileType | None:
 
 
 def _collect_nest(outermost: Op, undefined: set[Value]) -> _Nest:
-    """The perfect nest of chunk loops that starts at `outermost`."""
+    """Collect the perfect nest of chunk loops that starts at `outermost`."""
     levels: list[_Level] = []
-    inside: set[Value] = set()  # what the levels so far define
+    inside: set[Value] = set()  # values defined by the levels so far
     split = 0
     op = outermost
     while op.spec is structure.FOR:
@@ -376,8 +376,8 @@ def _level(loop: Op) -> _Level:
 
 
 def _is_scalar(op: Op) -> bool:
-    """Whether the op may as well run inside the scope: it makes numbers and changes nothing."""
-    if op.spec is structure.UNDEF:  # a name that an inner loop binds first
+    """Return whether an op can move into the scope: it computes scalars and has no effect."""
+    if op.spec is structure.UNDEF:  # a name first bound by an inner loop
         return True
     if op.spec.structural or has_effect(op):
         return False
@@ -389,7 +389,7 @@ def _divides(chunk: int, trips: int | None) -> bool:
 
 
 def _trip_count(b: Builder, loop: ForView) -> Arg:
-    """ceil((stop - start) / step), not below 0; `//` truncates."""
+    """Emit max(0, ceil((stop - start) / step)); `//` truncates."""
     if loop.trip_count is not None:
         return loop.trip_count
     start, stop, step = loop.bounds

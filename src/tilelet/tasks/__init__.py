@@ -1,1 +1,1 @@
-"""The record of a run: its tasks, the windows they touch, and what data decides in them."""
+"""The record of a run: its tasks, their windows, and their data-dependent control flow."""

@@ -1,4 +1,4 @@
-"""From the caller's arrays and numbers to the arguments of the entry function."""
+"""Convert the caller's arrays and numbers to arguments of the entry function."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ Argument = np.ndarray[Any, Any] | float | bool
 def bind_arguments(
     program: Program, arguments: Mapping[str, Argument], *, execute: bool
 ) -> list[Any]:
-    """Run-time values for the entry's parameters, in their order.
+    """Return run-time values for the entry's parameters, in order.
 
-    If nothing is executed, tensors of known shape may be left out: they have no contents then.
+    If nothing is executed, tensors of known shape may be omitted: they have no contents then.
     """
     entry = program.main
     names = [p.name for p in entry.params]
@@ -80,7 +80,7 @@ def _tensor(param: Value, type_: TensorType, given: Argument, extents: Extents) 
 
 
 def scalar_value(param: Value, dtype: DType, given: Argument) -> int | float | bool:
-    """The number as a value of the parameter's type: floats rounded to it, integers checked."""
+    """Convert a number to the parameter's type: floats are rounded, integers checked."""
 
     def wrong() -> ArgumentMismatch:
         what = "type" if isinstance(given, (np.ndarray, str)) else "value"
@@ -97,7 +97,7 @@ def scalar_value(param: Value, dtype: DType, given: Argument) -> int | float | b
         with np.errstate(over="ignore"):
             return float(np.asarray(number).astype(dtype.numpy))
     try:
-        # NumPy's own bool is no index.
+        # NumPy's bool does not implement `__index__`.
         integer = int(given) if isinstance(given, np.bool_) else operator.index(given)  # type: ignore[arg-type]
     except TypeError:
         raise wrong() from None
@@ -110,7 +110,7 @@ def scalar_value(param: Value, dtype: DType, given: Argument) -> int | float | b
 
 
 def _without_data(param: Value, execute: bool) -> Window:
-    """A tensor that nobody reads or writes: what counting tasks needs."""
+    """Return a tensor without contents, which suffices for counting tasks."""
     type_ = param.type
     if execute or not isinstance(type_, TensorType):
         raise ArgumentMissing(param.name, param.loc)
@@ -122,7 +122,7 @@ def _without_data(param: Value, execute: bool) -> Window:
 
 
 def _check_outputs(program: Program, entry: Function, bound: list[Any]) -> None:
-    """Arrays that the program writes must be writable, and each element in a place of its own."""
+    """Check that output arrays are writable and that their elements do not share memory."""
     wrong = [
         (param, error)
         for param, value in zip(entry.params, bound)
@@ -146,12 +146,12 @@ def _not_an_output(window: Window) -> type[ReadOnlyOutput | OverlappingOutput] |
 
 
 def _overlaps_itself(window: Window) -> bool:
-    """Whether two elements lie in one place."""
+    """Return whether two elements share memory."""
     axes = sorted((abs(s), n) for s, n in zip(window.strides, window.shape) if n > 1)
-    reach = 0  # of the axes with smaller strides
+    reach = 0  # extent covered by the axes with smaller strides
     for stride, extent in axes:
         if stride <= reach:
-            break  # rows that reach into each other: perhaps they interleave
+            break  # rows overlap in range, but may interleave
         reach += stride * (extent - 1)
     else:
         return False

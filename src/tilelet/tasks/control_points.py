@@ -1,9 +1,9 @@
-"""Loops and branches of a kernel that data decides, and what decides them.
+"""Data-dependent loops and branches of a kernel, and what decides them.
 
-Most control flow of a kernel follows from the scalars that its task gets. The rest depends on
-elements of tensors or tiles, on extents of tensors, or is a `while`: such an op is a *site*. What
-happens at the sites of a task is recorded when the task runs; `decision` is the part of a kernel
-that finds it out without doing the kernel's work.
+Most control flow of a kernel follows from the scalars of its task. The rest depends on elements of
+tensors or tiles, on extents of tensors, or is a `while`: such an op is a *site*. The outcomes at
+the sites of a task are recorded when the task runs; `decision` is the part of a kernel that
+computes them without doing the kernel's work.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_KEPT = 64
 
 
 def sites(function: Function) -> dict[Op, int]:
-    """The ops of a kernel that data decides, each with a number that is its own."""
+    """Return the data-dependent ops of a kernel, each with a unique number."""
     unknown = _Unknown(function)
     return {op: i for i, op in enumerate(walk(function.body)) if unknown.decides(op)}
 
@@ -39,7 +39,7 @@ class _Unknown:
     def __init__(self, function: Function) -> None:
         self.values: set[Value] = set()
         before = -1
-        # Loops hand values backwards.
+        # Loops carry values backwards.
         while len(self.values) > before:
             before = len(self.values)
             self._block(function.body)
@@ -83,9 +83,9 @@ class _Unknown:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """The part of a kernel that decides what happens at its sites.
+    """The part of a kernel that decides the outcomes at its sites.
 
-    function  it takes the kernel's arguments, and changes no memory
+    function  takes the kernel's arguments and writes no memory
     sites     its own sites, numbered as in the kernel
     reads     positions of the tensors whose contents it needs
     """
@@ -96,12 +96,14 @@ class Decision:
 
 
 def decision(function: Function) -> Decision | None:
-    """The part that decides; None if it would change memory, so that only the whole will do."""
+    """Return the deciding part, or None if it would write memory, so that the whole kernel must
+    run.
+    """
     return _Slice(function).result()
 
 
 class _Slice:
-    """Everything that the sites of a function depend on."""
+    """The backward slice of a function from its sites."""
 
     def __init__(self, function: Function) -> None:
         self.function = function
@@ -174,7 +176,7 @@ class _Slice:
                 pending += self._need(op.operands)
 
     def _need(self, args: Iterable[Arg]) -> list[Op]:
-        """The ops that give these values; all that is carried to them is needed as well."""
+        """Return the ops that define these values, including what loops carry to them."""
         found: list[Op] = []
         pending = list(values_in(args))
         while pending:
@@ -188,7 +190,7 @@ class _Slice:
         return found
 
     def _carried(self, op: Op) -> list[int]:
-        """Positions of the values that a kept loop hands on and that are needed."""
+        """Return the positions of the needed values that a kept loop carries."""
         return [i for i, same in enumerate(carried_names(op)) if self.needed.intersection(same)]
 
     def _block(
@@ -230,7 +232,7 @@ class _Slice:
 
 
 def control_trace_of(values: Mapping[int, list[int]]) -> ControlTrace:
-    """The record of what happened at each site, in a form that can be compared and kept."""
+    """Convert the outcomes at each site into a hashable record."""
     return tuple((site, len(seen), _sample(seen)) for site, seen in sorted(values.items()))
 
 

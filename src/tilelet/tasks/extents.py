@@ -1,4 +1,4 @@
-"""Dynamic dimensions: a symbol has one extent in all arguments of a call."""
+"""Dynamic dimensions: a symbol has the same extent in all arguments of a call."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tilelet.ir.types import Dim, SymDim
 
 
 class Extents:
-    """Extents of the dynamic dimensions, as the arguments give them.
+    """Extents of the dynamic dimensions, taken from the arguments.
 
-    others   arguments that have another extent than the first one with the same symbol. That is a
-             mistake, unless `keeps_others`: then the caller decides
+    others   arguments whose extent differs from that of the first argument with the same symbol; an
+             error, unless `keeps_others` leaves it to the caller
     """
 
     def __init__(self, *, keeps_others: bool = False) -> None:
@@ -21,7 +21,7 @@ class Extents:
         self.others: dict[str, DynamicDimConflict] = {}
 
     def fits(self, name: str, got: Sequence[int], wanted: Sequence[Dim]) -> bool:
-        """Whether the shape of argument `name` fits; a symbol takes the extent it meets first."""
+        """Return whether the shape of argument `name` fits; symbols take the first extent."""
         if len(got) != len(wanted):
             return False
         for extent, dim in zip(got, wanted):
@@ -37,6 +37,6 @@ class Extents:
         return True
 
     def resolve(self, shape: Sequence[Dim]) -> tuple[int, ...] | None:
-        """The shape in numbers; None if a symbol has no extent yet."""
+        """Return the shape in numbers, or None if a symbol has no extent yet."""
         known = [self._known.get(d, ("", -1))[1] if isinstance(d, SymDim) else d for d in shape]
         return None if -1 in known else tuple(known)

@@ -1,4 +1,4 @@
-"""Distinct windows of global memory, numbered while a run is recorded."""
+"""The distinct windows of global memory in a recorded run, numbered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_SHORTCUTS = 4096
 
 
 class Layout(NamedTuple):
-    """Everything about a window but its buffer and its first element; see `Window`."""
+    """Everything about a window except its buffer and first element; see `Window`."""
 
     shape: Shape
     strides: Shape
@@ -23,11 +23,11 @@ class Layout(NamedTuple):
 
 
 class RegionTable:
-    """Numbers windows in the order in which they are first asked for.
+    """Numbers windows in the order in which they are first looked up.
 
     Region `n` is the window of `buffers[buffer[n]]` at element `offset[n]` with the layout
-    `layouts[layout[n]]`. Windows remember their number and buffers that of their first window, so
-    that most lookups need no dictionary: buffers and windows belong to one run, hence to one table.
+    `layouts[layout[n]]`. Windows cache their number, and buffers that of their first window, so
+    that most lookups need no dictionary; buffers and windows belong to one run, hence to one table.
     """
 
     __slots__ = (
@@ -55,7 +55,7 @@ class RegionTable:
         return len(self.offset)
 
     def number(self, window: Window) -> int:
-        """The number of the window; a new one if no equal window has been seen."""
+        """Return the number of the window, assigning a new one if no equal window was seen."""
         if window.region >= 0:
             return window.region
         buffer, offset, layout = window.buffer, window.offset, self._layout_number(window)
@@ -75,7 +75,7 @@ class RegionTable:
         return found
 
     def window(self, number: int) -> Window:
-        """A window equal to those of this number, without data."""
+        """Return a window equal to those of this number, without data."""
         shape, strides, dtype, valid, extent = self.layouts[self.layout[number]]
         buffer = self.buffers[self.buffer[number]]
         return Window(buffer, dtype, self.offset[number], shape, strides, valid, extent)
@@ -87,10 +87,10 @@ class RegionTable:
         return len(self.offset) - 1
 
     def _layout_number(self, window: Window) -> int:
-        """The number of a window's layout.
+        """Return the number of a window's layout.
 
-        Windows that one op makes share the tuple of their shape: its identity leads to the layout
-        that was found last with it. The tuple is kept, so that no other gets its identity.
+        Windows created by one op share their shape tuple, so its identity finds the layout last
+        seen with it. The tuple is kept alive so that its identity is not reused.
         """
         shape = window.shape
         seen = self._shortcuts.get(id(shape))

@@ -1,7 +1,7 @@
-"""Tasks as the device's runtime counts them, which is what a swimlane of a board shows.
+"""Tasks as the device's runtime counts them, as shown in the swimlanes of a board.
 
-It counts an allocation of tensors as a task, and a mixed kernel's cube and vector half as one
-each. Ours are the executions of scopes, the figures that are published.
+The runtime counts an allocation of tensors as a task, and the cube and vector halves of a mixed
+kernel as one each. Tilelet counts executions of scopes, as published figures do.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from tilelet.ir.types import TensorType
 from tilelet.tasks.stream import TaskStream
 
 ALLOC = "alloc"
-# Tensors that one call of the runtime allocates at most.
+# Maximum number of tensors per allocation call of the runtime.
 _PER_CALL = 16
 
 
 def allocations(block: Block) -> int:
-    """Calls that allocate the tensors which one execution of a block's own statements makes."""
+    """Count the allocation calls in one execution of a block's own statements."""
     made = sum(
         op.name == "create_tensor" and isinstance(op.results[0].type, TensorType)
         for op in block.ops
@@ -28,14 +28,14 @@ def allocations(block: Block) -> int:
 
 
 def is_mixed(kernel: Function) -> bool:
-    """Whether a kernel needs the cube and computes on the vector unit as well."""
+    """Return whether a kernel uses both the cube and the vector unit."""
     specs = [REGISTRY[op.name] for op in walk(kernel.body) if op.name in REGISTRY]
     engines = {spec.engine for spec in specs if spec.is_compute}
     return {Engine.CUBE, Engine.VEC} <= engines
 
 
 def runtime_counts(program: Program, tasks: TaskStream) -> dict[str, int]:
-    """Tasks by kernel; halves of mixed kernels apart, allocations at the end."""
+    """Count tasks by kernel, with the halves of mixed kernels separate and allocations last."""
     counts: dict[str, int] = {}
     for name, count in tasks.counts().items():
         kernel = program.functions.get(name)

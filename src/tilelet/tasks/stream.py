@@ -1,8 +1,8 @@
 """The record of a run: every task that the control program submitted, in program order.
 
 Counting, scheduling, profiling and checking all read this record; nothing else counts tasks. It is
-kept by columns: tasks that one call submits differ in a few numbers only, and hundreds of thousands
-of them are cheap to keep and to look at that way. A `Task` is made when somebody asks for it.
+stored by columns, because the tasks of one call differ only in a few numbers and there may be
+hundreds of thousands of them. A `Task` object is built on demand.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ NO_TASK = -1
 
 @dataclass(frozen=True, slots=True)
 class TaskKind:
-    """What the tasks of one call have in common.
+    """The common properties of the tasks of one call.
 
     kernel      name of the kernel; "" for a join (`task_dummy`), which runs nothing
     directions  one per argument; scalars are In
-    no_dep      positions of arguments left out of dependency tracking
-    ran         False if its predicate was false: it retired without running. None if that is
-                unknown, because the run only recorded tasks and the predicate reads their data
+    no_dep      positions of arguments excluded from dependency tracking
+    ran         False if its predicate was false, so that it retired without running; None if that
+                is unknown, because the run only recorded tasks and the predicate reads their data
     blocks      number of blocks of an spmd task, else None
-    manual      it stands in `pl.manual_scope()`: explicit dependencies only
+    manual      it is in `pl.manual_scope()`: explicit dependencies only
     loc         the scope or call
     """
 
@@ -50,7 +50,7 @@ class TaskKind:
 
 
 class _OfKind:
-    """Gives the fields of a `TaskKind` to what has one."""
+    """Exposes the fields of a `TaskKind`."""
 
     __slots__ = ("kind",)
 
@@ -89,8 +89,8 @@ class _OfKind:
 class Task(_OfKind):
     """One execution of an in-core scope or kernel.
 
-    kind    what it has in common with others
-    index   position in the stream; this is the value of the task's id
+    kind    the properties it shares with other tasks
+    index   position in the stream, which is also the value of the task's id
     values  the arguments in parameter order: windows (without their data) and scalars
     deps    indices of the tasks named in `deps=`
     """
@@ -107,12 +107,12 @@ class Task(_OfKind):
 
     @property
     def args(self) -> tuple[tuple[Any, Direction], ...]:
-        """Every argument (window or scalar) with its direction."""
+        """Return every argument (window or scalar) with its direction."""
         return tuple(zip(self.values, self.directions))
 
     @property
     def windows(self) -> tuple[tuple[Window, Direction], ...]:
-        """The tensor arguments with their directions."""
+        """Return the tensor arguments with their directions."""
         return tuple(a for a in self.args if isinstance(a[0], Window))
 
     def __repr__(self) -> str:
@@ -120,15 +120,15 @@ class Task(_OfKind):
 
 
 class TaskGroup(_OfKind):
-    """Tasks of one call that differ in their arguments and explicit dependencies only.
+    """Tasks of one call, which differ only in their arguments and explicit dependencies.
 
-    kind      what they have in common
-    tensors   positions of the arguments that are windows, `others` of those that are not
+    kind      their common properties
+    tensors   positions of the window arguments; `others` are those of the other arguments
     indices   positions of the tasks in the stream, ascending
     regions   numbers of the windows (see `RegionTable`), task by task
     scalars   the other arguments, task by task
-    outcomes  by place in the group: what happened where data decides, block by block; tasks of
-              which that is not known, or whose kernel has no such place, are left out
+    outcomes  by position in the group: the outcome at each control point, block by block; tasks
+              whose outcome is unknown, or whose kernel has no control point, are left out
     """
 
     __slots__ = (
@@ -159,12 +159,12 @@ class TaskGroup(_OfKind):
         return len(self.indices)
 
     def region_columns(self) -> NDArray[np.int64]:
-        """Region numbers: one row per window argument, one column per task."""
+        """Return region numbers: one row per window argument, one column per task."""
         flat = np.array(self.regions, np.int64)
         return np.ascontiguousarray(flat.reshape(len(self), len(self.tensors)).T)
 
     def scalar_column(self, position: int) -> list[Any]:
-        """The values of one argument that is no window."""
+        """Return the values of a non-window argument."""
         return self.scalars[self.others.index(position) :: len(self.others)]
 
 
@@ -172,7 +172,7 @@ _REGION = attrgetter("region")
 
 
 def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """`itemgetter` that gives a tuple for any number of positions."""
+    """Return an `itemgetter` that returns a tuple for any number of positions."""
     if len(positions) > 1:
         return itemgetter(*positions)
     if not positions:
@@ -182,19 +182,19 @@ def picker(positions: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...
 
 
 class EnoughTasksError(Exception):
-    """A stream holds as many tasks as were wanted: what records them can stop."""
+    """The stream holds the requested number of tasks, so recording can stop."""
 
 
 class TaskStream:
-    """Tasks in the order in which they were submitted.
+    """Tasks in submission order.
 
-    groups   the same tasks by call, in the order of their first task
-    regions  the windows of all tasks
-    deps     the tasks that name others in `deps=`, and those others
-    rewritten  ids of the buffers that the control program wrote itself, if no task was executed
-    allocations  calls of the runtime that allocate tensors; see `tasks.runtime_counts`
-    most     how many tasks are wanted; None: all
-    complete  whether these are all tasks of the run
+    groups       the same tasks by call, in the order of their first task
+    regions      the windows of all tasks
+    deps         the tasks that name others in `deps=`, and those others
+    rewritten    ids of the buffers that the control program wrote itself, if no task was executed
+    allocations  runtime calls that allocate tensors; see `tasks.runtime_counts`
+    most         limit on the number of tasks; None for no limit
+    complete     whether these are all tasks of the run
     """
 
     __slots__ = (
@@ -223,8 +223,8 @@ class TaskStream:
         self._places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def group(self, kind: TaskKind, values: Sequence[Any]) -> TaskGroup:
-        """Where tasks of this kind belong; `values` are the arguments of one of them."""
-        # The group keeps its place, so that the identity stays its own.
+        """Return the group for tasks of this kind; `values` are the arguments of one of them."""
+        # The group keeps its `loc` alive, so that the identity is not reused.
         key = (kind.kernel, id(kind.loc), kind.no_dep, kind.ran, kind.blocks, kind.manual)
         if key not in self._by_kind:
             group = TaskGroup(kind, values)
@@ -233,7 +233,7 @@ class TaskStream:
         return self._by_kind[key]
 
     def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
-        """Record a task; the result is its index."""
+        """Record a task and return its index."""
         index = self.count()
         group.indices.append(index)
         if group.tensors:
@@ -249,7 +249,7 @@ class TaskStream:
         return index
 
     def count(self) -> int:
-        """The index of one more task."""
+        """Return the index of a new task."""
         index = self._count
         if index == self.most:
             self.complete = False
@@ -258,9 +258,9 @@ class TaskStream:
         return index
 
     def counts(self) -> dict[str, int]:
-        """Number of tasks of each kernel, kernels in the order of their first task.
+        """Return the number of tasks of each kernel, in the order of their first task.
 
-        A task that its predicate kept from running counts; a join does not.
+        A task skipped by its predicate counts; a join does not.
         """
         counts: dict[str, int] = {}
         for group in self.groups:
@@ -269,7 +269,7 @@ class TaskStream:
         return counts
 
     def blocks(self) -> dict[str, int]:
-        """Number of blocks in all tasks of each kernel that is launched by `pl.spmd`."""
+        """Return the number of blocks in all tasks of each kernel launched by `pl.spmd`."""
         found: dict[str, int] = {}
         for group in self.groups:
             if group.kernel and group.kind.blocks is not None:
@@ -278,7 +278,7 @@ class TaskStream:
         return found
 
     def number(self, group: TaskGroup) -> int:
-        """How many tasks a group has."""
+        """Return the number of tasks in a group."""
         return len(group)
 
     @property
@@ -287,7 +287,7 @@ class TaskStream:
         return sum(self.counts().values())
 
     def __len__(self) -> int:
-        """Number of entries, joins included; the next task gets this index."""
+        """Return the number of entries including joins; the next task gets this index."""
         return self._count
 
     def __iter__(self) -> Iterator[Task]:
@@ -300,7 +300,7 @@ class TaskStream:
         return self._task(at, group, int(rows[at]))
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """For each task the number of its group, and its place there."""
+        """Return for each task the number of its group, and its position there."""
         if self._places is None or len(self._places[0]) != self._count:
             owners, rows = np.zeros(self._count, np.int64), np.zeros(self._count, np.int64)
             for number, group in enumerate(self.groups):

@@ -1,7 +1,7 @@
-"""What values are while a program runs: global memory, windows of it, and tiles.
+"""Run-time values: global memory, windows of it, and tiles.
 
-A tensor value is a `Window`: a strided box of a `Buffer`. A tile value is a `TileValue`: an array
-that nobody changes once it is made, with its valid region. Scalars are plain Python numbers.
+A tensor value is a `Window`: a strided box of a `Buffer`. A tile value is a `TileValue`: an
+immutable array with its valid region. Scalars are plain Python numbers.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _buffer_ids = itertools.count(1)
 class Buffer:
     """One allocation of global memory.
 
-    data        its bytes. None while a run only records tasks and the control program itself has
-                not touched it; None in the record of a task (see `without_data`)
+    data        its bytes; None if the run only records tasks and the control program has not
+                accessed the buffer, and in the record of a task (see `without_data`)
     origin      "param" (the caller's array) or "temp"
-    known       whether the contents are what the program says: false when a task that was
-                recorded but not run would have written here
-    initial     a scalar array: what every element is before the first write
-    manual_dep  tasks are not ordered by their use of this buffer
-    region      number of its first window in the record of tasks, -1: none yet
-    made        where the program makes it; None if it is the caller's
-    defined     which of its elements were ever written (`interp.definedness`); None: not asked
+    known       whether the contents are accurate; False if a task that was recorded but not run
+                would have written here
+    initial     a scalar array: the value of every element before the first write
+    manual_dep  tasks are not ordered by their accesses to this buffer
+    region      number of its first window in the record of tasks, or -1
+    made        where the program creates it; None for the caller's arrays
+    defined     which elements were written (`interp.definedness`); None if not tracked
     """
 
     __slots__ = (
@@ -83,7 +83,9 @@ class Buffer:
 
     @property
     def without_data(self) -> Buffer:
-        """The same buffer (same id) without its data, so that a record does not keep memory."""
+        """Return the same buffer (same id) without its data, so that a record keeps no memory
+        alive.
+        """
         if self._without_data is None:
             self._without_data = copy.copy(self)
             self._without_data.data = None
@@ -91,7 +93,7 @@ class Buffer:
         return self._without_data
 
     def fill(self) -> None:
-        """Make every element what it is before the first write; take memory if there is none."""
+        """Set every element to its initial value, allocating memory if there is none."""
         assert self.initial is not None
         if self.data is None:
             self.data = np.empty(self.nbytes, np.uint8)
@@ -104,12 +106,12 @@ class Buffer:
 class Window:
     """A strided box of a buffer; offset and strides count elements of `dtype`.
 
-    valid   the part that loads will take (`slice(..., valid_shape=)` in the control program);
-            None: all of it
-    extent  the part for which memory exists, when the window overhangs its tensor
-            (`clamp=True`, a window whose valid part alone fits, or a view of the control program
-            of which the rest must not be touched: there `valid` is more); None: all of it
-    region  its number in the record of tasks, -1: none yet
+    valid   the part that loads take (`slice(..., valid_shape=)` in the control program); None for
+            all
+    extent  the part for which memory exists, if the window overhangs its tensor (`clamp=True`, a
+            window of which only the valid part fits, or a view of the control program whose rest
+            must not be accessed: there `valid` is larger); None for all of it
+    region  its number in the record of tasks, or -1
     """
 
     __slots__ = (
@@ -155,16 +157,16 @@ class Window:
 
     @property
     def held(self) -> Shape:
-        """The part that exists and is valid."""
+        """The part that both exists and is valid."""
         if self.valid is None or self.extent is None:
             return self.valid or self.reach
         return tuple(map(min, self.valid, self.extent))
 
     @property
     def array(self) -> Array:
-        """The memory as a NumPy view (cut to `reach`). Writing to it writes the buffer."""
+        """Return the memory as a writable NumPy view, cut to `reach`."""
         if self._array is None:
-            # NumPy would take None for "allocate".
+            # NumPy would take None to mean "allocate".
             assert self.buffer.data is not None
             itemsize = self.dtype.itemsize
             self._array = np.ndarray(
@@ -177,14 +179,16 @@ class Window:
         return self._array
 
     def slice(self, offset: Sequence[int], shape: Shape) -> Window:
-        """The box of `shape` at `offset`, which the caller has checked to lie inside."""
+        """Return the box of `shape` at `offset`, which the caller has checked to lie inside."""
         start = self.offset
         for o, s in zip(offset, self.strides):
             start += o * s
         return Window(self.buffer, self.dtype, start, shape, self.strides)
 
     def reshape(self, shape: Shape) -> Window | None:
-        """The same elements in row-major order under another shape; None if that needs a copy."""
+        """Return the same elements in row-major order as another shape, or None if that needs a
+        copy.
+        """
         if self.extent is not None:
             return None
         strides = reshaped_strides(self.shape, self.strides, shape)
@@ -210,16 +214,16 @@ class Window:
 
     @property
     def bytes(self) -> Bytes:
-        """The bytes of the buffer that it shows."""
+        """Return the bytes of the buffer that the window covers."""
         item = self.dtype.itemsize
         axes = tuple([(n, s * item) for n, s in zip(self.reach, self.strides) if n > 1])
         return Bytes(self.offset * item, item, axes)
 
     def overlaps(self, other: Window) -> bool:
-        """Whether the two share an element.
+        """Return whether the two share an element.
 
-        Exact for boxes of one array (also through reshapes and reinterpretations that keep the
-        rows apart); True when in doubt.
+        Exact for boxes of one array (also through reshapes and reinterpretations that keep rows
+        separate); True when in doubt.
         """
         if self.buffer.id != other.buffer.id or 0 in self.reach or 0 in other.reach:
             return False
@@ -230,12 +234,12 @@ class Window:
 
 
 class TileValue:
-    """An on-chip value. `data` is never written to once made, so tiles may share memory.
+    """An on-chip value; `data` is immutable, so tiles may share memory.
 
-    Elements outside the origin-anchored box `valid` are zero (poison in a fresh `create_tile`).
+    Elements outside the origin-anchored box `valid` are zero (poison in a new `create_tile`).
 
-    defined  which elements come from memory that was written (`interp.definedness`), and where the
-             others come from; None: all that are valid, and no others
+    defined  which elements come from written memory (`interp.definedness`), and the origin of the
+             others; None if exactly the valid ones do
     """
 
     __slots__ = ("data", "defined", "valid")
@@ -251,7 +255,7 @@ class TileValue:
 
     @property
     def cut(self) -> Array:
-        """The valid region alone."""
+        """Return only the valid region."""
         return self.data if self.valid == self.data.shape else self.data[box(self.valid)]
 
     def __repr__(self) -> str:
@@ -261,7 +265,7 @@ class TileValue:
 
 @functools.lru_cache(maxsize=4096)
 def row_major(shape: Shape) -> Shape:
-    """Strides, in elements, of a dense array."""
+    """Return the strides, in elements, of a dense array."""
     strides: list[int] = []
     step = 1
     for n in reversed(shape):
@@ -276,9 +280,9 @@ def poison_fill(array: Array, dtype: DType) -> None:
 
 
 def window_of_array(name: str, array: Array, dtype: DType) -> Window:
-    """The caller's array as a window of a "param" buffer: nothing is copied.
+    """Return the caller's array as a window of a "param" buffer, without copying.
 
-    The array may have any strides that are multiples of its element size, also negative ones.
+    The array may have any strides that are multiples of its element size, including negative ones.
     """
     item = array.dtype.itemsize
     forward = array[tuple(slice(None, None, -1 if s < 0 else 1) for s in array.strides)]
@@ -298,14 +302,14 @@ def window_of_array(name: str, array: Array, dtype: DType) -> Window:
 
 
 def reshaped_strides(shape: Shape, strides: Shape, new_shape: Shape) -> Shape | None:
-    """Strides that show the same elements in row-major order as `new_shape`; None: impossible."""
+    """Return strides that view the same elements in row-major order as `new_shape`, or None."""
     if math.prod(shape) != math.prod(new_shape):
         return None
     if 0 in shape:
         return row_major(new_shape)
     runs = _dense_runs(shape, strides)
     result: list[int] = []
-    # From the last axis: each dense run is cut into new axes until it is used up.
+    # From the last axis: split each dense run into new axes until it is used up.
     left, step = runs.pop() if runs else (1, 1)
     for n in reversed(new_shape):
         if n > 1:
@@ -320,7 +324,7 @@ def reshaped_strides(shape: Shape, strides: Shape, new_shape: Shape) -> Shape | 
 
 
 def _dense_runs(shape: Shape, strides: Shape) -> list[tuple[int, int]]:
-    """Neighbouring axes merged where one continues the other: (number of elements, stride)."""
+    """Merge adjacent axes that are contiguous; return pairs (number of elements, stride)."""
     runs: list[tuple[int, int]] = []
     for n, s in zip(shape, strides):
         if n == 1:
