@@ -19,6 +19,7 @@ from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
 from tilelet.frontend.jit import jit
 from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry, entries_of
+from tilelet.frontend.reading import TODAY, Reading
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 from tilelet.ir.programs import Programs
@@ -183,7 +184,7 @@ def _build_either(
         with contextlib.suppress(UserError, UserErrors):
             declared = [p for method in methods.values() for p in parameters(method)]
             if any(stored_type(p) != p.type for p in declared):
-                return _build(name, methods, entry, as_stored=True)
+                return _build(name, methods, entry, reading=Reading(as_stored=True))
         raise
 
 
@@ -235,7 +236,7 @@ def with_extents(
         origin.entry,
         tuple(given),
         origin.constants,
-        as_stored=as_stored,
+        reading=Reading(as_stored=as_stored),
     )
     return replace(built, cautions=(*built.cautions, *notes))
 
@@ -247,9 +248,9 @@ def _build(
     given: tuple[Type, ...] | None = None,
     constants: Mapping[str, Constant] | None = None,
     *,
-    as_stored: bool = False,
+    reading: Reading = TODAY,
 ) -> Program:
-    builder = ModuleBuilder(name, methods, as_stored)
+    builder = ModuleBuilder(name, methods, reading)
 
     def lower_all() -> str:
         for method in methods.values():

@@ -6,7 +6,6 @@ Loop and scope markers have no meaning as expressions; `loops.py` and `scopes.py
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable, Hashable
 
 from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
@@ -148,7 +147,7 @@ def _cond(ctx: Context, node: ast.Call) -> Binding:
 
 def _static_print(ctx: Context, node: ast.Call) -> None:
     texts = [_compile_time(ctx, a, lambda a=a: _shown(ctx, a)) for a in node.args]
-    print(*texts, file=sys.stdout)
+    ctx.module.printed.append(" ".join(texts))
 
 
 def _compile_time(ctx: Context, node: ast.expr, text: Callable[[], str]) -> str:

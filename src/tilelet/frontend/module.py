@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeGuard
 
@@ -28,6 +28,7 @@ from tilelet.frontend.context import Context, close_names
 from tilelet.frontend.emitting import spilled, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NameFlow
+from tilelet.frontend.reading import Reading
 from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
@@ -66,32 +67,28 @@ class Origin:
 
 @dataclass
 class ModuleBuilder:
-    """The program being built from decorated functions."""
+    """The program being built from decorated functions, under one reading of their text."""
 
     begun: ClassVar[int] = 0  # programs of this process, those with mistakes too
 
     name: str
     methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
-    as_stored: bool = False  # tensors declared `pl.DN` are taken as they lie in memory
+    reading: Reading = field(default_factory=Reading)
     sink: Sink = field(default_factory=Sink)
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
     inline_stack: list[KernelFunction] = field(default_factory=list[KernelFunction])
     copies: int = 0  # of loop bodies, by `pl.unroll`
-    # Loads that transpose state windows of the transposed tensor; there was one that could.
-    swaps_windows: bool = False
-    could_swap: bool = False
-    # Auto scopes are one kernel each, whatever stands in them; there was one that is several.
-    whole_scopes: bool = False
-    could_be_whole: bool = False
-    _lowered: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
+    printed: list[str] = field(default_factory=list[str])  # by `pl.static_print`
+    # Fields of `Reading` that would change what has been lowered.
+    ambiguous: set[str] = field(default_factory=set[str])
+    kernels: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
         default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
     )
-    _noted: set[str] = field(default_factory=set[str])
 
     def note_retired(self, caution: UserError) -> None:
         """A retired spelling is noted once, however often it is used."""
-        if caution.diagnostic.message not in self._noted:
-            self._noted.add(caution.diagnostic.message)
+        message = caution.diagnostic.message
+        if all(d.message != message for d in self.sink.diagnostics):
             self.sink.add(caution)
 
     def method(self, name: str, loc: Loc) -> KernelFunction:
@@ -103,12 +100,12 @@ class ModuleBuilder:
     def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:
         """The IR of a kernel called with operands of these types, lowered the first time."""
         key = (function, types if function.generic else ())
-        if key not in self._lowered:
+        if key not in self.kernels:
             if function in self.inline_stack:
                 chain = [f.name for f in self.inline_stack] + [function.name]
                 raise InlineRecursion(loc, chain)
-            self._lowered[key] = self.lower(function, types if function.generic else None)
-        return self._lowered[key]
+            self.kernels[key] = self.lower(function, types if function.generic else None)
+        return self.kernels[key]
 
     def lower(
         self,
@@ -116,34 +113,50 @@ class ModuleBuilder:
         given: tuple[Type, ...] | None = None,
         constants: Mapping[str, Constant] | None = None,
     ) -> Function:
-        """Lower one function, given argument types, with some parameters bound to constants."""
-        before, self.could_swap = list(self.sink.diagnostics), False
-        had_errors = bool(self.sink.errors)
+        """Lower one function, given argument types, with some parameters bound to constants.
+
+        The first reading without mistakes wins. If there is none, the mistakes are those of the
+        text as it reads today.
+        """
+        today = Reading(as_stored=self.reading.as_stored)
+        first = self._attempt(today, function, given, constants)
+        chosen = first
+        for reading in _other_readings(today, first, len(self.sink.diagnostics)):
+            other = self._attempt(reading, function, given, constants)
+            if other.is_clean:
+                chosen = other
+                break
+        self._adopt(chosen.module)
+        if isinstance(chosen.outcome, Function):
+            return chosen.outcome
+        raise chosen.outcome
+
+    def _attempt(
+        self,
+        reading: Reading,
+        function: KernelFunction,
+        given: tuple[Type, ...] | None,
+        constants: Mapping[str, Constant] | None,
+    ) -> Lowered:
+        """The function under one reading; this program stays as it is."""
+        module = replace(
+            self,
+            reading=reading,
+            sink=Sink(self.sink.limit, list(self.sink.diagnostics)),
+            functions=dict(self.functions),
+            kernels=dict(self.kernels),
+            printed=list(self.printed),
+            ambiguous=set(),
+        )
         try:
-            built = self._lower(function, given, constants)
-        except (UserError, TooManyErrors):
-            if had_errors or not self.could_be_whole or self.whole_scopes:
-                raise
-            built = None
-        found = list(self.sink.diagnostics)
-        disagree = any(d.code == InnerDimMismatch.code for d in found[len(before) :])
-        if disagree and self.could_swap and not self.swaps_windows:
-            other = "swaps_windows"
-        elif built is None or (
-            self.sink.errors and not had_errors and self.could_be_whole and not self.whole_scopes
-        ):
-            other = "whole_scopes"
-        else:
-            return built
-        if built is not None:
-            del self.functions[built.name]
-        self.sink.diagnostics = before
-        setattr(self, other, True)
-        again = self._lower(function, given, constants)
-        setattr(self, other, False)
-        if self.sink.errors:  # that is not it: the mistakes as the text reads today
-            self.sink.diagnostics = found
-        return again
+            return Lowered(module._lower(function, given, constants), module)
+        except (UserError, TooManyErrors) as problem:
+            return Lowered(problem, module)
+
+    def _adopt(self, module: ModuleBuilder) -> None:
+        self.sink.diagnostics = module.sink.diagnostics
+        self.functions, self.kernels = module.functions, module.kernels
+        self.copies, self.printed = module.copies, module.printed
 
     def _lower(
         self,
@@ -151,7 +164,7 @@ class ModuleBuilder:
         given: tuple[Type, ...] | None,
         constants: Mapping[str, Constant] | None,
     ) -> Function:
-        params, env = _bind_parameters(function, given, constants or {}, self.as_stored)
+        params, env = _bind_parameters(function, given, constants or {}, self.reading.as_stored)
         for p in annotations.parameters(function):
             if p.layout is not None and p.layout not in LAYOUTS:
                 why = "data is row-major everywhere; results do not depend on it"
@@ -222,7 +235,37 @@ class ModuleBuilder:
             with contextlib.suppress(TooManyErrors):
                 self.sink.add(problem)
             entry = ""
+        finally:
+            for text in self.printed:
+                print(text)
         return self.finish(entry, origin)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """One function under one reading, and the program with it: its functions and diagnostics.
+
+    The outcome is an exception if a mistake left no function to build.
+    """
+
+    outcome: Function | UserError | TooManyErrors
+    module: ModuleBuilder
+
+    @property
+    def is_clean(self) -> bool:
+        return isinstance(self.outcome, Function) and not self.module.sink.errors
+
+
+def _other_readings(today: Reading, first: Lowered, begin: int) -> Iterator[Reading]:
+    """Readings under which the mistakes may vanish that were added from number `begin` on."""
+    found = first.module.sink.diagnostics
+    if first.is_clean or any(d.severity == "error" for d in found[:begin]):
+        return
+    disagree = any(d.code == InnerDimMismatch.code for d in found[begin:])
+    if disagree and "swap_windows" in first.module.ambiguous:
+        yield replace(today, swap_windows=True)
+    if "whole_scopes" in first.module.ambiguous:
+        yield replace(today, whole_scopes=True)
 
 
 def _bind_parameters(
@@ -331,7 +374,7 @@ def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Bindi
         got, declared = plural(len(returned), "value"), plural(len(parts), "value")
         raise ReturnMismatch(ctx.loc(last), function.name, got, declared, declared_loc)
     for part, value in zip(parts, returned, strict=True):
-        where, as_stored = function.source.loc(part), ctx.module.as_stored
+        where, as_stored = function.source.loc(part), ctx.module.reading.as_stored
         annotation = expressions.run_python(ctx, part)
         declared = annotations.given_type(annotation, where, as_stored=as_stored)
         if declared is None or not isinstance(value, Value):

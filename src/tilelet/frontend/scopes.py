@@ -373,8 +373,8 @@ def _is_several(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
     """
     if info.controls_tasks or not _has_several_runs(ctx, body):
         return False
-    ctx.module.could_be_whole = True
-    return not ctx.module.whole_scopes
+    ctx.module.ambiguous.add("whole_scopes")
+    return not ctx.module.reading.whole_scopes
 
 
 def _lower_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names) -> Binding:

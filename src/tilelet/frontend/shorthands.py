@@ -157,8 +157,9 @@ def _is_swapped(ctx: Context, args: Mapping[str, Arg]) -> bool:
     extents = x.type.shape[-2:]
     fits = _have_room(extents, starts[-2:], sizes[-2:])
     swapped = any(_have_room(extents, at[-2:], sizes[:-3:-1]) for at in (starts, starts[::-1]))
-    ctx.module.could_swap |= swapped
-    return swapped and (not fits or ctx.module.swaps_windows)
+    if swapped and fits:
+        ctx.module.ambiguous.add("swap_windows")
+    return swapped and (not fits or ctx.module.reading.swap_windows)
 
 
 def _have_room(extents: tuple[Dim, ...], starts: tuple[Arg, ...], sizes: tuple[Arg, ...]) -> bool:
