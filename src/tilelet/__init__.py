@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.inspection.profile import profile as profile
     from tilelet.tuning import tune as tune
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 
 def __getattr__(name: str) -> Any:

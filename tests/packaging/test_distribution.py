@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -90,6 +91,16 @@ def test_the_metadata(built: Path) -> None:
     versions = {f"3.{minor}" for minor in range(10, 14)}
     classifiers = metadata.get_all("Classifier", [])
     assert versions <= {text.rpartition(" ")[2] for text in classifiers}
+
+
+def test_the_changelog_has_the_version() -> None:
+    from tilelet import __version__
+
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, newest, *_ = re.findall(r"^## \[(.*?)\](.*)", text, re.MULTILINE)
+    assert unreleased == ("Unreleased", "")
+    assert newest[0] == __version__
+    assert re.fullmatch(r" - \d{4}-\d{2}-\d{2}", newest[1])
 
 
 @pytest.fixture(scope="module")
