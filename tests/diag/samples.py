@@ -583,6 +583,17 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         ],
         ["`a` [4, 4096], `exp` [4, 4096], `mul` [4, 4096]: 128 KiB, 37.23 us for the same work"],
     ),
+    device.SerializedStages: lambda at: device.SerializedStages(
+        "scale_incore_0",
+        "Vec",
+        "a2a3",
+        256 << 10,
+        184 << 10,
+        at("for r in"),
+        12.25,
+        8.5,
+        ["`a` [16, 1024], `exp` [16, 1024]: 128 KiB, 9.10 us for the same work"],
+    ),
     device.UnalignedTile: lambda at: device.UnalignedTile(
         "x", "[16, 12] FP32", 48, "a2a3", (16, 16), at("x[0:16, 0:12]")
     ),

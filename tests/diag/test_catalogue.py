@@ -53,8 +53,8 @@ def test_code_is_in_its_areas_range(cls: type[UserError]) -> None:
     if issubclass(cls, Caution):
         assert cls.code.startswith("W")
         assert cls.severity in ("warning", "note")
-        known = ("advice", "cautions", "checks", "command", "diverge", "portability", "tuner")
-        assert area(cls) in (*known, "machine_use")
+        known = ("advice", "cautions", "checks", "command", "device", "diverge", "machine_use")
+        assert area(cls) in (*known, "portability", "tuner")
     else:
         assert cls.code.startswith(AREAS[area(cls)])
         assert cls.severity == "error"

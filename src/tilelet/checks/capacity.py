@@ -12,5 +12,6 @@ def check(subject: Subject) -> Part:
     """Tiles have constant shapes, so what fits fits for all inputs."""
     run = subject.device_run
     findings = [found("capacity", f) for f in run.findings if isinstance(f, OnChipOverflow)]
+    findings += [found("capacity", caution) for caution in run.cautions]
     summary = f"{plural(len(run.kernels), 'kernel')} planned on {subject.machine.name}"
     return part("capacity", findings, Status.PROVED, summary)

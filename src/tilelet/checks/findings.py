@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.core import Consequence, Diagnostic, Loc, UserError
 
 
 class Status(enum.Enum):
@@ -115,6 +115,7 @@ class Finding:
     remedy: str = ""
     witness: Witness | None = None
     status: Status = Status.FOUND
+    consequence: Consequence | None = None
 
     @property
     def code(self) -> str:
@@ -139,6 +140,7 @@ class Finding:
             "check": self.check,
             "code": self.code,
             "status": self.status.value,
+            "consequence": self.consequence.value if self.consequence else None,
             "message": self.message,
             "places": [place.to_data() for place in self.places],
             "region": self.region.to_data() if self.region else None,
@@ -149,7 +151,7 @@ class Finding:
 
 def found(check: str, problem: UserError, **fields: Any) -> Finding:
     """The finding that a catalogue class describes."""
-    return Finding(check, problem.diagnostic, **fields)
+    return Finding(check, problem.diagnostic, consequence=problem.consequence, **fields)
 
 
 def without_repeats(findings: Iterable[Finding]) -> list[Finding]:

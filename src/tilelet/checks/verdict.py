@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from tilelet.checks.findings import Finding, Status
 from tilelet.checks.registry import Check
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
-from tilelet.diag.core import Diagnostic, UserError
+from tilelet.diag.core import Consequence, Diagnostic, UserError
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table
 from tilelet.diag.text import plural
@@ -148,11 +149,21 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        return not self.findings
+        """Whether the program runs on the machine with the results of this run."""
+        return all(f.consequence is Consequence.SLOW for f in self.findings)
+
+    @property
+    def count_text(self) -> str:
+        """`3 findings (would not run: 1, costs time: 2)`."""
+        if not self.findings:
+            return "no findings"
+        counts = Counter(f.consequence.value for f in self.findings if f.consequence)
+        kinds = [f"{c.value}: {counts[c.value]}" for c in Consequence if counts[c.value]]
+        return plural(len(self.findings), "finding") + (f" ({', '.join(kinds)})" if kinds else "")
 
     def lines(self) -> list[str]:
         """For people: a line on the whole, then one for each part."""
-        found = plural(len(self.findings), "finding") if self.findings else "no findings"
+        found = self.count_text
         width = max((len(p.check) for p in self.parts), default=0)
         reach = max((len(p.status.value) for p in self.parts), default=0)
         lines = [f"{self.name} on {self.machine}: {found}"]

@@ -71,7 +71,8 @@ def check_command(options: CheckOptions) -> int:
             print_text(printable("\n".join(verdict.lines())))
         if foreign:
             print_places(options.target.name, dialect_named(NEWEST), foreign)
-    return exit_codes.of_findings(bool(found), recording.code)
+    is_ok = not foreign and all(verdict.ok for verdict in verdicts)
+    return exit_codes.of_findings(not is_ok, recording.code)
 
 
 def _diagnostics(verdicts: Sequence[Verdict]) -> list[Diagnostic]:

@@ -16,7 +16,6 @@ from tilelet.cli.page import command_of, wants_page, write_page
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
-from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
@@ -98,7 +97,8 @@ def profile_command(options: DeviceOptions) -> int:
     every = [m for same_run in runs for m in same_run]
     if wants_page(options):
         write_page(options, options.target.name, lambda: profile_document(every))
-    found = _findings(every)
+    refused = list(dict.fromkeys(f.diagnostic for m in every for f in m.findings))
+    found = [*refused, *dict.fromkeys(c.diagnostic for m in every for c in m.cautions)]
     if options.format == "text":
         print_findings(found)
     elif options.format == "sarif":
@@ -111,7 +111,7 @@ def profile_command(options: DeviceOptions) -> int:
                 runtime_counts(run.program, run.tasks) for run in recording.runs
             ]
         print(json.dumps(document, indent=1, ensure_ascii=False))
-    return exit_codes.of_findings(bool(found), recording.code)
+    return exit_codes.of_findings(bool(refused), recording.code)
 
 
 def failed(recording: Recording, options: DeviceOptions) -> int:
@@ -154,11 +154,6 @@ def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
         return
     text = f"note: profile.json, report/ and dfx_outputs/ in {directory.root}"
     print(printable(text), file=sys.stderr)
-
-
-def _findings(device_runs: Iterable[DeviceRun]) -> list[Diagnostic]:
-    found = [f.diagnostic for m in device_runs for f in m.findings]
-    return list(dict.fromkeys(found))
 
 
 # compare

@@ -10,7 +10,12 @@ from pathlib import Path
 
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
-from tilelet.device.memory.limits import overflow_findings, shape_findings, without_repeats
+from tilelet.device.memory.limits import (
+    overflow_findings,
+    serialized_stages,
+    shape_findings,
+    without_repeats,
+)
 from tilelet.device.memory.plan import MemoryPlan, plan_memory
 from tilelet.device.memory.report import (
     budget_table,
@@ -86,6 +91,12 @@ class DeviceRun:
             found += shape_findings(kernel.function, self.machine)
             found += overflow_findings(kernel, self.machine, plan)
         return without_repeats(found)
+
+    @cached_property
+    def cautions(self) -> list[UserError]:
+        """What the machine runs, but more slowly than the program asks for."""
+        every = [c for kernel in self.kernels for c in serialized_stages(kernel, self.machine)]
+        return without_repeats(every)
 
     @cached_property
     def summary(self) -> Profile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
@@ -72,16 +73,26 @@ class Diagnostic:
         return self.labels[0].loc if self.labels else None
 
 
+class Consequence(enum.Enum):
+    """What a finding means on the board."""
+
+    REFUSED = "would not run"
+    WRONG = "may give other results"
+    SLOW = "costs time"
+
+
 class UserError(Exception):
     """A mistake in the user's program or command, with its location; one subclass per mistake.
 
     Subclasses set `code`, take what the message needs in `__init__`, and build the diagnostic with
     `super().__init__(message, labels=[...], notes=[...], helps=[...])`. Their docstring is the text
-    of `tilelet explain CODE`; `example` is a short program that makes the mistake.
+    of `tilelet explain CODE`; `example` is a short program that makes the mistake. `consequence`
+    says what a finding of the checks means on the board.
     """
 
     code = "E0000"
     severity = "error"
+    consequence: Consequence | None = None
     example = ""
 
     def __init__(

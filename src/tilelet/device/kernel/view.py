@@ -244,6 +244,7 @@ class DeviceKernel:
     cores     kinds of core it needs; both: it is mixed and takes a cluster
     lanes     vector cores of the cluster that share its vector work (2 with a split mode)
     split     "UP_DOWN", "LEFT_RIGHT" or None
+    serialized  memories too small for every stage of a pipelined loop: one buffer per tile there
     """
 
     function: Function
@@ -254,6 +255,7 @@ class DeviceKernel:
     split: str | None = None
     steps: int = 0
     notes: tuple[str, ...] = field(default=())
+    serialized: tuple[Mem, ...] = ()
 
     @property
     def name(self) -> str:

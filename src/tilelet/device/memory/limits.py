@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tilelet import dtypes
 from tilelet.device.kernel.lowering import lower_kernel
+from tilelet.device.kernel.pipes import kernel_cost
 from tilelet.device.kernel.storage import is_gm, is_tile, round_up
-from tilelet.device.kernel.view import DeviceKernel
+from tilelet.device.kernel.view import DeviceKernel, loops_in
 from tilelet.device.machine.description import Machine
-from tilelet.device.memory.plan import MemoryPlan, Placement, SpaceUse, plan_memory
-from tilelet.device.memory.retile import sizes_that_fit
+from tilelet.device.memory.plan import (
+    MemoryPlan,
+    Placement,
+    SpaceUse,
+    plan_memory,
+    with_stages_that_fit,
+)
+from tilelet.device.memory.retile import Fit, sizes_that_fit
 from tilelet.diag.catalogue.device import (
     MatmulExtent,
     NonFractalTile,
     OnChipOverflow,
     Resident,
+    SerializedStages,
     UnalignedTile,
     VectorDType,
 )
@@ -24,7 +32,7 @@ from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import shape_text, size_text
 from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.spec import Engine, Trait
-from tilelet.ir.types import TileType
+from tilelet.ir.types import Mem, TileType
 from tilelet.ir.views import carried_values, yielded
 
 BLOCK = 32
@@ -35,16 +43,17 @@ LARGEST_EXTENT = 4095
 
 
 def program_findings(program: Program, machine: Machine) -> list[UserError]:
-    """Everything in the program's kernels that the machine would refuse, in program order."""
+    """Everything that the machine would refuse or slow down, in program order."""
     found: list[UserError] = []
     for function in program.kernels:
         found += shape_findings(function, machine)
-        kernel = lower_kernel(function, machine)
+        kernel = with_stages_that_fit(lower_kernel(function, machine), machine)
         found += overflow_findings(kernel, machine, plan_memory(kernel, machine))
+        found += serialized_stages(kernel, machine)
     return without_repeats(found)
 
 
-def without_repeats(found: list[UserError]) -> list[UserError]:
+def without_repeats(found: Sequence[UserError]) -> list[UserError]:
     """Without repetitions: kernels made from one piece of text share its mistakes."""
     kept: dict[tuple[str, str, Loc | None], UserError] = {}
     for problem in found:
@@ -56,10 +65,9 @@ def without_repeats(found: list[UserError]) -> list[UserError]:
 def overflow_findings(
     kernel: DeviceKernel, machine: Machine, plan: MemoryPlan
 ) -> Iterator[OnChipOverflow]:
-    """One error for each memory that is too small."""
+    """Report each memory that is too small."""
     for use in plan.overflows:
         fits = sizes_that_fit(kernel, machine, use.space)
-        texts = [f"{f.change}: {size_text(f.used)}, {f.us:.2f} us for the same work" for f in fits]
         yield OnChipOverflow(
             kernel.name,
             use.space.name,
@@ -68,8 +76,35 @@ def overflow_findings(
             use.limit,
             _place(use, kernel),
             [_resident(p, kernel) for p in use.resident],
-            texts,
+            _fitting(fits),
         )
+
+
+def serialized_stages(kernel: DeviceKernel, machine: Machine) -> Iterator[SerializedStages]:
+    """Report each memory that holds only one buffer of every pipelined tile."""
+    for space in kernel.serialized:
+        yield _serialized(kernel, machine, space)
+
+
+def _serialized(kernel: DeviceKernel, machine: Machine, space: Mem) -> SerializedStages:
+    wanted = lower_kernel(kernel.function, machine)
+    (use,) = (use for use in plan_memory(wanted, machine).spaces if use.space is space)
+    fits = sizes_that_fit(wanted, machine, space)
+    return SerializedStages(
+        kernel.name,
+        space.name,
+        machine.name,
+        max(use.used, use.peak),
+        use.limit,
+        next((n.loc for n in loops_in(kernel.body) if n.stages > 1), _place(use, kernel)),
+        kernel_cost(kernel, machine).exec_us,
+        kernel_cost(wanted, machine).exec_us,
+        _fitting(fits),
+    )
+
+
+def _fitting(fits: Iterable[Fit]) -> list[str]:
+    return [f"{f.change}: {size_text(f.used)}, {f.us:.2f} us for the same work" for f in fits]
 
 
 def _place(use: SpaceUse, kernel: DeviceKernel) -> Loc:

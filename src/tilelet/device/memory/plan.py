@@ -107,6 +107,22 @@ def plan_memory(kernel: DeviceKernel, machine: Machine) -> MemoryPlan:
     return MemoryPlan(kernel.name, kernel.shape, machine.name, tuple(spaces))
 
 
+def with_stages_that_fit(kernel: DeviceKernel, machine: Machine) -> DeviceKernel:
+    """Give tiles one buffer each in memories that cannot hold the stages of a pipelined loop.
+
+    The public compiler does the same and reports that the stages serialize; a kernel that does not
+    fit with single buffers either is returned unchanged.
+    """
+    if all(t.buffers == 1 for t in kernel.tiles):
+        return kernel
+    for use in plan_memory(kernel, machine).overflows:
+        single = tuple(replace(t, buffers=1) if t.space is use.space else t for t in kernel.tiles)
+        candidate = replace(kernel, tiles=single, serialized=(*kernel.serialized, use.space))
+        if all(u.fits for u in plan_memory(candidate, machine).spaces if u.space is use.space):
+            kernel = candidate
+    return kernel
+
+
 def _in_space(
     space: Mem,
     limit: int,

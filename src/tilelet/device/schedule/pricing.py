@@ -14,6 +14,7 @@ from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import KernelCost, followed, kernel_cost
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
+from tilelet.device.memory.plan import with_stages_that_fit
 from tilelet.device.schedule.native_walk import follower
 from tilelet.device.schedule.region_arrays import Ints, Regions
 from tilelet.ir.core import Program
@@ -39,7 +40,8 @@ class CostCache:
         known = self.kernels.get(name)
         if known is None or known[0] is not function:
             self.costs = {k: v for k, v in self.costs.items() if k[0] != name}
-            known = self.kernels[name] = (function, lower_kernel(function, self.machine))
+            kernel = with_stages_that_fit(lower_kernel(function, self.machine), self.machine)
+            known = self.kernels[name] = (function, kernel)
         return known[1]
 
     def cost(self, kernel: DeviceKernel, key: tuple[Any, ...], signature: Signature) -> KernelCost:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilelet.diag.core import Caution, Label, Loc, UserError
+from tilelet.diag.core import Caution, Consequence, Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, plural
 
 
@@ -38,6 +38,7 @@ class Race(UserError):
     """
 
     code = "E1102"
+    consequence = Consequence.WRONG
     example = """
         for i in pl.range(4):
             with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[acc]):
@@ -73,6 +74,7 @@ class ParallelDependence(UserError):
     """
 
     code = "E1103"
+    consequence = Consequence.WRONG
     example = """
         for i in pl.parallel(4):
             with pl.at(level=pl.Level.CORE_GROUP):
@@ -112,6 +114,7 @@ class NeverWritten(UserError):
     """
 
     code = "E1110"
+    consequence = Consequence.WRONG
     example = """
         for r in pl.parallel(0, 48, 16):
             with pl.at(level=pl.Level.CORE_GROUP):
@@ -153,6 +156,7 @@ class UndefinedOutput(UserError):
     """
 
     code = "E1111"
+    consequence = Consequence.WRONG
     example = """
         with pl.at(level=pl.Level.CORE_GROUP):
             acc = pl.create_tensor([16, 64], pl.FP32)
@@ -192,6 +196,7 @@ class UndefinedDecides(UserError):
     """
 
     code = "E1112"
+    consequence = Consequence.WRONG
 
     def __init__(self, use: str, loc: Loc, source: str, taken: Loc) -> None:
         labels = [Label(loc, f"{use} is decided here")]
@@ -250,6 +255,7 @@ class OutOfBounds(UserError):
     """
 
     code = "E1130"
+    consequence = Consequence.WRONG
 
     def __init__(self, problem: str, loc: Loc | None, task: int, made: Loc | None = None) -> None:
         labels = [Label(loc, "this window")] if loc else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tilelet.diag.core import Label, Loc, UserError
+from tilelet.diag.core import Caution, Consequence, Label, Loc, UserError
 from tilelet.diag.text import (
     did_you_mean,
     integer_text,
@@ -174,6 +174,7 @@ class WindowDeadlock(UserError):
     """
 
     code = "E0909"
+    consequence = Consequence.REFUSED
     example = """
         with pl.scope():
             for i in pl.range(20000):
@@ -199,6 +200,7 @@ class HeapDeadlock(UserError):
     """
 
     code = "E0910"
+    consequence = Consequence.REFUSED
 
     def __init__(
         self,
@@ -245,6 +247,7 @@ class OnChipOverflow(UserError):
     """
 
     code = "E0911"
+    consequence = Consequence.REFUSED
     example = """
         @pl.jit
         def scale(x: pl.Tensor[[64, 4096], pl.FP32], y: pl.Out[pl.Tensor[[64, 4096], pl.FP32]]):
@@ -292,6 +295,53 @@ class OnChipOverflow(UserError):
         )
 
 
+class SerializedStages(Caution):
+    """A pipelined loop asks for several buffers per tile, and the memory holds only one of each.
+
+    `pl.pipeline(stage=n)` keeps `n` buffers of every tile that its body loads, so that the next
+    load runs while this iteration computes. If they do not fit, the compiler falls back to one
+    buffer: the kernel runs and its results are the same, but each load waits until the previous
+    iteration has finished with the tile. The modelled times of `tilelet profile` include that.
+    Choose tiles whose stages fit, or write `pl.range` to say that nothing overlaps.
+    """
+
+    code = "W0920"
+    consequence = Consequence.SLOW
+    example = """
+        @pl.jit
+        def scale(x: pl.Tensor[[256, 1024], pl.FP32], y: pl.Out[pl.Tensor[[256, 1024], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                for r in pl.pipeline(0, 256, 32, stage=2):
+                    y[r : r + 32, :] = pl.exp(x[r : r + 32, :])
+            return y
+        """
+
+    def __init__(
+        self,
+        kernel: str,
+        space: str,
+        machine: str,
+        needed: int,
+        limit: int,
+        loop: Loc,
+        us: float,
+        overlapped_us: float,
+        fitting: Sequence[str],
+    ) -> None:
+        helps = ["write `pl.range`: the stages do not overlap either way"]
+        if fitting:
+            helps = ["\n".join(["sizes whose stages fit, fastest first (modelled):", *fitting])]
+        super().__init__(
+            f"the stages of `{kernel}` need {size_text(needed)} of {space} and serialize: "
+            f"`{machine}` has {size_text(limit)}",
+            [Label(loop, "each tile of this loop gets one buffer")],
+            notes=[
+                f"modelled: {us:.2f} us per execution, {overlapped_us:.2f} us if stages overlapped"
+            ],
+            helps=helps,
+        )
+
+
 _LABELLED = 6
 """Tiles that are also shown in the source; all of them are in the note."""
 
@@ -305,6 +355,7 @@ class UnalignedTile(UserError):
     """
 
     code = "E0912"
+    consequence = Consequence.REFUSED
     example = """
         @pl.jit
         def scale(x: pl.Tensor[[16, 12], pl.FP32], y: pl.Out[pl.Tensor[[16, 12], pl.FP32]]):
@@ -341,6 +392,7 @@ class NonFractalTile(UserError):
     """
 
     code = "E0913"
+    consequence = Consequence.REFUSED
     example = """
         @pl.jit
         def scores(
@@ -383,6 +435,7 @@ class MatmulExtent(UserError):
     """
 
     code = "E0914"
+    consequence = Consequence.REFUSED
     example = """
         @pl.jit
         def project(
@@ -414,6 +467,7 @@ class VectorDType(UserError):
     """
 
     code = "E0915"
+    consequence = Consequence.REFUSED
     example = """
         @pl.jit
         def double(x: pl.Tensor[[16, 128], pl.BF16], y: pl.Out[pl.Tensor[[16, 128], pl.BF16]]):
