@@ -79,12 +79,14 @@ TL_INLINE void step_in_place(vec acc[MR1][2], const float *a, const char *b, int
  * has numbers that must not be added to. */
 TL_INLINE int run_in_place(const pass *p, int rows, int looks) {
     vec acc[MR1][2];
+    words least_start = ~(words){0};
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) {
         acc[r][0] = acc[r][1] = (vec){0};
         if (p->start) to_lanes(acc[r], p->start + r * p->ld_start);
+        least_start = least_word(least_word(least_start, acc[r][0]), acc[r][1]);
     }
-    if (p->start && may_be_subnormal(acc, rows, 2)) return 0;
+    if (!starts_are_normal(least_start)) return 0;
     const float *a = p->a;
     const char *b = p->b;
     int k = p->steps, in_turn = p->ahead->in_turn;

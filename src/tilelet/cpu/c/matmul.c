@@ -115,8 +115,7 @@ static conversion conversion_of(const tl_matmul_args *x, const block *strip, flo
     return (conversion){.from = element(x->b, x->b_type, x->ldb, 0, strip->k0, strip->n0),
                         .row_bytes = x->ldb * 2,
                         .to = panels,
-                        .steps_left = steps_of(x, strip->kc),
-                        .least = ~(halves){0}};
+                        .steps_left = steps_of(x, strip->kc)};
 }
 
 /* Panels of a transposed B as words. */
@@ -286,7 +285,7 @@ static void run_or_by_halves(const tl_matmul_args *x, const block *panel, const 
 /* All passes over one strip whose B is in work->panels[ready], or is taken from where it lies; `next`
  * is converted on the way. */
 static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed *ahead,
-                      conversion *next, workspace *work) {
+                      conversion *next, halves *least, workspace *work) {
     int integers = is_integer(x), in_place = is_in_place(x), first = now->k0 == 0;
     const float *a = prepared_a(x, now, work);
     feed nothing = {.in_turn = 0};
@@ -301,6 +300,7 @@ static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed
             pass p = {.a = a + r * A_PITCH,
                       .panel = work->panels[ready] + c / PANEL * PANEL_PITCH,
                       .next = next,
+                      .least = least,
                       .c = place_in_c(x, row, panel.n0),
                       .ldc = x->ldc,
                       .steps = steps_of(x, now->kc)};
@@ -391,8 +391,9 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         int other = !*ready;
         conversion rest = conversion_of(x, &next, work->panels[other]);
         rest.in_turn = (UNROLL + passes - 1) / passes;
-        run_strip(x, &now, *ready, &ahead, &rest, work);
-        work->b_exponents[other] = convert_rest(rest, is_paired(x) ? PAIRS : NUMBERS);
+        halves least = ~(halves){0};
+        run_strip(x, &now, *ready, &ahead, &rest, &least, work);
+        work->b_exponents[other] = convert_rest(rest, least, is_paired(x) ? PAIRS : NUMBERS);
         if (next.kc > 0 && !is_in_place(x) && !is_converted_ahead(x, &next))
             work->b_exponents[other] = convert_b(x, &next, work->panels[other]);
         *ready = other;

@@ -98,6 +98,11 @@ static int sums_are_normal(int a_exponent, int b_exponent) {
     return a_exponent >= 1 && b_exponent >= 1 && a_exponent + b_exponent >= 142;
 }
 
+/* The same for numbers of FP32. */
+TL_INLINE words least_word(words least, vec x) {
+    return smaller_words(least, ((words)x & 0x7fffffffu) - 1);
+}
+
 /* Whether numbers of FP32, by the least of their magnitudes less one, are multiples of 2^-126: a
  * number of 24 bits is if it is not below 2^-103. */
 static int starts_are_normal(words least) {

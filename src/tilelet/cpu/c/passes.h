@@ -43,7 +43,7 @@
  * then limit the kernel. */
 TL_INLINE vec held(vec v) {
 #if defined(__x86_64__) || defined(__i386__)
-    __asm__("" : "+x"(v));
+    __asm__("" : "+v"(v));
 #elif defined(__aarch64__)
     __asm__("" : "+w"(v));
 #endif
@@ -69,6 +69,7 @@ typedef struct {
     int steps;
     struct feed *ahead;
     struct conversion *next;
+    halves *least; /* of the words that `next` makes */
 } pass;
 
 /* The next line to prefetch: a row, and which of its lines. */
@@ -101,17 +102,17 @@ TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t s
     return next;
 }
 
-/* A strip of BF16 that is being converted to panels. */
+/* A strip of BF16 that is being converted to panels. No vectors: a pass keeps a copy, and numbers
+ * need no least word. */
 typedef struct conversion {
     const char *from;
     int64_t row_bytes;
     float *to;
     int steps_left;
-    int in_turn;  /* steps for every UNROLL steps of a pass */
-    halves least; /* of the words so far */
+    int in_turn; /* steps for every UNROLL steps of a pass */
 } conversion;
 
-TL_INLINE void convert_step(conversion *x, operands kind) {
+TL_INLINE void convert_step(conversion *x, halves *least, operands kind) {
     if (kind == NUMBERS) {
 #pragma GCC unroll 4
         for (int c = 0; c < STRIP; c += 8)
@@ -122,7 +123,7 @@ TL_INLINE void convert_step(conversion *x, operands kind) {
 #pragma GCC unroll 8
         for (int c = 0; c < STRIP; c += W) {
             words pairs = pair_columns(x->from + c * 2, x->from + x->row_bytes + c * 2);
-            x->least = least_halves(x->least, pairs);
+            *least = least_halves(*least, pairs);
             store_words(x->to + c / PANEL * PANEL_PITCH + c % PANEL, pairs);
         }
         x->from += 2 * x->row_bytes;
@@ -131,13 +132,24 @@ TL_INLINE void convert_step(conversion *x, operands kind) {
     x->steps_left--;
 }
 
-/* What is left of a conversion; of words, the least exponent. */
-static int convert_rest(conversion x, operands kind) {
+/* Finish a conversion; return the least exponent of its words. */
+static int convert_rest(conversion x, halves least, operands kind) {
     if (kind == NUMBERS)
-        while (x.steps_left > 0) convert_step(&x, NUMBERS);
+        while (x.steps_left > 0) convert_step(&x, &least, NUMBERS);
     else
-        while (x.steps_left > 0) convert_step(&x, PAIRS);
-    return least_exponent(x.least);
+        while (x.steps_left > 0) convert_step(&x, &least, PAIRS);
+    return least_exponent(least);
+}
+
+/* acc + a b. Left to itself, gcc overwrites a or b instead of acc, copies registers back and runs out
+ * of them. */
+TL_INLINE vec accumulate(vec acc, vec a, vec b) {
+#if defined(__FMA__) && !defined(__clang__)
+    __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+#else
+    return fma_vec(a, b, acc);
+#endif
 }
 
 /* acc[r][j] += a[r][k] * b[k][j], all in registers. */
@@ -152,7 +164,7 @@ TL_INLINE void step(vec acc[MR1][2], const float *a, const float *b, int rows, i
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
             acc[r][j] = kind == PAIRS ? dot_vec(acc[r][j], (words)value, (words)row[j])
-                                      : fma_vec(value, row[j], acc[r][j]);
+                                      : accumulate(acc[r][j], value, row[j]);
     }
 }
 
@@ -208,25 +220,18 @@ static __attribute__((noinline)) void run_by_halves(const pass *p, int rows, int
     }
 }
 
-TL_INLINE int may_be_subnormal(vec acc[MR1][2], int rows, int vectors) {
-    words least = ~(words){0};
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
-            least = smaller_words(least, ((words)acc[r][j] & 0x7fffffffu) - 1);
-    return !starts_are_normal(least);
-}
-
 TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
     vec acc[MR1][2];
+    words least_start = ~(words){0};
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {
 #pragma GCC unroll 2
-        for (int j = 0; j < vectors; j++)
+        for (int j = 0; j < vectors; j++) {
             acc[r][j] = p->start ? load_vec(p->start + r * p->ld_start + j * W) : (vec){0};
+            if (kind == PAIRS) least_start = least_word(least_start, acc[r][j]);
+        }
     }
-    if (kind == PAIRS && p->start && may_be_subnormal(acc, rows, vectors)) {
+    if (kind == PAIRS && !starts_are_normal(least_start)) {
         run_by_halves(p, rows, vectors);
         return;
     }
@@ -236,14 +241,19 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
     feed_place ahead = p->ahead->next;
     const int64_t *lines = p->ahead->lines;
     conversion next = *p->next;
+    halves least = kind == PAIRS ? *p->least : (halves){0};
     for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += UNROLL * PANEL) {
 #pragma GCC unroll 4
         for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors, kind);
         ahead = feed_lines(ahead, lines, step_ahead, in_turn);
-        for (int i = next.in_turn; i > 0 && next.steps_left > 0; i--) convert_step(&next, kind);
+        for (int i = next.in_turn; i > 0 && next.steps_left > 0; i--)
+            convert_step(&next, &least, kind);
     }
     p->ahead->next = ahead;
-    *p->next = next;
+    p->next->from = next.from;
+    p->next->to = next.to;
+    p->next->steps_left = next.steps_left;
+    if (kind == PAIRS) *p->least = least;
     for (; k > 0; k--, a++, b += PANEL) step(acc, a, b, rows, vectors, kind);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++) {

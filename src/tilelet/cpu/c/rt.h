@@ -200,11 +200,15 @@ int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *
 
 /* --- faults and windows: for kernels too -------------------------------------------------------- */
 
-int tl_fail(tl_ctx *c, int kind, int site, int64_t a, int64_t b, int64_t d, int64_t e);
+/* Fault exits are cold: gcc 12 otherwise takes them for likely, the loops behind them for cold, and
+ * leaves those loops scalar. */
+#define TL_COLD __attribute__((cold))
+TL_COLD int tl_fail(tl_ctx *c, int kind, int site, int64_t a, int64_t b, int64_t d, int64_t e);
 /* A window that is not inside `w` (NULL: inside a tile). */
-int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size, int64_t extent,
-                   const tl_win *w);
-int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *shape, int rank);
+TL_COLD int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size,
+                           int64_t extent, const tl_win *w);
+TL_COLD int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *shape,
+                           int rank);
 
 /* What becomes of a window past the edge: an error; not valid there; or, of a view that the control
  * program makes, valid as far as it is said to be, so that whoever loads what is not there fails.

@@ -1,0 +1,162 @@
+"""Speed as a property of the compiled code: loops vectorized, vector registers not spilled.
+
+Only compiled, never run: no load on the machine can change the outcome.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.cpu.shipped import emitted_text, shipped_programs
+
+from tilelet.cpu.build import OPTIMISE, OPTIMISE_RUNTIME, SOURCES
+from tilelet.native.toolchain import FLAGS, find_compiler
+
+GOLDEN_COMPILER = "gcc 12"  # other versions vectorize other loops
+LEVEL = "-march=x86-64-v3"
+NO_GUESSES = "-fno-guess-branch-probability"
+MIN_VECTORIZED = 0.9
+
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
+
+
+@functools.cache
+def _gcc() -> str:
+    """Name and major version of the compiler, if it is a gcc."""
+    compiler = find_compiler()
+    if compiler.is_clang:
+        pytest.skip("the vectorization report is gcc's")
+    command = [*compiler.command, "-dumpversion"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return f"gcc {done.stdout.split('.')[0].strip()}"
+
+
+def _compile(source: Path, *flags: str) -> str:
+    """Compile to assembly and return it."""
+    command = [*find_compiler().command, *FLAGS, f"-I{SOURCES}", *flags, "-S", "-o", "-"]
+    done = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# --- vectorized loops of kernels -----------------------------------------------------------------
+
+_KERNEL = re.compile(r"^// kernel `(?P<name>[^`]*)`\n(?P<text>.*?^}\n)", re.MULTILINE | re.DOTALL)
+_DIFFERS = [  # what differs between kernels that compile to the same code
+    (re.compile(r" *//.*"), ""),
+    (re.compile(r"(\btl_fail\w*\(c, (?:TL_\w+, )?)\d+"), r"\g<1>0"),
+    (re.compile(r"^int k_\w+\("), "int k("),
+]
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """Kernels of the shipped programs; those with the same code are compiled once.
+
+    texts   distinct kernels
+    places  indices into `texts` by program and kernel
+    """
+
+    texts: list[str]
+    places: dict[tuple[str, str], int]
+
+    def unit(self) -> str:
+        named = [text.replace("int k(", f"int k{i}(") for i, text in enumerate(self.texts)]
+        return "\n".join(['#include "kernel.h"', *named])
+
+
+@functools.cache
+def _kernels() -> Kernels:
+    numbers: dict[str, int] = {}
+    places: dict[tuple[str, str], int] = {}
+    for program, built in shipped_programs():
+        for found in _KERNEL.finditer(emitted_text(built)):
+            text = found["text"]
+            for pattern, replacement in _DIFFERS:
+                text = pattern.sub(replacement, text)
+            places[program, found["name"]] = numbers.setdefault(text, len(numbers))
+    return Kernels(list(numbers), places)
+
+
+def _vectorized_loops(folder: Path, *flags: str) -> Counter[int]:
+    """Count the vectorized loops of each distinct kernel."""
+    name = "guesses" if not flags else "no_guesses"
+    source, dump = folder / f"{name}.c", folder / f"{name}.dump"
+    source.write_text(_kernels().unit())
+    _compile(source, LEVEL, OPTIMISE, f"-fdump-tree-vect-optimized={dump}", *flags)
+    counts: Counter[int] = Counter()
+    kernel = None
+    for line in dump.read_text().splitlines():
+        if line.startswith(";; Function "):
+            function = line.split()[2]
+            kernel = int(function[1:]) if re.fullmatch(r"k\d+", function) else None
+        elif kernel is not None and "optimized: loop vectorized" in line:
+            counts[kernel] += 1
+    return counts
+
+
+def test_loops_of_kernels_are_vectorized(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
+    """Both kinds of counts in one test: compiling takes seconds.
+
+    gcc leaves loops scalar that it takes for rarely run, for instance behind fault exits.
+    """
+    version = _gcc()
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(_vectorized_loops, tmp_path, *f) for f in ((), (NO_GUESSES,))]
+        emitted, unguessed = (job.result() for job in jobs)
+    totals: dict[str, list[int]] = {}
+    for (program, _), kernel in _kernels().places.items():
+        both = totals.setdefault(program, [0, 0])
+        both[0] += emitted[kernel]
+        both[1] += unguessed[kernel]
+    assert all(of for _, of in totals.values())
+    lost = {name: f"{n} of {of}" for name, (n, of) in totals.items() if n < MIN_VECTORIZED * of}
+    assert not lost
+    if version == GOLDEN_COMPILER:
+        places = _kernels().places.items()
+        lines = [f"{program} {kernel}: {emitted[i]}" for (program, kernel), i in places]
+        golden("cpu/vectorized_loops.txt", "\n".join(lines))
+
+
+# --- registers of the matrix product -------------------------------------------------------------
+
+_VECTOR_ON_STACK = re.compile(r"%[xyz]mm\d.*\(%r[sb]p|\(%r[sb]p.*%[xyz]mm\d")
+_INNER_KERNEL = re.compile(r"(?:pair_)?kernel_\d+x\d|(?:first_)?in_place_\d")
+# Level: flags, and the kernels that a level must have.
+LEVELS = {
+    "avx2": (("-march=x86-64-v3",), {"kernel_6x2", "kernel_8x1"}),
+    "avx512": (("-march=x86-64-v4",), {"kernel_12x2", "kernel_16x1"}),
+    "avx512-bf16": (
+        ("-march=x86-64-v4", "-mavx512bf16"),
+        {"kernel_12x2", "pair_kernel_12x2", "in_place_8", "first_in_place_8"},
+    ),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_inner_kernels_keep_vectors_in_registers(level: str) -> None:
+    _gcc()
+    flags, expected = LEVELS[level]
+    spills: Counter[str] = Counter()
+    function = ""
+    for line in _compile(SOURCES / "matmul.c", *flags, OPTIMISE_RUNTIME).splitlines():
+        label = re.match(r"(\w+):", line)
+        if label:
+            function = label[1]
+            spills[function] += 0
+        elif _VECTOR_ON_STACK.search(line):
+            spills[function] += 1
+    inner = {name: n for name, n in spills.items() if _INNER_KERNEL.fullmatch(name)}
+    assert expected <= set(inner)
+    assert {name: n for name, n in inner.items() if n} == {}
