@@ -1,1 +1,1 @@
-"""Files of a model as Hugging Face stores them: JSON, safetensors, shards."""
+"""Model files in the Hugging Face layout: JSON, safetensors, shards."""

@@ -21,7 +21,7 @@ INDEX = "model.safetensors.index.json"
 
 
 def open_files(directory: Path) -> dict[str, SafetensorsFile]:
-    """The file that holds each tensor of a model directory."""
+    """Map each tensor of a model directory to the file that contains it."""
     if not directory.is_dir():
         why = "it is a file" if directory.exists() else "there is no such directory"
         raise NoModelConfig(str(directory), why)
@@ -59,7 +59,7 @@ def _open_shards(directory: Path, index: Path) -> dict[str, SafetensorsFile]:
 
 
 def _shard_path(directory: Path, index: str, shard: str) -> Path:
-    """The path of a shard; its name comes from a file, so it may not lead out of the directory."""
+    """Return the path of a shard; its name is untrusted and must stay inside the directory."""
     if not shard:
         raise BadWeightIndex(index, "a file name is empty or not a string")
     if "/" in shard or "\\" in shard or "\0" in shard or shard in (".", ".."):
@@ -72,17 +72,17 @@ def _shard_path(directory: Path, index: str, shard: str) -> Path:
 
 
 def _check_inside(directory: Path, path: Path, named_by: str) -> None:
-    """A file of a model may be a link, but not out of the model's directory."""
+    """Check that a file of a model, which may be a symlink, stays inside the model's directory."""
     target = path.resolve()
     if not target.is_relative_to(_root(directory.resolve())):
         raise OutsideModelDirectory(named_by, f"{path.name} -> {target}")
 
 
 def _root(directory: Path) -> Path:
-    """What a model's files must lie in: its directory.
+    """Return the directory that must contain all files of a model.
 
     The download cache of Hugging Face keeps a model in `models--*/`, with files in `blobs/` and
-    links to them in `snapshots/<revision>/`: there it is the whole of `models--*/`.
+    symlinks to them in `snapshots/<revision>/`; there it is the whole of `models--*/`.
     """
     if directory.parent.name == "snapshots" and directory.parents[1].name.startswith("models--"):
         return directory.parents[1]

@@ -1,4 +1,4 @@
-"""JSON objects out of files that nobody vouches for."""
+"""Read JSON objects from untrusted files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LARGEST_JSON = 64 << 20
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; anything else is an error that names the file."""
+    """Read the JSON object in a file; any problem is an error that names the file."""
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST_JSON + 1)
@@ -28,7 +28,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json_object(data: bytes) -> dict[str, Any]:
-    """One JSON object in UTF-8 without duplicate keys; ValueError says what is wrong."""
+    """Parse one JSON object in UTF-8 without duplicate keys; ValueError says what is wrong."""
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:

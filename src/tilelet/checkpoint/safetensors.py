@@ -1,7 +1,7 @@
 """Safetensors files: a length, a JSON header, then the bytes of the tensors.
 
-Nothing in a file is trusted. The header is checked in full when a file is opened; tensors are
-read-only views of the mapped file, so only what is used is read from disk.
+Files are untrusted. The header is validated completely when a file is opened; tensors are read-only
+views of the mapped file, so only what is used is read from disk.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tilelet.diag.catalogue.models import BadWeightFile, shown
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _LENGTH_BYTES = 8
-_ALIGNMENT = 64  # of the first tensor in files that are written here
+_ALIGNMENT = 64  # alignment of the first tensor in files written here
 _LARGEST_HEADER = 100_000_000  # the limit of the format
-# What stands in place of a file that was never downloaded.
+# Start of a Git LFS pointer, left in place of a file that was not downloaded.
 _LFS_POINTER = b"version https://git-lfs"
 _DTYPES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_),
@@ -48,7 +48,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """One tensor of a file: what it is, and which bytes after the header it takes."""
+    """One tensor of a file: its type and shape, and its byte range after the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -57,7 +57,7 @@ class TensorEntry:
 
 
 class SafetensorsFile:
-    """An open file; `entries` by name, and `tensor(name)` for the elements."""
+    """An open file with `entries` by name; `tensor(name)` returns the elements."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -78,7 +78,7 @@ class SafetensorsFile:
             raise BadWeightFile(str(path), str(error)) from error
 
     def tensor(self, name: str) -> Array:
-        """The elements of a tensor: a read-only view of the file."""
+        """Return the elements of a tensor as a read-only view of the file."""
         entry = self.entries[name]
         dtype, count = _DTYPES[entry.dtype], math.prod(entry.shape)
         if count == 0:
@@ -90,7 +90,7 @@ class SafetensorsFile:
 def write_header(
     file: BinaryIO, tensors: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 ) -> dict[str, int]:
-    """The beginning of a file with these tensors, and where the elements of each have to go.
+    """Write the header of a file with these tensors; return the offset of each tensor's elements.
 
     Larger elements come first, so that all are aligned.
     """
@@ -108,7 +108,7 @@ def write_header(
 
 
 def _mapped(path: Path) -> mmap.mmap:
-    if not path.is_file():  # also keeps away from pipes and devices, which would block
+    if not path.is_file():  # also rejects pipes and devices, which would block
         raise BadWeightFile(str(path), "there is no such file")
     try:
         with path.open("rb") as file:
@@ -121,12 +121,12 @@ def _mapped(path: Path) -> mmap.mmap:
 
 
 def _entries(header: Mapping[str, Any], size: int) -> dict[str, TensorEntry]:
-    """The tensors of a header; ValueError says what is wrong with it."""
+    """Parse the tensors of a header; ValueError says what is wrong with it."""
     entries: dict[str, TensorEntry] = {}
     for name, fields in header.items():
         try:
             name.encode("utf-8")
-        except UnicodeEncodeError as error:  # JSON can escape halves of characters
+        except UnicodeEncodeError as error:  # JSON can escape lone surrogates
             raise ValueError(f"the name {name[:80]!a} is not UTF-8") from error
         if name == "__metadata__":
             _check_metadata(fields)
@@ -163,7 +163,7 @@ def _entry(name: str, fields: Any, size: int) -> TensorEntry:
 
 
 def _are_sizes(values: Any) -> TypeGuard[list[int]]:
-    """Whether `values` is a list of integers from 0 to what a file could hold."""
+    """Return whether `values` is a list of integers from 0 to the largest possible file size."""
     return isinstance(values, list) and all(
         isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 63
         for v in cast("list[Any]", values)
@@ -171,7 +171,7 @@ def _are_sizes(values: Any) -> TypeGuard[list[int]]:
 
 
 def _check_places(entries: Mapping[str, TensorEntry], size: int) -> None:
-    """The tensors must cover the data without overlap and without gaps, as the format says."""
+    """Check that the tensors cover the data without overlaps or gaps, as the format requires."""
     expected, before = 0, "the header"
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin < expected:

@@ -1,7 +1,7 @@
-"""One tensor of a checkpoint, as a user's own script asks for it.
+"""One tensor of a checkpoint, for use in a user's script.
 
-A checkpoint is a model directory or a single `.safetensors` file. Files hold matrices as
-`[out, in]`; `.T` behind a name gives the transpose, as programs that compute `x @ w` want it.
+A checkpoint is a model directory or a single `.safetensors` file. Files store matrices as `[out,
+in]`; appending `.T` to a name selects the transpose, as programs that compute `x @ w` need it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tilelet.diag.catalogue.checkpoint import (
 VARIABLE = "TILELET_CHECKPOINT"
 TRANSPOSED = ".T"
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-# The last one opened: the specs of a script ask one after the other.
+# The last checkpoint opened, because the specs of a script are read one after the other.
 _opened: dict[tuple[Path, int], dict[str, SafetensorsFile]] = {}
 
 
 def chosen_checkpoint(spec: str, given: Any = None) -> Path:
-    """The checkpoint that a spec says, or else the environment."""
+    """Return the checkpoint given by a spec, or else by the environment."""
     source = given if given is not None else os.environ.get(VARIABLE)
     if not source:
         raise NoCheckpoint(spec, VARIABLE)
@@ -37,10 +37,9 @@ def chosen_checkpoint(spec: str, given: Any = None) -> Path:
 
 
 def read_tensor(source: Path, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """The tensor `name` (or its transpose) with this shape, converted; a new array.
+    """Return the tensor `name` (or its transpose) with this shape, converted; a new array.
 
-    Leading dimensions of 1 may be more or fewer than stored. Numbers between two of `dtype` are
-    rounded to nearest, ties to even.
+    Leading dimensions of 1 may be added or dropped. Values are rounded to nearest, ties to even.
     """
     plain = name.removesuffix(TRANSPOSED)
     stored = _stored(source, plain)
@@ -55,7 +54,7 @@ def read_tensor(source: Path, name: str, shape: tuple[int, ...], dtype: np.dtype
 
 
 def _core(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape without leading ones: a norm's weight is `[n]` or `[1, n]`."""
+    """Drop leading ones from a shape: a norm's weight is `[n]` or `[1, n]`."""
     while len(shape) > 1 and shape[0] == 1:
         shape = shape[1:]
     return shape

@@ -1,6 +1,6 @@
-"""Checks of a recorded run: what is wrong with a program that a passing comparison does not show.
+"""Checks of a recorded run, which find mistakes that a passing comparison does not show.
 
-One module for each check, with a function `check(subject) -> Part`; `registry.py` lists them and
-`verdict.py` makes them. A check reads the recorded tasks (`tasks/`), the index arithmetic
-(`analysis/`) and the rules of the modelled device (`device/`); it derives none of these again.
+Each check is a module with a function `check(subject) -> Part`; `registry.py` lists them and
+`verdict.py` runs them. A check uses the recorded tasks (`tasks/`), the index arithmetic
+(`analysis/`) and the rules of the modelled device (`device/`) without duplicating them.
 """

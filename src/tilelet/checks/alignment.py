@@ -1,4 +1,4 @@
-"""Whether the cores take every tile: rows of whole blocks, fractals, extents, element types."""
+"""Check that the cores support every tile: row alignment, fractals, extents, element types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilelet.diag.text import plural
 
 
 def check(subject: Subject) -> Part:
-    """Shapes and types are constants of the program, so the answer holds for all inputs."""
+    """Check all kernels; shapes and types are constants, so the answer holds for all inputs."""
     run = subject.device_run
     findings = [found("alignment", f) for f in run.findings if not isinstance(f, OnChipOverflow)]
     summary = f"tiles of {plural(len(run.kernels), 'kernel')}"

@@ -1,4 +1,4 @@
-"""A set of elements as few boxes: `out[48:64, :]` instead of thousands of places."""
+"""Represent a set of elements by few boxes: `out[48:64, :]` instead of thousands of elements."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ Bits = NDArray[np.bool_]
 
 
 def boxes_of(mask: Bits, name: str, most: int = 8) -> tuple[list[Box], int]:
-    """Boxes that together are the set, largest first; and how many more there would be.
+    """Return boxes that together form the set, largest first, and the number left out.
 
-    Along the first axis, neighbouring slices that look the same are one; slices that come again
-    every so often are one box with a step.
+    Along the first axis, adjacent equal slices become one box, and slices that repeat periodically
+    become one box with a step.
     """
     found = _boxes(mask) if mask.any() else []
     found.sort(key=lambda axes: -int(np.prod([len(range(*a)) for a in axes])))
@@ -23,7 +23,7 @@ def boxes_of(mask: Bits, name: str, most: int = 8) -> tuple[list[Box], int]:
 
 
 def _boxes(mask: Bits) -> list[tuple[tuple[int, int, int], ...]]:
-    """The set as boxes of (start, stop, step) per axis."""
+    """Return the set as boxes of (start, stop, step) per axis."""
     if mask.ndim == 0:
         return [()]
     rows = mask.reshape(mask.shape[0], -1)
@@ -40,7 +40,7 @@ def _boxes(mask: Bits) -> list[tuple[tuple[int, int, int], ...]]:
 
 
 def _runs(places: list[int]) -> list[tuple[int, int, int]]:
-    """Ascending numbers as (start, stop, step); steps other than 1 only for three or more."""
+    """Group ascending numbers into (start, stop, step); a step above 1 needs three numbers."""
     runs: list[tuple[int, int, int]] = []
     at = 0
     while at < len(places):

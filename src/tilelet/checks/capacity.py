@@ -1,4 +1,4 @@
-"""Whether all tiles of a kernel that live at one moment fit into on-chip memory."""
+"""Check that the live tiles of every kernel fit into on-chip memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilelet.diag.text import plural
 
 
 def check(subject: Subject) -> Part:
-    """Tiles have constant shapes, so what fits fits for all inputs."""
+    """Check all kernels; tiles have constant shapes, so the answer holds for all inputs."""
     run = subject.device_run
     findings = [found("capacity", f) for f in run.findings if isinstance(f, OnChipOverflow)]
     findings += [found("capacity", caution) for caution in run.cautions]

@@ -1,4 +1,4 @@
-"""What a check has to know of the script's own comparison."""
+"""The script's own comparison, as checks need it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 class Comparison:
     """How the script compares the outputs with its golden.
 
-    golden   the function; None if there is none
-    outputs  names of what may be compared
-    marked   parameters that the script calls outputs: compared in any case
-    filled   parameters that start with data of the script
-    own      those of them that a function of the script's own compares
+    golden   the golden function, if any
+    outputs  names of the parameters that may be compared
+    marked   parameters that the script marks as outputs, which are always compared
+    filled   parameters that the script initializes
+    own      outputs compared by a function of the script
     judge    compares outputs as the script does: (actual, expected) by name -> passed
-    case     makes the inputs and calls the golden, for those who execute the program themselves
+    case     creates the inputs and calls the golden, for checks that execute the program
     """
 
     rtol: float

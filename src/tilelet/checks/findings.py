@@ -1,4 +1,4 @@
-"""What a check says: how sure it is, and what it found, with places, region, remedy and witness."""
+"""Findings of a check, with certainty, places, region, remedy and witness."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tilelet.diag.core import Consequence, Diagnostic, Loc, UserError
 
 
 class Status(enum.Enum):
-    """How far an answer reaches."""
+    """The scope of an answer."""
 
     PROVED = "proved"  # for all sizes and inputs
     FOUND = "found"  # there is a finding
-    THIS_RUN = "this run"  # nothing found on the inputs and sizes of this run
+    THIS_RUN = "this run"  # nothing found for the inputs and sizes of this run
     NOT_CHECKED = "not checked"  # the part says why
 
 
@@ -25,7 +25,7 @@ class Place:
 
     role       what it does here: "writes", "reads"
     task       index in the recorded stream; None if no single task is meant
-    block      of an spmd task
+    block      block index of an spmd task
     iteration  the loops around it, outermost first: variable and value
     """
 
@@ -38,7 +38,7 @@ class Place:
 
     @property
     def where(self) -> str:
-        """`task 7 of `scale` (r = 16)`."""
+        """Format the task: `task 7 of `scale` (r = 16)`."""
         parts = [f"task {self.task}" if self.task is not None else ""]
         parts.append(f"`{self.kernel}`" if self.kernel else "")
         text = " of ".join(p for p in parts if p)
@@ -89,10 +89,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Witness:
-    """An execution that shows the finding; it can be repeated.
+    """A reproducible execution that demonstrates the finding.
 
-    text  for people: what was seen
-    seed  of the order or the inputs, None if there is nothing to choose
+    text  description for people
+    seed  seed of the order or the inputs; None if there is no choice
     data  the same for machines
     """
 
@@ -106,7 +106,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Finding:
-    """One problem. The message for people is `diagnostic`, made by a class of the catalogue."""
+    """One problem; `diagnostic` is its message, built by a catalogue class."""
 
     check: str
     diagnostic: Diagnostic
@@ -135,7 +135,7 @@ class Finding:
         return render_text(self.diagnostic, color=False)
 
     def to_data(self) -> dict[str, Any]:
-        """For JSON: what the diagnostic does not say in fields of its own."""
+        """Return the JSON fields that the diagnostic does not have."""
         return {
             "check": self.check,
             "code": self.code,
@@ -150,12 +150,12 @@ class Finding:
 
 
 def found(check: str, problem: UserError, **fields: Any) -> Finding:
-    """The finding that a catalogue class describes."""
+    """Build a finding from a catalogue class."""
     return Finding(check, problem.diagnostic, consequence=problem.consequence, **fields)
 
 
 def without_repeats(findings: Iterable[Finding]) -> list[Finding]:
-    """One of those that say the same of the same statement."""
+    """Drop findings with the same message for the same statement."""
     kept: dict[tuple[str, str, Loc | None], Finding] = {}
     for finding in findings:
         kept.setdefault((finding.code, finding.message, finding.loc), finding)

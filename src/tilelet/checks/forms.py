@@ -1,8 +1,8 @@
-"""Scalars of a program for isl: affine forms, what quotients and the like mean, and conditions.
+"""Scalars of a program for isl: affine forms, definitions of quotients and the like, conditions.
 
-A scalar is an affine form of terms. A term is a loop index, a parameter, an extent, or a scalar
-that nothing is known of; a quotient or remainder by a number, a least or a greatest is a term with
-a `Meaning`, from which `Points` makes constraints.
+A scalar is an affine form of terms. A term is a loop index, a parameter, an extent, or an unknown
+scalar; a quotient or remainder by a constant, a minimum or a maximum is a term with a `Meaning`,
+which `Points` turns into constraints.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ Term = Value | SymDim
 Form = Affine[Term]
 
 Condition = Callable[[Callable[[Form], str]], str]
-"""Makes a constraint, with what writes a form."""
+"""Returns a constraint, given a function that formats a form."""
 
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a term is: `min`, `max`, or `floordiv`, `mod`, which truncate and divide by a number."""
+    """The definition of a term: `min`, `max`, or truncating `floordiv`, `mod` by a constant."""
 
     operation: str
     left: Form
     right: Form
 
     def constraint(self, name: str, fresh: Callable[[], str], text: Callable[[Form], str]) -> str:
-        """That the variable `name` is this; `fresh` makes another variable."""
+        """Return the constraint that defines variable `name`; `fresh` creates another variable."""
         a, b = f"({text(self.left)})", f"({text(self.right)})"
         if self.operation in ("min", "max"):
             order = "<=" if self.operation == "min" else ">="
@@ -49,11 +49,11 @@ class Meaning:
 
 
 class Forms:
-    """Forms of the scalars of one function at one place of the program.
+    """Forms of the scalars of one function at one call site.
 
-    given     what its scalar parameters are there; None: nothing is known
-    shapes    of its tensor parameters there
-    meanings  of terms, for all places
+    given     the values of its scalar parameters there; None if unknown
+    shapes    the shapes of its tensor parameters there
+    meanings  definitions of terms, for all call sites
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Forms:
         self._terms: dict[Value, Form | None] = {}
 
     def of(self, arg: Arg) -> Form | None:
-        """None: nothing is known."""
+        """Return the form of a scalar, or None if unknown."""
         found = affine_of(arg, self._definition)
         if found is None:
             return None
@@ -96,7 +96,7 @@ class Forms:
         meaning = self._meaning(op)
         if meaning is None:
             return itself
-        # Another call of this function gives it another meaning.
+        # The term has another definition at another call of this function.
         own = Value(term.name, term.type, term.loc)
         self._meanings[own] = meaning
         return Affine(0, ((own, 1),))
@@ -122,7 +122,7 @@ class Forms:
         return Meaning(operation, left, right)
 
     def condition(self, arg: Arg, holds: bool) -> Condition | None:
-        """That a condition holds, or that it does not; None: nothing is known."""
+        """Return that a condition holds, or that it does not; None if unknown."""
         op = self._definition.get(arg) if isinstance(arg, Value) else None
         if op is None:
             return None

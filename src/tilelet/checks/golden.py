@@ -1,4 +1,4 @@
-"""Whether the golden would notice: ops are made wrong one at a time, and outputs compared again."""
+"""Check whether the golden would notice mistakes: mutate ops one at a time and compare again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "golden"
 
 
 def check(subject: Subject) -> Part:
-    """Try corruptions for as long as `subject.budget` says."""
+    """Try mutations within `subject.budget`."""
     comparison = subject.comparison
     case = comparison.case() if comparison is not None and comparison.case is not None else None
     if case is None or not case.expected:

@@ -1,4 +1,4 @@
-"""Undefined memory: what reaches an output, a branch or an index must have been written."""
+"""Uninitialized memory: values that reach an output, branch or index must have been written."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Window
 
 _MOST_COMPARED = 256
-"""Stores that are compared to see whether one writes over another."""
+"""Limit on stores compared to find one that overwrites another."""
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A run in the mode that watches definedness, when it is over."""
+    """The outcome of a run that tracks definedness."""
 
     watcher: Watcher
     outputs: list[tuple[Value, Window]]
@@ -44,7 +44,7 @@ class Watched:
 
 
 def check(subject: Subject) -> Part:
-    """Without values if that will do; else the kernels are executed."""
+    """Run without values if possible; otherwise execute the kernels."""
     if not subject.tasks.complete:
         return Part("init", Status.NOT_CHECKED, subject.too_many)
     run = watched(subject)
@@ -62,7 +62,7 @@ def check(subject: Subject) -> Part:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The program does not run to its end: `error` stops `task`."""
+    """The program does not run to completion: `error` stops `task`."""
 
     error: UserError
     task: int
@@ -70,7 +70,7 @@ class Stopped:
 
 
 def watched(subject: Subject) -> Watched | Stopped:
-    """The run in this mode, once for all checks."""
+    """Return the tracked run, shared by all checks."""
     if "watched" not in subject.cache:
         subject.cache["watched"] = _watched(subject)
     return subject.cache["watched"]
@@ -99,7 +99,7 @@ class StoppedError(Exception):
 
 
 def fresh_outputs(subject: Subject) -> set[str]:
-    """Parameters that hold nothing when the program starts."""
+    """Return the parameters that are uninitialized when the program starts."""
     entry = subject.program.main
     declared = {
         p.name
@@ -109,14 +109,14 @@ def fresh_outputs(subject: Subject) -> set[str]:
     comparison = subject.comparison
     if comparison is None:
         return declared
-    # A tensor that the script fills is one that keeps its contents, whatever is declared.
+    # A tensor that the script fills keeps its contents, whatever its declaration.
     return {name for name in declared if name not in comparison.filled}
 
 
 def watch(
     program: Program, arguments: Mapping[str, Any], fresh: set[str], *, values: bool
 ) -> Watched:
-    """Run the program in the mode; the caller's arrays stay as they are."""
+    """Run the program with tracking, without changing the caller's arrays."""
     watcher = Watcher()
     state = watching_state(program.functions, watcher, values=values)
     given: dict[str, Any] = {
@@ -168,7 +168,7 @@ def _never_written(run: Watched, param: Value, window: Window, mask: Any) -> Fin
 
 
 class Store(NamedTuple):
-    """One write of a statement."""
+    """One store by a statement."""
 
     loc: Loc
     task: int
@@ -176,8 +176,9 @@ class Store(NamedTuple):
 
 
 def _nearest(stores: list[Store], whole: Window, box: Box) -> Store | None:
-    """The store that ends nearest to a box: most likely it was meant to reach it; of several, one
-    that writes over another: it was meant for another place.
+    """Return the store that ends nearest to a box, which most likely should have covered it.
+
+    Among several, prefer one that overwrites another store, since it is probably misplaced.
     """
     near: list[Store] = []
     best = -1
@@ -195,9 +196,7 @@ def _nearest(stores: list[Store], whole: Window, box: Box) -> Store | None:
 
 
 def misplaced(candidates: list[Store], stores: list[Store]) -> Store | None:
-    """The first of some stores that writes over what another statement, or the same in another
-    task, has written.
-    """
+    """Return the first of some stores that overwrites a store of another statement or task."""
     for store in candidates[:_MOST_COMPARED]:
         if _written_before(store, stores) is not None:
             return store
@@ -215,7 +214,7 @@ def _written_before(store: Store, stores: list[Store]) -> Store | None:
 
 
 def _what(store: Store, stores: list[Store], beside: str) -> str:
-    """What a store does, for its label."""
+    """Describe a store for its label."""
     other = _written_before(store, stores)
     if other is None:
         return f"{beside} (task {store.task})"
@@ -226,7 +225,7 @@ def _what(store: Store, stores: list[Store], beside: str) -> str:
 
 
 def _stores_to(subject: Subject, origin: Origin) -> list[Store]:
-    """What tasks have written of the memory that was taken undefined."""
+    """Return the stores to memory from which undefined elements were read."""
     tasks = subject.tasks
     if not 0 <= origin.task < len(tasks) or not tasks[origin.task].kernel:
         return []
@@ -240,7 +239,7 @@ def _stores_to(subject: Subject, origin: Origin) -> list[Store]:
             continue
         touches = [t for t in tracer.touches(index) or () if t.window.buffer.id in buffers]
         read = [t.window for t in touches if not t.writes]
-        # What adds to what is there writes over it on purpose.
+        # Atomic adds overwrite intentionally.
         found += [
             Store(touch.loc, index, touch.window)
             for touch in touches
@@ -252,7 +251,7 @@ def _stores_to(subject: Subject, origin: Origin) -> list[Store]:
 
 
 def corner(whole: Window, part: Window) -> tuple[int, ...]:
-    """Where a window of a tensor starts in it."""
+    """Return the offset of a window in its tensor."""
     rest = part.offset - whole.offset
     place: list[int] = []
     for stride in whole.strides:

@@ -1,4 +1,4 @@
-"""Whether the runtime can hold the tasks: its window of tasks, and its heap of fresh tensors."""
+"""Check that the runtime's task window and heap can hold the program's tasks and tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilelet.diag.text import size_text
 
 
 def check(subject: Subject) -> Part:
-    """The modelled device plays the recorded tasks: one that never gets a slot is found there."""
+    """Simulate the recorded tasks on the modelled device, which finds deadlocks."""
     runtime = subject.machine.period(subject.period)
     room = f"window of {runtime.task_window}, heap of {size_text(runtime.heap_bytes)}"
     try:

@@ -1,7 +1,7 @@
-"""Bounds: every window that a kernel takes lies inside its tensor.
+"""Bounds: every window of a kernel lies inside its tensor.
 
-Where offsets are affine in loops and parameters, isl shows it for all of them; the rest is checked
-on this run, by following the kernels.
+If offsets are affine in loops and parameters, isl proves it for all sizes; other windows are
+checked on this run, by tracing the kernels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilelet.diag.text import plural
 
 
 def check(subject: Subject) -> Part:
-    """First for all sizes; what is left, on this run."""
+    """Prove bounds for all sizes first; check the rest on this run."""
     shown, count, why = prove_bounds(subject.program)
     windows = plural(count, "window")
     if shown == count:

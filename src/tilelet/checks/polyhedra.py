@@ -1,8 +1,8 @@
-"""Accesses of a program as sets of integer points, for all trip counts and sizes; isl decides.
+"""The accesses of a program as integer sets for all trip counts and sizes, decided by isl.
 
-Loop indices, entry parameters and extents of tensors are variables; what is no form of them
-(`forms.py`) is a variable that nothing is known of, so that a set is never smaller than the truth.
-What isl shows to be empty is empty for all of them.
+Loop indices, entry parameters and tensor extents are variables. Anything that has no form in them
+(`forms.py`) becomes an unconstrained variable, so that sets are over-approximated: a set that isl
+finds empty is empty for all sizes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Extents = tuple[int | SymDim, ...]
 
 
 def isl() -> Any | None:
-    """The library; None if it is not installed."""
+    """Return the isl library, or None if it is not installed."""
     try:
         import islpy
     except ImportError:
@@ -36,9 +36,9 @@ def isl() -> Any | None:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """A loop, or the blocks of an spmd task: its index runs from `start` to before `stop`.
+    """A loop, or the blocks of an spmd task; its index runs from `start` to before `stop`.
 
-    start, stop  None: not known; a `while` has neither
+    start, stop  None if unknown; a `while` has neither
     """
 
     op: Op
@@ -51,14 +51,14 @@ class Loop:
 
 @dataclass(frozen=True, eq=False)
 class Access:
-    """A window of a tensor that a statement of a kernel touches, in every execution.
+    """A window of a tensor that a statement of a kernel accesses, in every execution.
 
-    site     the call in the control program; `position` of the argument
-    root     the buffer: a parameter, or what a `create_tensor` gives
-    made_in  loops around that `create_tensor`: each iteration has its own
-    loops    around the call, then around the statement
-    offset   per axis of the root; None: somewhere
-    extent   per axis, and `limit` where less of it is valid
+    site     the call in the control program; `position` is that of the argument
+    root     the buffer: a parameter or the result of a `create_tensor`
+    made_in  loops around that `create_tensor`: each iteration creates a separate buffer
+    loops    loops around the call, then around the statement
+    offset   per axis of the root; None if unknown
+    extent   per axis, with `limit` where less is valid
     guards   conditions under which it is executed
     """
 
@@ -67,7 +67,7 @@ class Access:
     root: Value
     made_in: tuple[Loop, ...]
     loops: tuple[Loop, ...]
-    outer: int  # how many of the loops are around the call
+    outer: int  # number of the loops that are around the call
     offset: tuple[Form | None, ...]
     extent: tuple[int, ...]
     writes: bool
@@ -79,9 +79,9 @@ class Access:
 
 @dataclass(frozen=True)
 class Bounded:
-    """A window that must lie inside a tensor: in a kernel an argument of the call.
+    """A window that must lie inside a tensor; in a kernel, inside an argument of the call.
 
-    needed  how far it reaches on each axis; None: it is cut at the edge
+    needed  upper end on each axis; None if it is clamped
     """
 
     tensor: Value
@@ -95,10 +95,10 @@ class Bounded:
 
 @dataclass(eq=False)
 class Accesses:
-    """All accesses of a program; `gaps` says what could not be followed, and why.
+    """All accesses of a program; `gaps` lists what could not be analyzed, and why.
 
     bounded   windows of kernels and of the control program
-    meanings  of terms in their forms
+    meanings  definitions of the terms in their forms
     within    loops of the control program around each of its values
     """
 
@@ -145,7 +145,7 @@ class Accesses:
     def _control_window(
         self, op: Op, loops: tuple[Loop, ...], guards: tuple[Condition, ...], forms: Forms
     ) -> None:
-        """A view, or a number that the control program reads or writes."""
+        """Record a view, or an element that the control program reads or writes."""
         for name, arg in op.args.items():
             if name not in ("x", "tensor", "target") or not is_tensor(arg):
                 continue
@@ -194,7 +194,7 @@ class Accesses:
             stop = forms.of(count)
             indices = [o.result for o in kernel.body.ops if o.name == "get_block_idx"]
             index = indices[0] if indices else None
-            # All of them are the same number.
+            # All of them are the same index.
             scalars |= {other: Affine(0, ((index, 1),)) for other in indices[1:] if index}
             blocks = (*loops, Loop(op, index, Affine(0), stop, 1))
         inner = Forms(inside.definition, self.meanings, scalars, shapes)
@@ -205,7 +205,7 @@ class Accesses:
     def _root(
         self, operand: Value, aliases: Aliases, loops: tuple[Loop, ...], forms: Forms
     ) -> tuple[Value, tuple[Form | None, ...], tuple[Loop, ...]] | None:
-        """The buffer that an operand lies in, where it starts there, and who made the buffer."""
+        """Return the buffer of an operand, the offset in it, and the loops around its creation."""
         end = aliases.end(operand)
         shift: Sequence[Form | None] | None = None
         while end is not None and end in aliases.definition:
@@ -232,7 +232,7 @@ class Accesses:
             shift = [None] * len(end.type.shape)
         start = tuple(shift) if shift is not None else (Affine(0),) * len(end.type.shape)
         made = aliases.definition.get(end)
-        # Names are unique: a buffer made inside a loop is a new one in each iteration.
+        # Values are unique, but a buffer created inside a loop is a new one in each iteration.
         made_in = tuple(x for x in loops if made is not None and _contains(x.op, made))
         return end, start, made_in
 
@@ -319,7 +319,7 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class Window:
-    """Where an op touches a tensor: the tile's extents, and `limit` where less of it is valid."""
+    """Where an op accesses a tensor: the tile's extents, with `limit` where less is valid."""
 
     offset: tuple[Form | None, ...]
     extent: tuple[int, ...]
@@ -328,7 +328,7 @@ class Window:
 
 
 def _window_of(op: Op, type_: TensorType, forms: Forms, is_whole: bool) -> Window | None:
-    """None: it may be anywhere, or touches nothing."""
+    """Return the window of an op, or None if it may be anywhere or accesses nothing."""
     args = op.args
     if not is_whole:
         return None
@@ -345,7 +345,7 @@ def _window_of(op: Op, type_: TensorType, forms: Forms, is_whole: bool) -> Windo
         offset = _tuple(args["offsets" if "offsets" in args else "offset"])
         source = args["tile" if "tile" in args else "source"]
         assert isinstance(source, Value)
-        # How much of the tile is valid is not known: at most all of it is stored.
+        # The valid extent is unknown: at most the whole tile is stored.
         sizes = fitted(source.type.shape, len(type_.shape)) or ()  # type: ignore[union-attr]
     elif "indices" in args:
         offset = _tuple(args["indices"])
@@ -384,7 +384,7 @@ def _loop(op: Op, forms: Forms) -> Loop:
 def _branches(
     op: Op, guards: tuple[Condition, ...], forms: Forms
 ) -> Iterator[tuple[Block, tuple[Condition, ...]]]:
-    """The blocks of an op, with the conditions under which each is executed."""
+    """Yield the blocks of an op, with the conditions under which each is executed."""
     for i, block in enumerate(op.blocks):
         when = forms.condition(op.args["cond"], i == 0) if op.name == "if" else None
         yield block, (*guards, when) if when is not None else guards
@@ -403,7 +403,7 @@ class Points:
         self.shown: dict[str, str] = {v: p.name for p, v in self._params.items()}
 
     def variable(self, side: str, key: object, shown: str = "") -> str:
-        """The variable of one execution that stands for `key`."""
+        """Return the variable that represents `key` in one execution."""
         name = self._names.get((side, key))
         if name is None:
             name = self._names[side, key] = f"{side}{len(self._vars)}"
@@ -435,7 +435,7 @@ class Points:
         return name
 
     def iterate(self, access: Access | Bounded, side: str, *, bounded: bool) -> list[str]:
-        """The loops around an access run; without `bounded`, for any number of times."""
+        """Add the loops around an access; without `bounded`, with any number of iterations."""
         names: list[str] = []
         for loop in access.loops:
             key: object = loop.index if loop.index is not None else loop.op
@@ -455,7 +455,7 @@ class Points:
         return names
 
     def cover(self, access: Access, side: str, element: Sequence[str]) -> None:
-        """`element` lies in the window."""
+        """Constrain `element` to lie in the window."""
         sides = zip(access.offset, access.extent, access.limit, element)
         for offset, extent, limit, e in sides:
             if offset is None:
@@ -466,7 +466,7 @@ class Points:
                 self.constraints.append(f"{e} < {start} + {self.text(limit, side)}")
 
     def share(self, within: Mapping[Term, Sequence[Loop]], same: Sequence[Loop]) -> None:
-        """What the control program computes in the same iteration of loops is the same number."""
+        """Equate the scalars that the control program computes in the same iteration."""
         loops = {loop.op for loop in same}
         for side, key in list(self._names):
             other = self._names.get(("b", key))
@@ -475,7 +475,7 @@ class Points:
                 self.constraints.append(f"{self._names[side, key]} = {other}")
 
     def is_empty(self, library: Any) -> tuple[bool, dict[str, int]]:
-        """Whether no point meets the constraints; else one of the earliest iterations that does."""
+        """Return whether the set is empty, and otherwise one of its earliest points."""
         text = f"{{ [{', '.join(self._vars)}] : {' and '.join(self.constraints)} }}"
         found = library.Set(text)
         if found.is_empty():
@@ -488,7 +488,7 @@ class Points:
         return False, values
 
     def _earliest(self, found: Any, library: Any) -> Any:
-        """The points of a set with the fewest iterations before them."""
+        """Return the points of a set with the fewest preceding iterations."""
         if not self._counts:
             return found
         total = " + ".join(self._counts)
@@ -501,7 +501,7 @@ class Points:
 
 
 def loops_in_common(a: Access, b: Access) -> list[Loop]:
-    """Loops around both calls, outermost first."""
+    """Return the loops around both calls, outermost first."""
     common: list[Loop] = []
     for x, y in zip(a.loops[: a.outer], b.loops[: b.outer]):
         if x.op is not y.op:
@@ -511,7 +511,7 @@ def loops_in_common(a: Access, b: Access) -> list[Loop]:
 
 
 def parameters(program: Program) -> list[Term]:
-    """What is the same in the whole run: scalars of the entry, and extents of its tensors."""
+    """Return the constants of a run: scalars of the entry, and extents of its tensors."""
     found: dict[Term, None] = {}
     for param in program.main.params:
         if isinstance(param.type, TensorType):
@@ -522,7 +522,7 @@ def parameters(program: Program) -> list[Term]:
 
 
 def pairs(found: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
-    """Accesses to one buffer, one of them writing; each with itself, too."""
+    """Yield pairs of accesses to one buffer, at least one a write, including each with itself."""
     by_root: dict[Value, list[Access]] = {}
     for access in found:
         by_root.setdefault(access.root, []).append(access)

@@ -1,4 +1,4 @@
-"""Proofs over all trip counts and sizes: accesses that nothing orders are disjoint."""
+"""Prove for all trip counts and sizes that unordered accesses are disjoint."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from tilelet.ir.core import Op, Program, Value
 from tilelet.ir.views import CallView
 
 MOST_QUESTIONS = 3000
-"""Pairs that isl is asked about: a millisecond each."""
+"""Limit on isl queries, at about a millisecond each."""
 
 INSTALL = "not proved for all sizes: `pip install 'tilelet[prove]'` adds islpy, which can"
 
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether something was shown for all sizes; else why not, in a line."""
+    """Whether a property was proved for all sizes, else why not, in a line."""
 
     holds: bool
     why: str = ""
 
 
 def prove_order(program: Program, stream: Stream) -> Proof:
-    """That no two accesses, one a write, that the rules leave in any order touch the same bytes."""
+    """Prove that no two unordered accesses, at least one a write, touch the same bytes."""
     library = isl()
     if library is None:
         return Proof(False, INSTALL)
@@ -79,7 +79,7 @@ class _Order:
         return Proof(True)
 
     def _questions(self, a: Access, b: Access) -> list[Question]:
-        """Constraints under which the two must not meet."""
+        """Return constraints under which the two accesses must not overlap."""
         common = loops_in_common(a, b)
         asked: list[Question] = []
         if a.site is b.site and len(a.loops) > a.outer and a.loops[a.outer].op is a.site:
@@ -98,7 +98,7 @@ class _Order:
         return self.found.order[a] < self.found.order[b]
 
     def _waits(self, first: Access, second: Access) -> bool:
-        """Whether the rules make the second wait for the first, if they touch the same bytes."""
+        """Return whether the rules make the second wait for the first if they overlap."""
         return bool(self._flag(first) & REGISTERS and self._flag(second) & LOOKS_UP)
 
     def _flag(self, access: Access) -> int:
@@ -106,7 +106,7 @@ class _Order:
         return flags[access.position] if access.position < len(flags) else 0
 
     def _shown(self, a: Access, b: Access, question: Question) -> dict[str, str] | None:
-        """None if the two never meet; else where they may."""
+        """Return None if the two never overlap, else where they may."""
         point: dict[str, str] = {}
         for bounded in (False, True):
             points = Points(self.params, self.found.meanings)
@@ -150,9 +150,10 @@ class _Order:
 
 
 def _named_dependencies(order: Mapping[Op, int]) -> dict[Op, set[Op]]:
-    """Calls that each call waits for because of `deps=`, through others, too.
+    """Return the calls that each call waits for because of `deps=`, transitively.
 
-    A name that a call can see is that of a call in the same iteration of all loops around that one.
+    The task id visible to a call is that of a call in the same iteration of all its enclosing
+    loops.
     """
     made_by: dict[Value, Op] = {}
     found: dict[Op, set[Op]] = {}
@@ -194,7 +195,9 @@ def _distinct(found: list[Access]) -> list[Access]:
 
 
 def prove_bounds(program: Program) -> tuple[int, int, str]:
-    """Windows that are inside their tensors for all sizes; how many there are; why not all."""
+    """Return the number of windows inside their tensors for all sizes, of all windows, and why not
+    all.
+    """
     library = isl()
     found = Accesses.of(program)
     count = len(found.bounded) + len(found.gaps)
@@ -226,7 +229,7 @@ def _inside(
     needed = window.needed[axis]
     if needed is not None:
         size = points.text(extent_form(window.extents[axis]), "a")
-        # Of a window without valid elements the start must be inside.
+        # A window without valid elements must still start inside.
         wrong += [f"{start} + {points.text(needed, 'a')} > {size}", f"{start} > {size}"]
     points.constraints.append(f"({' or '.join(wrong)})")
     return points.is_empty(library)[0]

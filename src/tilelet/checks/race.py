@@ -1,9 +1,9 @@
-"""Races: accesses to the same bytes, one a write, that the runtime's rules leave in any order.
+"""Races: accesses to the same bytes, at least one a write, that the runtime's rules do not order.
 
-The rules are those of `device/schedule/graph.py` for the period of the runtime; without a period
-those of the newest, and where an older one leaves more open, a remark says so. What tasks touch are
-exact strided rectangles, found column by column; a pair is reported with the statements that
-`trace.py` finds in the two tasks.
+The rules are those of `device/schedule/graph.py` for the given runtime period, or for the newest; a
+remark says if an older period leaves more accesses unordered. Accesses of tasks are exact strided
+rectangles, computed column by column; a pair is reported with the statements that `trace.py` finds
+in the two tasks.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from tilelet.ir.core import Op, walk
 from tilelet.tasks.window import Window
 
 MOST_FOLLOWED = 1 << 14
-"""Tasks that are followed because columns do not tell what they touch."""
+"""Limit on tasks to trace because their accesses cannot be computed from columns."""
 
 MOST_STEPS = 1 << 28
-"""Pairs of accesses, and edges that are followed to see whether their tasks are ordered: some
-seconds. Of programs that take more, the first tasks are looked at.
+"""Limit on pairs of accesses plus edges followed to decide whether their tasks are ordered: a few
+seconds. For larger programs only the first tasks are checked.
 """
 
 MOST_MODELLED = 1 << 14
-"""Tasks of a run whose superfluous edges are priced: each is one more simulation."""
+"""Limit on tasks of a run whose superfluous edges are priced, each by another simulation."""
 
 
 def check(subject: Subject) -> Part:
-    """All pairs of accesses, under the rules of one period."""
+    """Check all pairs of accesses under the rules of one period."""
     if not len(subject.tasks):
         return Part("race", Status.NOT_CHECKED, "no task was submitted")
     machine = subject.machine
@@ -89,7 +89,7 @@ def check(subject: Subject) -> Part:
 
 
 def _older(races: Races) -> list[str]:
-    """What older runtimes leave open besides, each rule once."""
+    """Return what older runtimes leave unordered in addition, each rule once."""
     subject, remarks = races.subject, list[str]()
     seen, known = {races.runtime.rule}, races.kinds()
     for period, runtime in sorted(subject.machine.runtime.items(), reverse=True):
@@ -108,7 +108,7 @@ def _older(races: Races) -> list[str]:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two accesses (rows of `Accesses`) that stand for `count` pairs of the same two arguments."""
+    """Two accesses (rows of `Accesses`) that represent `count` pairs of the same two arguments."""
 
     first: int
     second: int
@@ -119,7 +119,7 @@ class Conflict:
 class Races:
     """Conflicts of one recorded run under one rule.
 
-    `same` is the run under another rule: what tasks touch, and the loops around them, are its.
+    `same` is the same run under another rule, from which accesses and loops are reused.
     """
 
     def __init__(self, subject: Subject, period: str, same: Races | None = None) -> None:
@@ -144,7 +144,7 @@ class Races:
 
     @cached_property
     def accesses(self) -> Accesses:
-        """What tasks touch; where that takes more than columns, the tasks are followed."""
+        """The accesses of all tasks; tasks are traced where columns do not suffice."""
         coarse = accesses_of(self.stream, self.subject.program.functions)
         vague = np.unique(coarse.task[coarse.known == 0])
         if not len(vague) or len(vague) > MOST_FOLLOWED:
@@ -164,7 +164,7 @@ class Races:
         first, last = np.searchsorted(coarse.task, [task, task + 1])
         mine = [i for i in range(first, last) if not coarse.known[i]]
         rows: list[list[int]] = []
-        # The blocks have the same arguments.
+        # All blocks have the same arguments.
         for key, writes in dict.fromkeys(
             (int(coarse.key[i]), coarse.kind[i] != READ) for i in mine
         ):
@@ -179,7 +179,7 @@ class Races:
 
     @cached_property
     def iterations(self) -> Iterations | None:
-        """The loops around each task; None if data that was not computed decides them."""
+        """The loops around each task, or None if they depend on data that was not computed."""
         try:
             s = self.subject
             return find_iterations(s.program, s.small_arguments, len(s.tasks))
@@ -202,7 +202,7 @@ class Races:
 
     @cached_property
     def conflicts(self) -> list[Conflict]:
-        """One for each two arguments and kind of conflict, the first pair of them."""
+        """The first conflict for each pair of arguments and kind of conflict."""
         found, self.looked_at = self._find(self.graph)
         key = self.accesses.key
         groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
@@ -211,14 +211,14 @@ class Races:
         return [Conflict(*pairs[0], what, len(pairs)) for (_, _, what), pairs in groups.items()]
 
     def _find(self, graph: Graph) -> tuple[Ints, int]:
-        """Conflicts, and how many tasks were looked at."""
+        """Return the conflicts, and the number of tasks checked."""
         lib = library()
         if lib is None:
             return find_conflicts(self.accesses, graph, self.loops), graph.tasks
         return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MOST_STEPS)
 
     def kinds(self) -> dict[tuple[int, int], str]:
-        """The two arguments of every pair that is not ordered, and their tensor."""
+        """Return the two arguments of every unordered pair, and their tensor."""
         key = self.accesses.key
         return {
             (int(key[c.first]), int(key[c.second])): self.tensor(c.first)
@@ -251,9 +251,9 @@ class Races:
         blocks = (int(a.block[y]), int(a.block[x]))
         touches = self._statements(y, x)
         if touches == ():
-            return None  # the whole argument stood for less, which does not meet
+            return None  # the argument as a whole overlaps, but its actual accesses do not
         if touches is None and self.subject.brief:
-            return None  # data decides what is touched: only a witness could tell
+            return None  # the accesses depend on data: only a witness could tell
         places = [
             self._place(access, touch, is_block)
             for access, touch, is_block in zip(
@@ -287,7 +287,7 @@ class Races:
         return found("race", problem, places=tuple(places), region=box, witness=witness)
 
     def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:
-        """The statements that meet; () if none do; None if that is not known."""
+        """Return the conflicting statements: () if none conflict, None if unknown."""
         a = self.accesses
         mine, other = (self.tracer.touches(int(a.task[i])) for i in (y, x))
         if mine is None or other is None:
@@ -317,14 +317,14 @@ class Races:
         )
 
     def around(self, task: int) -> tuple[tuple[str, int], ...]:
-        """Indices of the loops around a task."""
+        """Return the indices of the loops around a task."""
         found = self.iterations
         if found is None or len(found.ptr) <= task + 1:
             return ()
         return found.around(task)
 
     def _loop(self, first: int, second: int) -> Loc:
-        """The loop in whose different iterations two tasks are."""
+        """Return the loop whose iterations separate the two tasks."""
         found: Any = self.iterations
         spans = [range(found.ptr[t], found.ptr[t + 1]) for t in (first, second)]
         for i, j in zip(*spans):
@@ -335,7 +335,7 @@ class Races:
     def _region(
         self, touches: tuple[Touch, Touch] | tuple[()] | None, access: int
     ) -> tuple[Box | None, str]:
-        """The bytes that both touch, in the axes of the tensor."""
+        """Return the bytes that both access, in the axes of the tensor."""
         number = self.accesses.buffer(access)
         name = self.tensor(access)
         if not touches:
@@ -352,14 +352,14 @@ class Races:
         return box, f"`{box}`"
 
     def _whole(self, buffer: int) -> Window:
-        """The widest window that any task got of a buffer."""
+        """Return the widest window of a buffer that any task gets."""
         table = self.subject.tasks.regions
         mine = [n for n in range(len(table)) if table.buffer[n] == buffer]
         best = max(mine, key=lambda n: int(np.prod(table.layouts[table.layout[n]].shape)))
         return table.window(best)
 
     def _why(self, y: int, x: int) -> tuple[str, str]:
-        """Which rule leaves it open, and what to do."""
+        """Return which rule leaves the pair unordered, and what to do."""
         a, width = self.accesses, key_width(self.stream)
         (group, position), (later, at) = (divmod(int(a.key[i]), width) for i in (y, x))
         first, second = (self.stream.groups[g].tasks for g in (group, later))
@@ -394,10 +394,10 @@ class Races:
         place = int(s.arg_ptr[task]) + group.tensors.index(position)
         return bool(s.arg_flags[place] & LOOKS_UP)
 
-    # The converse
+    # Superfluous edges
 
     def superfluous(self) -> list[str]:
-        """Edges between tasks that do not disturb each other, if no race appears without them."""
+        """Return edges between tasks without conflict, if removing them causes no race."""
         if len(self.subject.tasks) > MOST_MODELLED or self.conflicts:
             return []
         lib = library()
@@ -417,7 +417,7 @@ class Races:
         return remarks
 
     def _explicit(self, consumer: Ints) -> np.ndarray:
-        """Edges that `deps=` asks for are meant."""
+        """Return the edges that `deps=` requests, which are intentional."""
         asked = {(d, t) for t, deps in self.subject.tasks.deps.items() for d in deps}
         if not asked:
             return np.zeros(len(consumer), np.bool_)
@@ -425,7 +425,7 @@ class Races:
         return np.array([(p, c) in asked for p, c in zip(pred, consumer.tolist())], np.bool_)
 
     def _priced(self, edges: Ints, first: int, second: int) -> str | None:
-        """What a kind of edge costs in modelled time; None if the program needs it after all."""
+        """Return the modelled cost of a kind of edge, or None if the program needs it."""
         reduced = _without(self.graph, edges)
         found, looked_at = self._find(reduced)
         if len(found) or looked_at < reduced.tasks:
@@ -464,7 +464,7 @@ def _without(graph: Graph, edges: Ints) -> Graph:
 
 
 def box_in(whole: Window, window: Window) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Where a window lies in the axes of the whole tensor; None if it is no box there."""
+    """Return the position of a window in the axes of its tensor, or None if it is not a box."""
     rank = len(whole.shape)
     shape, strides = window.reach, window.strides
     shape = (1,) * (rank - len(shape)) + shape

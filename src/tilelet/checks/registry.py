@@ -1,4 +1,4 @@
-"""The list of checks. It is read by the command line, so it imports none of them."""
+"""The list of checks; it imports none of them, because the command line reads it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class Check:
     """One check: a module of this package with a function `check(subject) -> Part`.
 
-    cheap     `tilelet run` makes it, too: it executes nothing
-    of_tasks  it needs the recorded tasks, which takes longer the more there are
-    opt_in    it is made only when it is asked for by name
+    cheap     `tilelet run` runs it, too: it executes nothing
+    of_tasks  it needs the recorded tasks, so its time grows with their number
+    opt_in    it runs only if requested by name
     """
 
     name: str
@@ -55,7 +55,7 @@ CHECKS = {
 
 
 def chosen(names: Iterable[str]) -> list[Check]:
-    """The checks of these names; without names, all that are not opt-in."""
+    """Return the checks of these names, or all that are not opt-in."""
     wanted = list(names)
     for name in wanted:
         if name not in CHECKS:

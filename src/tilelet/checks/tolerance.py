@@ -1,12 +1,11 @@
-"""The script's tolerance against the rounding that its dtypes and reduction lengths bring.
+"""Compare the script's tolerance with the rounding error of its dtypes and reduction lengths.
 
 Every value gets a typical relative rounding error: the unit roundoff of its dtype for each
-operation on the way to it, added up as errors of both signs do, by their squares; a reduction of n
-terms adds n of them. Of a sum it is that of the worse term, of a product that of both factors. This
-is what a correct program differs by from a golden in exact arithmetic. A tolerance far above it
-hides mistakes of that size. A golden may round as the kernel does, so a tolerance counts as too
-tight only if it is below the rounding of the output's own dtype: then results that are one unit
-apart fail.
+operation that leads to it, added in quadrature, since errors have random signs. A reduction of n
+terms adds n of them. A sum has the error of its worse term, a product the errors of both factors.
+This estimates how far a correct program is from a golden in exact arithmetic. A tolerance far above
+it hides mistakes of that size. A golden may round like the kernel, so a tolerance is too tight only
+if it is below the rounding of the output's dtype, where results one ulp apart fail.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from tilelet.ir.views import CallView, ForView, yielded
 from tilelet.numerics.casts import unit_roundoff
 
 LOOSE = 1.0
-"""A relative tolerance that accepts zeros in place of every value."""
+"""Relative tolerance at which an output of all zeros passes."""
 
 
 def check(subject: Subject) -> Part:
-    """Compare, for outputs that `allclose` compares."""
+    """Check the outputs that are compared with `allclose`."""
     comparison = subject.comparison
     if comparison is None or comparison.golden is None:
         return Part("tolerance", Status.NOT_CHECKED, "the script compares with no golden")
@@ -52,7 +51,7 @@ def check(subject: Subject) -> Part:
         if comparison.rtol >= LOOSE:
             problem = ToleranceTooLoose(param.name, comparison.rtol, error, param.loc)
             findings.append(found("tolerance", problem))
-        # No tolerance at all says that the results are to be the same bits.
+        # A tolerance of zero requests bitwise equality.
         elif 0 < allowed < min(error, unit_roundoff(param.type.dtype)):
             tight = ToleranceTooTight(
                 param.name, comparison.rtol, comparison.atol, error, param.loc
@@ -67,7 +66,7 @@ def check(subject: Subject) -> Part:
 
 
 def rounding_errors(program: Program) -> dict[Value, float]:
-    """The typical relative rounding error of each tensor that the program writes."""
+    """Return the typical relative rounding error of each tensor that the program writes."""
     aliases = Aliases(program.main.body, program.functions)
     errors: dict[Value, float] = {}
     _control(program, program.main.body, aliases, errors)
@@ -100,7 +99,7 @@ def _call(program: Program, op: Op, aliases: Aliases, errors: dict[Value, float]
 
 
 class _Kernel:
-    """Errors of the values of one kernel, and of what it writes to its parameters."""
+    """Errors of the values of one kernel, and of the parameters it writes."""
 
     def __init__(self, kernel: Function, given: dict[Value, float]) -> None:
         self.errors: dict[Value, float] = dict(given)

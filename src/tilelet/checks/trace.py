@@ -1,7 +1,7 @@
-"""Which statements of one task touch which windows.
+"""The windows that each statement of a task accesses.
 
-The kernel is followed and nothing is computed, unless what other tasks compute decides: then the
-tasks that it takes are executed, if the run is small enough.
+The kernel is followed without computing, unless its control flow depends on data of other tasks;
+then these tasks are executed, if the run is small enough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Touch:
     block: int
 
     def disturbs(self, other: Touch) -> bool:
-        """Whether the order of the two matters."""
+        """Return whether the order of the two accesses matters."""
         if not (self.writes or other.writes) or (self.atomic and other.atomic):
             return False
         return self.window.overlaps(other.window)
@@ -43,17 +43,17 @@ class Touch:
 
 MOST_TASKS = 4096
 MOST_BYTES = 1 << 28
-"""Beyond these a run of the interpreter takes minutes: nothing is executed."""
+"""Limits above which the interpreter would take minutes, so that nothing is executed."""
 
 
 def is_small(tasks: TaskStream) -> bool:
-    """Whether the tasks can be executed by the interpreter."""
+    """Return whether the interpreter can execute the tasks in reasonable time."""
     size = sum(buffer.nbytes for buffer in tasks.regions.buffers)
     return len(tasks) <= MOST_TASKS and size <= MOST_BYTES
 
 
 class Tracer:
-    """Follows single tasks of a recorded run; with `execute` it may execute them."""
+    """Traces single tasks of a recorded run, executing tasks if `execute` is set."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Tracer:
         self._known: dict[int, list[Touch] | None] = {}
 
     def touches(self, task: int) -> list[Touch] | None:
-        """What a task touches, in order; None if values decide it that are not known."""
+        """Return the accesses of a task in order, or None if they depend on unknown values."""
         if task not in self._known:
             found = self._follow(task)
             if found is None and self._execute:
@@ -108,7 +108,7 @@ class Tracer:
             self._found.append(touch)
 
     def _with_data(self, window: Window) -> Window:
-        """The window, with the contents that the program was given, if no task changes them."""
+        """Return the window with the caller's contents, if no task changes them."""
         buffer = window.buffer
         if buffer.id not in self._buffers:
             made = copy.copy(buffer)
@@ -131,7 +131,7 @@ def _written(group: Any) -> list[int]:
 
 
 class _Executed:
-    """Touches of tasks that are executed."""
+    """Accesses of executed tasks."""
 
     def __init__(self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any]) -> None:
         watcher = Watcher(touch=self._note)
@@ -140,7 +140,7 @@ class _Executed:
         self._found: dict[int, list[Touch]] = {}
 
     def touches(self, task: int) -> list[Touch] | None:
-        """Tasks have to be asked for in their order."""
+        """Return the accesses of a task; tasks must be requested in order."""
         if task not in self._found:
             try:
                 self._replay.execute_with_needed(task)

@@ -1,4 +1,4 @@
-"""The verdict on a recorded run: which checks were made, and what each says."""
+"""The verdict on a recorded run: which checks ran, and the answer of each."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tilelet.ir.types import TensorType
 from tilelet.tasks.stream import TaskStream
 
 SMALL = 1 << 20
-"""Bytes of an input that may hold lengths or tables; larger ones are data."""
+"""Size in bytes up to which an input may hold lengths or tables; larger ones are data."""
 
 
 MOST_TASKS = 1 << 19
-"""Of one run that are looked at: of more, recording them and their windows takes minutes."""
+"""Limit on tasks per run: recording more takes minutes."""
 
 
 def nbytes_of(param: Value) -> int | None:
-    """Bytes of a parameter; None if its shape is not known."""
+    """Return the size of a parameter in bytes, or None if its shape is unknown."""
     if not isinstance(param.type, TensorType):
         return 0
     shape = [n for n in param.type.shape if isinstance(n, int)]
@@ -45,11 +45,11 @@ def nbytes_of(param: Value) -> int | None:
 class Subject:
     """A recorded run to be checked.
 
-    arguments   what the program was given, by parameter name, as it was before the run
-    machine     the modelled device, and the period of its runtime (None: the machine's own)
-    brief       findings alone are wanted, no remarks and no witnesses, which take runs
-    cache       what one check has found out and another can use
-    budget      seconds for checks that run until time is up; `seed` chooses what they try
+    arguments   arguments by parameter name, as before the run
+    machine     the modelled device, with its runtime period (None for the machine's own)
+    brief       report only findings, without remarks and witnesses, which need runs
+    cache       results that checks share
+    budget      seconds for open-ended checks; `seed` selects what they try
     """
 
     run: Recorded
@@ -72,18 +72,18 @@ class Subject:
 
     @property
     def tasks_text(self) -> str:
-        """How many tasks were looked at: all, or the first ones."""
+        """Say how many tasks were checked: all, or the first ones."""
         count = plural(len(self.tasks), "task")
         return count if self.tasks.complete else f"the first {count} of more"
 
     @property
     def too_many(self) -> str:
-        """Why what takes a whole run was not looked at."""
+        """Say why checks that need the whole run were skipped."""
         return f"more than {len(self.tasks)} tasks: choose smaller sizes"
 
     @cached_property
     def small_arguments(self) -> dict[str, Any]:
-        """Arguments that may decide what the control program does: numbers and small tensors."""
+        """Return the arguments that may affect the control program: scalars and small tensors."""
         return {
             p.name: self.arguments[p.name]
             for p in self.program.main.params
@@ -99,8 +99,8 @@ class Subject:
 class Part:
     """The answer of one check.
 
-    summary  in a line: what was looked at, or why it was not
-    remarks  what is no finding, but worth knowing
+    summary  one line: what was checked, or why it was not
+    remarks  observations that are not findings
     """
 
     check: str
@@ -126,14 +126,14 @@ def part(
     summary: str,
     remarks: Sequence[str] = (),
 ) -> Part:
-    """The part of a check that ran: what it found, else how far its silence reaches."""
+    """Build the answer of a check that ran: its findings, or `otherwise` if there are none."""
     status = Status.FOUND if findings else otherwise
     return Part(check, status, summary, tuple(findings), tuple(remarks))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """All parts of the answer for one run on one machine."""
+    """The answers of all checks for one run on one machine."""
 
     name: str
     machine: str
@@ -162,7 +162,7 @@ class Verdict:
         return plural(len(self.findings), "finding") + (f" ({', '.join(kinds)})" if kinds else "")
 
     def lines(self) -> list[str]:
-        """For people: a line on the whole, then one for each part."""
+        """Format for people: a line for the whole, then one per check."""
         found = self.count_text
         width = max((len(p.check) for p in self.parts), default=0)
         reach = max((len(p.status.value) for p in self.parts), default=0)
@@ -183,7 +183,7 @@ class Verdict:
         return "\n\n".join([*map(str, self.findings), "\n".join(self.lines())])
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: each check's answer, then the findings in full."""
+        """Render for a notebook: each check's answer, then the findings in full."""
         table = Table(self.lines()[0], ("check", "answer", "what was looked at"), left=3)
         table.rows += [(p.check, p.status.value, p.summary) for p in self.parts]
         return parts_html([table, *map(str, self.findings)])
@@ -193,7 +193,7 @@ TOO_LONG = "it takes long: `tilelet check` makes it"
 
 
 def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
-    """Make the checks, one after the other: one that cannot be made does not stop the others."""
+    """Run the checks in order; one that fails does not stop the others."""
     parts = tuple(_made(check, subject) for check in checks)
     return Verdict(subject.run.name, subject.machine.name, parts)
 

@@ -1,8 +1,8 @@
-"""An execution in another order that the rules allow, which gives other results.
+"""Find an execution order that the rules allow and that gives different results.
 
-Tasks that nothing orders may run one after the other in either order, or at the same time: then
-the second reads what was there before the first wrote, and writes over it. A seed picks one of
-these, and with larger ones the order of everything else that is not ordered either.
+Unordered tasks may run in either order or concurrently; in the latter case the second reads what
+was there before the first wrote, and overwrites it. The seed selects one of these; larger seeds
+also permute everything else that is unordered.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HOW = ("both at once", "the second first")
 
 @dataclass(frozen=True)
 class Pair:
-    """Two executions that nothing orders: tasks, or blocks of one task."""
+    """Two unordered executions: tasks, or blocks of one task."""
 
     first: int
     second: int
@@ -35,7 +35,7 @@ class Pair:
 
 
 class Witnesses:
-    """Looks for witnesses in one recorded run."""
+    """Searches one recorded run for witnesses."""
 
     def __init__(
         self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any], graph: Graph
@@ -47,7 +47,7 @@ class Witnesses:
         self._usual: dict[str, Any] | None = None
 
     def find(self, pair: Pair) -> tuple[Witness | None, str]:
-        """A witness; or why there is none."""
+        """Return a witness, or the reason why there is none."""
         if not is_small(self._tasks):
             return None, f"not executed in other orders: {len(self._tasks)} tasks are too many"
         try:
@@ -61,7 +61,7 @@ class Witnesses:
         return None, f"{SEEDS} other orders gave the same results on these inputs"
 
     def usual(self) -> dict[str, Any]:
-        """Results in the order of the program."""
+        """Return the results in program order."""
         if self._usual is None:
             replay = Replay(*self._given)
             for task in range(len(self._tasks)):
@@ -70,7 +70,7 @@ class Witnesses:
         return self._usual
 
     def run(self, pair: Pair, seed: int) -> dict[str, Any]:
-        """Results in the order that a seed picks."""
+        """Return the results in the order selected by a seed."""
         replay = Replay(*self._given)
         if pair.first == pair.second:
             blocks = self._tasks[pair.first].blocks or 1
@@ -92,8 +92,8 @@ class Witnesses:
         return replay.contents()
 
     def order(self, pair: Pair, seed: int) -> list[int]:
-        """All tasks in an order that the graph allows, the first of the pair after the second."""
-        # Between iterations there may be a way after all, which the program says is not needed.
+        """Return a topological order of all tasks in which the pair is reversed."""
+        # Iterations of the loop may depend on each other after all, although the program denies it.
         needed = self._before(pair.second, without=pair.first)
         early = [t for t in range(pair.first) if t not in needed]
         if seed > 2:
@@ -106,7 +106,7 @@ class Witnesses:
         return [*done, pair.second, pair.first, *rest]
 
     def _any_order(self, tasks: Sequence[int], done: set[int], seed: int) -> list[int]:
-        """A random order that the graph allows, of what is left when `done` has run."""
+        """Return a random topological order of the tasks that are left when `done` has run."""
         random = np.random.default_rng(seed)
         waiting = {t: {p for p in self._graph.producers(t) if p not in done} for t in tasks}
         ready = sorted(t for t, preds in waiting.items() if not preds)
@@ -125,7 +125,7 @@ class Witnesses:
         return order
 
     def _before(self, task: int, without: int) -> set[int]:
-        """What must run before a task, but for `without` and all that needs it."""
+        """Return the tasks that must run before a task, except `without` and its dependents."""
         found: set[int] = set()
         stack = [task]
         while stack:
@@ -140,11 +140,11 @@ class Witnesses:
         return found - late
 
     def _difference(self, usual: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
-        """The first element of a parameter that differs: (name, place, values, how many)."""
+        """Return the first differing element of a parameter: (name, place, values, count)."""
         for name in self._params:
             if name not in usual or name not in other:
                 continue
-            with np.errstate(invalid="ignore"):  # memory that nobody wrote is a signalling NaN
+            with np.errstate(invalid="ignore"):  # unwritten memory is a signaling NaN
                 a, b = (x[name].astype(np.float64) for x in (usual, other))
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             if not same.all():

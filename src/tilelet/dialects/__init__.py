@@ -1,4 +1,4 @@
-"""Dialects: what public releases of PyPTO take of the language, and whether a program fits one."""
+"""Dialects: the parts of the language that public PyPTO releases support, with checks."""
 
 from tilelet.dialects.check import check
 from tilelet.dialects.data import DIALECTS, Dialect, dialect_named

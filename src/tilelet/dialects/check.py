@@ -1,4 +1,4 @@
-"""Whether a program's text fits a dialect: every place that does not, as a finding."""
+"""Check a program's source against a dialect."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tilelet.ir.core import Program
 def check(
     program: Program, dialect: Dialect, compared: Collection[str] | None = None
 ) -> list[Diagnostic]:
-    """All findings, in the order of the text, one per place.
+    """Return all findings in source order, one per location.
 
-    `compared` are the parameters whose values somebody looks at after a run; None: any may be.
-
-    `program` is what the frontend made: passes are not wanted here, and do no harm. A program
-    without text, such as a parsed dump, has no findings.
+    `compared` are the parameters whose values are used after a run; None means all. `program` is
+    the frontend's output; passes are not needed, but harmless. A program without source, such as a
+    parsed dump, has no findings.
     """
     origin = program.origin
     if not isinstance(origin, Origin):
@@ -40,7 +39,7 @@ def check(
 
 
 def _once(found: list[UserError]) -> list[Diagnostic]:
-    """One finding per mistake and place, however often a helper is called."""
+    """Keep one finding per mistake and location, however often a helper is called."""
     kept: dict[tuple[str, Loc | None, str], Diagnostic] = {}
     for error in found:
         d = error.diagnostic

@@ -1,9 +1,8 @@
-"""What each dialect of the language takes: a public PyPTO release, by its month.
+"""The features of each dialect, a public PyPTO release identified by its month.
 
-`2026-04.json` and `2026-08.json` list the names of the language in each, and of their parameters,
-those after `|` by keyword only. What is known of a name beyond that, and of the rest of the
-language, stands here, with the reason and what to write instead. What is true of one op stands on
-the op (`OpSpec.limits`).
+`2026-04.json` and `2026-08.json` list the names of the language and their parameters, those after
+`|` keyword-only. Further restrictions on names and on the rest of the language are listed here,
+with the reason and what to write instead. Restrictions on a single op are in `OpSpec.limits`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tilelet.diag.catalogue.portability import UnknownDialect
 
 @dataclass(frozen=True)
 class Gone:
-    """A name or parameter that a dialect does not have: why, and what to write instead."""
+    """A name or parameter that a dialect does not have, with the reason and an alternative."""
 
     why: str
     instead: str
@@ -32,12 +31,12 @@ class Dialect:
     name               its month
     about              one line for the page
     gone               what it does not have, by `name` or `name(parameter)`
-    declares_outputs   what a program writes must be declared `pl.Out` or `pl.InOut`
+    declares_outputs   written parameters must be declared `pl.Out` or `pl.InOut`
     tuples             helpers may return several values
     aliases            an op may be called by another name
-    free_hints         `name_hint=` may be a name of a string
-    operators          `+` and its kin may stand between tensors
-    limits_ops         the limits of ops that stand on the ops hold
+    free_hints         `name_hint=` may be a variable
+    operators          `+` and the like work on tensors
+    limits_ops         the limits in `OpSpec.limits` apply
     """
 
     name: str
@@ -56,7 +55,7 @@ class Dialect:
         return json.loads(text)
 
     def has(self, name: str) -> bool:
-        """Whether `pl.name` means something: members of enums and modules are not looked at."""
+        """Return whether `pl.name` exists; members of enums and modules are not checked."""
         head, _, rest = name.partition(".")
         if name in self.gone:
             return False
@@ -65,7 +64,7 @@ class Dialect:
         return head in self.names
 
     def parameters(self, name: str) -> list[str] | None:
-        """Names of the parameters of `pl.name`; None if it takes any, or is not listed."""
+        """Return the parameter names of `pl.name`, or None if it takes any or is not listed."""
         text = self.names.get(name, "")
         found = [p for p in text.split() if p != "|"]
         return found or None
@@ -106,7 +105,7 @@ DIALECTS = {dialect.name: dialect for dialect in (APRIL, AUGUST)}
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect of that month."""
+    """Return the dialect of that month."""
     if name not in DIALECTS:
         raise UnknownDialect(name, list(DIALECTS))
     return DIALECTS[name]

@@ -1,4 +1,4 @@
-"""Rules about the operands of ops: the limits that stand on the ops, and valid regions."""
+"""Rules about the operands of ops: the limits declared on the ops, and valid regions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHAPED = (TensorType, TileType)
 
 
 class Producers:
-    """The op that made each value; of what a loop carries, the one that made its first value."""
+    """The op that defines each value; for a loop-carried value, that of its initial value."""
 
     def __init__(self, program: Program) -> None:
         self._made: dict[Value, Op] = {}
@@ -36,7 +36,9 @@ class Producers:
                     self._first.update(zip(loop.carried, loop.init, strict=True))
 
     def root(self, value: Arg) -> str:
-        """The op that decides the layout of a column: of elementwise ops the first operand's."""
+        """Return the op that decides the layout of a column; elementwise ops follow the first
+        operand.
+        """
         while isinstance(value, Value):
             if value in self._first:
                 value = self._first[value]
@@ -54,7 +56,7 @@ class Producers:
 
 
 def at_site(site: Site, producers: Producers, dialect: Dialect) -> Iterator[UserError]:
-    """Forms of ops that the dialect does not take, called or written with an operator."""
+    """Yield forms of ops, called or written as operators, that the dialect does not support."""
     if not isinstance(site, (CallSite, OperatorSite)) or not dialect.limits_ops:
         return
     if isinstance(site, CallSite):
@@ -80,7 +82,7 @@ def at_site(site: Site, producers: Producers, dialect: Dialect) -> Iterator[User
 
 
 def _operator(site: OperatorSite) -> Iterator[UserError]:
-    """An operator that is no arithmetic of numbers."""
+    """Check an operator that is not scalar arithmetic."""
     made = [op for op in site.ops if op.results and isinstance(op.results[0].type, _SHAPED)]
     if not made:
         return
@@ -93,7 +95,7 @@ def _operator(site: OperatorSite) -> Iterator[UserError]:
 
 
 def _argument_texts(site: CallSite | OperatorSite, spec: OpSpec) -> dict[str, str] | None:
-    """The arguments as they are written, by parameter."""
+    """Return the source text of the arguments, by parameter."""
     text = site.frame.function.source.text
     names = [p.name for p in spec.signature.parameters.values()]
     if isinstance(site, OperatorSite):
@@ -113,7 +115,7 @@ def _argument_texts(site: CallSite | OperatorSite, spec: OpSpec) -> dict[str, st
 
 
 def regions(program: Program, dialect: Dialect) -> Iterator[UserError]:
-    """Reductions in mixed kernels of what has a valid region and was not filled."""
+    """Yield reductions in mixed kernels of partially valid values without filled padding."""
     if not dialect.limits_ops:
         return
     for function in program.functions.values():
@@ -126,12 +128,12 @@ def regions(program: Program, dialect: Dialect) -> Iterator[UserError]:
 
 @dataclass(frozen=True)
 class _Region:
-    """Where a value may be valid in part only.
+    """The valid region of a value that may be partial.
 
     axes      0 for rows, 1 for columns
-    place     the load that says so
-    extents   the numbers of valid rows and columns that are no constants
-    product   the product through which it came, if any
+    place     the load that sets it
+    extents   the non-constant valid row and column counts
+    product   the product that it passed through, if any
     """
 
     axes: frozenset[int]
@@ -171,7 +173,7 @@ def _in_kernel(block: Block) -> Iterator[UserError]:
 
 
 def _loaded(op: Op) -> _Region | None:
-    """The region that a load states."""
+    """Return the region that a load sets."""
     valid, shape = op.args.get("valid_shape"), op.args.get("shape") or op.args.get("shapes")
     if not isinstance(valid, tuple) or not isinstance(shape, tuple):
         return None
@@ -181,7 +183,7 @@ def _loaded(op: Op) -> _Region | None:
 
 
 def _said_on_vectors(ops: list[Op]) -> set[Value]:
-    """Numbers that ops on what the vector unit made say again."""
+    """Return the extents that are set again on results of the vector unit."""
     made_by_vectors: set[Value] = set()
     said: set[Value] = set()
     for op in ops:
@@ -196,7 +198,7 @@ def _said_on_vectors(ops: list[Op]) -> set[Value]:
 
 
 def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region | None:
-    """The region of a result, from those of the operands."""
+    """Return the region of a result, from those of the operands."""
     if Trait.GEMM in spec.traits:
         names = ("acc", "lhs", "rhs")
         acc, left, right = (known.get(op.args.get(name)) for name in names)  # type: ignore[arg-type]
@@ -218,8 +220,9 @@ def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region |
 
 
 def _fill(spec: OpSpec, region: _Region) -> list[Fix]:
-    """The padding of a product filled with what a maximum does not see; exponentials of it are
-    zero, so that sums do not see it either.
+    """Fill the padding of a product with the neutral element of a maximum.
+
+    Its exponential is zero, so that sums ignore it as well.
     """
     at = region.product
     if at is None or not spec.name.endswith("_max"):

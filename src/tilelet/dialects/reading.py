@@ -1,10 +1,10 @@
-"""A program's text, read as the public parsers read it: once, in order, helpers where called.
+"""Read a program's source as public parsers do: once, in order, with helpers spliced in.
 
-`read` walks over the statements of the entry and of every helper at every call. It knows two
-meanings of each name: its own, in the helper where it stands, and the one that a parser gives it
-which splices text without keeping names apart. There a helper's names are the caller's as well:
-its locals and parameters stay visible after the call, a name that the caller has already is
-assigned to, and names from outside are looked up among those of the callers first.
+`read` visits the statements of the entry, and of every helper at every call. It tracks two meanings
+of each name: its actual one in the helper, and the one it gets from a parser that splices text
+without renaming. There a helper's names are also the caller's: its locals and parameters stay
+visible after the call, a local may overwrite the caller's variable, and outside names are looked up
+in the callers first.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _INDEX = ScalarType(dtypes.INDEX)
 
 @dataclass(eq=False)
 class Frame:
-    """One function's text at one call of it.
+    """The source of one function at one call of it.
 
-    names    those the function itself gives a meaning to
-    closure  what names from outside mean to the spliced text: the callers' come first
+    names    names that the function itself binds
+    closure  meanings of outside names in the spliced text, where the callers' names come first
     """
 
     function: KernelFunction
@@ -49,14 +49,14 @@ class Frame:
 
     @property
     def renames(self) -> bool:
-        """Whether a further assignment makes another variable of a name, as in `@pl.jit`."""
+        """Return whether a later assignment creates another variable, as in `@pl.jit`."""
         marks = [
             d.func if isinstance(d, ast.Call) else d for d in self.function.node.decorator_list
         ]
         return any("jit" in spelling(mark).split(".") for mark in marks)
 
     def outside(self, node: ast.expr) -> object:
-        """What a dotted name from outside stands for; None if it is the kernel's own."""
+        """Return the object that a dotted outside name refers to, or None if it is the kernel's."""
         if isinstance(node, ast.Attribute):
             base = self.outside(node.value)
             return getattr(base, node.attr, None) if base is not None else None
@@ -66,10 +66,10 @@ class Frame:
 
 
 class Given(NamedTuple):
-    """What an expression gives, as far as it is known.
+    """The value of an expression, as far as it is known.
 
-    value    set if it is what a name stands for already: a tensor that was written in place
-    region   what of it is valid, if not all: that belongs to its type
+    value    set if a name already refers to it: a tensor that was written in place
+    region   its valid region, if partial; part of its type
     """
 
     type: Type | None = None
@@ -79,12 +79,12 @@ class Given(NamedTuple):
 
 @dataclass(eq=False)
 class Meaning:
-    """What a name stands for in the spliced text: a variable, or the text of an argument.
+    """What a name refers to in the spliced text: a variable, or the text of an argument.
 
-    value    changes with every assignment but those of a tensor written in place: whoever reads
-             that finds the same memory
-    depth    of the blocks around its first assignment; where a further one makes another variable
-             in `@pl.jit`
+    value    changes with every assignment, except of a tensor written in place, whose memory stays
+             the same
+    depth    block depth of its first assignment, which decides whether a later one creates another
+             variable in `@pl.jit`
     """
 
     value: object
@@ -98,9 +98,9 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Capture:
-    """A name that means something else in the spliced text.
+    """A name that refers to something else in the spliced text.
 
-    kind   what happens: "read", "assigned" (with another type), "constant"
+    kind   the effect: "read", "assigned" (with another type), "constant"
     """
 
     name: str
@@ -126,7 +126,7 @@ class CallSite:
 
 @dataclass
 class OperatorSite:
-    """One operator between tiles, or before one, and the op it stands for."""
+    """One operator on tiles, and the op it stands for."""
 
     frame: Frame
     node: ast.BinOp | ast.UnaryOp
@@ -135,10 +135,10 @@ class OperatorSite:
 
 @dataclass
 class StatementSite:
-    """One statement. `old_type` and `new_type`: of the name that it gives another type.
+    """One statement; `old_type` and `new_type` are those of a name whose type it changes.
 
-    parts        whether the old and the new value are valid in part
-    is_renamed   whether it makes another variable of the name
+    parts        whether the old and the new value are partially valid
+    is_renamed   whether it creates another variable of the same name
     """
 
     frame: Frame
@@ -157,7 +157,7 @@ Site = CallSite | OperatorSite | StatementSite | Capture | Frame
 
 
 class Reader:
-    """Walks over one program; the sites are collected in the order of the text."""
+    """Visits one program and collects its sites in source order."""
 
     def __init__(self, program: Program, origin: Origin) -> None:
         self.program = program
@@ -170,7 +170,7 @@ class Reader:
                 self._ops.setdefault(op.loc, []).append(op)
         self._scope: dict[str, Meaning] = {}
         self._own: dict[tuple[Frame, str], object] = {}
-        # Which parameter made a name mean what it means, until it is assigned to.
+        # The parameter that gave a name its meaning, until it is assigned to.
         self._parameters: dict[str, tuple[Meaning, Loc, Frame]] = {}
         self._in_scope = False
         self._loops = 0
@@ -301,8 +301,9 @@ class Reader:
     def _loop(
         self, frame: Frame, stmts: Sequence[ast.stmt], target: ast.expr | None = None
     ) -> None:
-        """Twice: what the end of the body does to a name is seen at its beginning, but not to the
-        names that the loop itself counts with.
+        """Visit the body twice, because its end affects the names at its beginning.
+
+        Names that the loop itself counts with are exempt.
         """
         self._count_with(frame, target)
         self._loops += 1
@@ -323,7 +324,7 @@ class Reader:
         self._depth -= 1
 
     def _keep(self, names: set[str]) -> None:
-        """Names of a loop or branch before this one, which assigns to their variables."""
+        """Restore names bound in earlier loops or branches, whose variables this one assigns to."""
         for name in names:
             self._scope[name].depth = _NOWHERE
 
@@ -359,7 +360,7 @@ class Reader:
     # --- expressions -----------------------------------------------------------------------------
 
     def _expression(self, frame: Frame, node: ast.expr) -> list[Given]:
-        """Read all names in it; what it gives, one for each element of a tuple."""
+        """Read all names in an expression; return its values, one per element of a tuple."""
         match node:
             case ast.Call():
                 return self._call(frame, node)
@@ -413,7 +414,7 @@ class Reader:
     def _made(
         self, frame: Frame, node: ast.Call, spec: OpSpec | None, given: Sequence[Sequence[Given]]
     ) -> list[Given]:
-        """What an op gives. One that writes gives what it wrote to, whatever a pass made of it."""
+        """Return the result of an op; one that writes in place returns its target."""
         made = self._types_at(frame, node)
         if spec is None or not spec.writes:
             return made
@@ -427,7 +428,7 @@ class Reader:
     def _splice(
         self, frame: Frame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
     ) -> list[Given]:
-        """A helper's text in place of its call, with one set of names for both."""
+        """Splice a helper's text in place of its call, sharing one set of names."""
         captured = helper.captured()
         closure = {**captured, **frame.closure}
         inner = Frame(helper, captured, closure, _own_names(helper), frame.loc(node))
@@ -443,7 +444,7 @@ class Reader:
         ]
         for p, known, type_ in zip(helper.parameters, meant, types, strict=True):
             if known is None:
-                is_own = before is not None  # and so is its parameter: a variable
+                is_own = before is not None  # its parameter is a variable, too
                 known = Meaning(
                     object(), type_, inner.loc(p), inner, is_variable=is_own, depth=self._depth
                 )
@@ -464,7 +465,7 @@ class Reader:
 
 
 def _is_jit(helper: KernelFunction) -> bool:
-    """Whether a helper is a function of its own to the compiler, which keeps its names apart."""
+    """Return whether the compiler treats a helper as a separate function with its own names."""
     marks = [d.func if isinstance(d, ast.Call) else d for d in helper.node.decorator_list]
     return any("jit.inline" in spelling(mark) for mark in marks)
 
@@ -496,9 +497,9 @@ def _shaped(type_: Type | None) -> bool:
 
 
 def _differ(a: Type | None, b: Type | None) -> bool:
-    """Whether a variable of one type cannot hold a value of the other.
+    """Return whether a variable of one type cannot hold a value of the other.
 
-    Memory spaces are not the text's: a tensor in a scope is a tile to us, and none to others.
+    Memory spaces are ignored: a tensor in a scope is a tile in Tilelet, but not elsewhere.
     """
     if a is None or b is None:
         return False
@@ -515,5 +516,5 @@ def _equal(a: object, b: object) -> bool:
 
 
 def operand_types(op: Op) -> dict[str, Type]:
-    """The types of an op's operands by parameter."""
+    """Return the types of an op's operands by parameter."""
     return {name: a.type for name, a in op.args.items() if isinstance(a, Value)}

@@ -1,7 +1,7 @@
-"""Valid regions as part of types: what the parser of August 2026 makes of them.
+"""Valid regions as part of types, as in the parser of August 2026.
 
-A region is the extents of a value's valid part, one per axis; None if all of it is valid. Two are
-the same if they are computed alike from variables of the same names.
+A region holds the extents of a value's valid part, one per axis, or None if all of it is valid. Two
+regions are equal if they are computed alike from variables of the same names.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Region = tuple[object, ...]
 
 
 class Regions:
-    """The region of each value of a program, as far as it is known."""
+    """The known regions of the values of a program."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._makers: dict[Value, Op] = {}
         self._found: dict[Value, Region | None] = {}
-        # What the parameters of kernels that a pass made stand for.
+        # The arguments for the parameters of kernels created by a pass.
         self._outer: dict[Value, Arg] = {}
         self._function(program.main)
         for function in program.functions.values():
@@ -37,7 +37,7 @@ class Regions:
         return self._found.get(value)
 
     def variables(self, value: Value) -> frozenset[Value]:
-        """What a number is computed of: itself, if the text has a name for it."""
+        """Return the variables that a scalar is computed from, or itself if it has a name."""
         op = self._maker(value)
         if op is None:
             return frozenset({value})
@@ -103,7 +103,7 @@ class Regions:
         return first if len(found) == 1 else None
 
     def _window(self, op: Op, region: Region, shape: Region) -> Region | None:
-        """What a window without an extent of its own takes over."""
+        """Return the region that a window without an explicit extent inherits."""
         source, offset = op.operands[0].type, op.args.get("offset")
         if not isinstance(source, (TensorType, TileType)) or not isinstance(offset, tuple):
             return None
@@ -120,7 +120,7 @@ class Regions:
         return tuple(extents) if tuple(extents) != shape else None
 
     def _key(self, arg: Arg) -> object:
-        """An expression of numbers: as it is computed, down to variables."""
+        """Return the structure of a scalar expression, down to variables."""
         while isinstance(arg, Value) and arg in self._outer:
             arg = self._outer[arg]
         op = self._maker(arg) if isinstance(arg, Value) else None
@@ -129,7 +129,7 @@ class Regions:
         return op.name, *(self._key(a) for a in op.args.values())
 
     def _maker(self, value: Value) -> Op | None:
-        """The op of a number that has no name."""
+        """Return the op that defines an unnamed scalar."""
         op = self._makers.get(value)
         if op is None or Trait.SCALAR not in op.spec.traits or _is_named(value, op.loc):
             return None

@@ -1,4 +1,4 @@
-"""Rules about names, helpers, signatures and statements; those about ops are in `operands`."""
+"""Rules about names, helpers, signatures and statements; rules about ops are in `operands`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NUMBERS_ONLY = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Pow)
 
 
 def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
-    """What is wrong at one place of the text."""
+    """Yield the errors at one location of the source."""
     if isinstance(site, Capture):
         yield _captured(site)
     elif isinstance(site, CallSite):
@@ -47,14 +47,14 @@ def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
 
 
 def plain(loc: Loc) -> Loc:
-    """A place in its file, whoever called what stands there."""
+    """Return a location without its inlining chain."""
     return dataclasses.replace(loc, caller=None)
 
 
 def signature(
     program: Program, origin: Origin, dialect: Dialect, compared: Collection[str] | None
 ) -> Iterator[UserError]:
-    """Outputs that are not declared. What nobody looks at need not come back: caches, scratch."""
+    """Yield undeclared outputs, except those that nothing reads, such as caches and scratch."""
     if not dialect.declares_outputs:
         return
     built = (program if program.kernels else run_passes(program)).main
@@ -69,7 +69,7 @@ def signature(
         node = p.annotation
         if isinstance(node, ast.Subscript) and spelling(node.value).endswith(("Out", "InOut")):
             continue
-        # What holds something before the run keeps it where nothing is written.
+        # Memory with initial contents keeps them where nothing is written.
         name = "InOut" if direction is Direction.InOut else "Out"
         loc = origin.entry.source.loc(node)
         before = Fix(dataclasses.replace(loc, end_line=loc.line, end_col=loc.col), f"pl.{name}[")
@@ -97,7 +97,7 @@ def _captured(site: Capture) -> UserError:
 
 
 def _names(frame: Frame, dialect: Dialect) -> Iterator[UserError]:
-    """Every `pl.name` in a function's text."""
+    """Check every `pl.name` in a function's source."""
     calls = {
         id(node.func): node for node in ast.walk(frame.function.node) if isinstance(node, ast.Call)
     }
@@ -126,7 +126,7 @@ def _gone(
 
 
 def _as_call(frame: Frame, call: ast.Call, instead: str) -> list[Fix]:
-    """Another call with the same hint; other arguments have no place in it."""
+    """Suggest another call with the same hint; other arguments do not fit."""
     if call.args or any(k.arg != "name_hint" for k in call.keywords):
         return []
     hints = [f", {ast.unparse(k)}" for k in call.keywords]
@@ -134,7 +134,7 @@ def _as_call(frame: Frame, call: ast.Call, instead: str) -> list[Fix]:
 
 
 def _in_language(frame: Frame, node: ast.expr) -> str | None:
-    """`tile.load` of `pl.tile.load`; None if it is no name of the language."""
+    """Return `tile.load` for `pl.tile.load`, or None if it is not a name of the language."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -177,7 +177,7 @@ def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
 
 
 def _other_name(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
-    """A call of something of the language that is not spelled as its name."""
+    """Check a call of an op that is not spelled by its name."""
     node, frame = site.node, site.frame
     spec = spec_of(site.callee)
     marker = getattr(site.callee, "__name__", "")
@@ -265,7 +265,7 @@ def _rebinds_region(node: ast.Assign) -> bool:
 
 
 def _expressions(frame: Frame, node: ast.stmt) -> Iterator[UserError]:
-    """Expressions of this statement, not of those inside it."""
+    """Check the expressions of this statement, but not of nested statements."""
     pending = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt)]
     while pending:
         at = pending.pop()

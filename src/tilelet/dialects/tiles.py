@@ -1,4 +1,4 @@
-"""Rules about tiles in kernels: what becomes of their valid regions, and of their halves."""
+"""Rules about tiles in kernels: lost valid regions, and halves of split tiles."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NONE: _Axes = frozenset()
 
 
 def kernels(program: Program, regions: Regions, dialect: Dialect) -> Iterator[UserError]:
-    """What the compiler makes something else of, in silence."""
+    """Yield programs that the compiler silently changes."""
     if not dialect.limits_ops:
         return
     for function in program.functions.values():
@@ -41,9 +41,7 @@ def _kernel(block: Block, split: str | None, regions: Regions) -> Iterator[UserE
 
 
 def _split(ops: list[Op]) -> Iterator[UserError]:
-    """Of what has more than two axes, the halves of the two vector units are put side by side along
-    the wrong one.
-    """
+    """Check tiles of more than two axes, whose halves are joined along the wrong axis."""
     makers = {result: op for op in ops for result in op.results}
     users: dict[Value, list[Op]] = {}
     for op in ops:
@@ -65,7 +63,7 @@ def _split(ops: list[Op]) -> Iterator[UserError]:
 
 
 def _only_cube(value: Value, users: dict[Value, list[Op]]) -> bool:
-    """Whether nothing but products take it."""
+    """Return whether only matrix products use the value."""
     return all(
         Trait.GEMM in op.spec.traits or (op.name == "reshape" and _only_cube(op.results[0], users))
         for op in users.get(value, ())
@@ -74,10 +72,10 @@ def _only_cube(value: Value, users: dict[Value, list[Op]]) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """The axes along which a tile is valid in part: by the language, and by the compiler.
+    """The axes along which a tile is partially valid: in the language, and in the compiler.
 
-    lost   the op at which they began to differ
-    rows   how many rows are valid, if that is a constant
+    lost   the op where the two began to differ
+    rows   number of valid rows, if constant
     """
 
     ours: _Axes = _NONE
@@ -87,7 +85,7 @@ class _Known:
 
 
 class _Walk:
-    """Follows the regions of tiles through one kernel."""
+    """Tracks the regions of tiles through one kernel."""
 
     def __init__(self, regions: Regions) -> None:
         self._regions = regions
@@ -143,7 +141,7 @@ class _Walk:
         return self._computed(op, tiles, shape)
 
     def _window(self, op: Op, shape: tuple[object, ...], known: _Known) -> _Known:
-        """A window of a tensor or tile, or a region that is said again."""
+        """Track a window of a tensor or tile, or an explicit region."""
         region, axes, rows = self._regions.of(op.results[0]), _NONE, known.rows
         if region is not None:
             rank = len(region)

@@ -1,7 +1,7 @@
-"""Rules about views that the control program made valid in part, where kernels load them.
+"""Rules about partially valid views of the control program that kernels load.
 
-A kernel is compiled on its own. What it knows of a view is its shape; the numbers of its valid
-rows and columns are known there if the kernel's own text uses them.
+A kernel is compiled on its own. It knows the shape of a view, but its valid row and column counts
+only if the kernel's own source uses them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _VIEWS = (_SLICE, "reshape")
 
 @dataclass(frozen=True)
 class _View:
-    """A view of which only a part is valid.
+    """A partially valid view.
 
-    stated    the slice that says so
-    numbers   what a kernel must know for it: numbers that have a name, or are a parameter's
+    stated    the slice that sets the region
+    numbers   scalars that a kernel needs for it: named ones, or parameters
     is_own    whether it is that slice itself, not a view of it
     """
 
@@ -46,8 +46,8 @@ class _View:
 class _Kernel:
     """The ops of one kernel.
 
-    given    what its parameters stand for, if it is a function already
-    results  whether the control program goes on with something that it returns
+    given    the arguments for its parameters, if it is already a function
+    results  whether the control program uses something that it returns
     """
 
     ops: Sequence[Op]
@@ -59,7 +59,7 @@ class _Kernel:
 
     @property
     def is_doubling(self) -> bool:
-        """Whether it would get the extent of a view as one more argument, in both its halves."""
+        """Whether it would get the extent of a view as an additional argument in both halves."""
         is_mixed = {Engine.CUBE, Engine.VEC} <= {op.spec.engine for op in self.ops}
         return is_mixed and not self.results
 
@@ -70,7 +70,7 @@ class _Kernel:
 def loads(
     program: Program, origin: Origin, reader: Reader, dialect: Dialect
 ) -> Iterator[UserError]:
-    """Loads in kernels of views that are valid in part and do not say how much."""
+    """Yield kernel loads of partially valid views that do not set the extent."""
     if not dialect.limits_ops:
         return
     views = _partial_views(program, reader.regions)
@@ -122,7 +122,7 @@ def _writes_to(op: Op, value: Value) -> bool:
 
 
 def _kernels(program: Program, origin: Origin) -> Iterator[_Kernel]:
-    """Scopes, and what a pass made of them; functions of the text have types of their own."""
+    """Yield scopes and the kernels that a pass made of them; functions have explicit types."""
     for function in program.functions.values():
         if function.kind is FunctionKind.InCore:
             continue
@@ -160,7 +160,7 @@ def _partial_views(program: Program, regions: Regions) -> dict[Value, _View]:
 
 
 def _outside(block: Block) -> Iterator[Op]:
-    """The ops of the control program."""
+    """Yield the ops of the control program."""
     for op in block.ops:
         yield op
         if not (op.name == structure.SCOPE.name and ScopeView(op).in_core):
@@ -168,12 +168,12 @@ def _outside(block: Block) -> Iterator[Op]:
                 yield from _outside(inner)
 
 
-# --- what to write instead ---------------------------------------------------------------------
+# --- suggested fixes -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Texts:
-    """The calls of the load and of the slice that states the region, which share their names."""
+    """The source of the load, and of the slice that sets the region, which share names."""
 
     load: CallSite
     shape: list[str]
@@ -197,7 +197,7 @@ def _texts(load: CallSite | None, stated: CallSite | None) -> _Texts | None:
 
 
 def _changes(names: set[str], function: ast.AST, start: ast.AST, end: ast.AST) -> bool:
-    """Whether a name may be given a value between two places of a function."""
+    """Return whether a name may be assigned between two places of a function."""
 
     def contains(outer: ast.AST, node: ast.AST) -> bool:
         return any(inner is node for inner in ast.walk(outer))
@@ -227,7 +227,7 @@ def _argument(site: CallSite, name: str, position: int) -> ast.expr | None:
 
 
 def _said(op: Op, view: _View, texts: _Texts | None) -> list[Fix]:
-    """`valid_shape=` for a window: what of the view's valid part lies in it."""
+    """Suggest `valid_shape=` for a window: the part of the view's valid region inside it."""
     if texts is None or op.args.get("valid_shape") is not None or op.args.get("drop_dims"):
         return []
     shape, offset = (_argument(texts.load, *at) for at in (("shape", 1), ("offset", 2)))
@@ -258,7 +258,7 @@ def _said(op: Op, view: _View, texts: _Texts | None) -> list[Fix]:
 
 
 def _sliced(value: Value, texts: _Texts | None) -> list[Fix]:
-    """A window of all of it, that says its extent, in place of the name of the view."""
+    """Suggest a window of the whole view with an explicit extent."""
     if texts is None:
         return []
     node = texts.load.node
@@ -277,14 +277,14 @@ def _sliced(value: Value, texts: _Texts | None) -> list[Fix]:
 
 
 def _is_said(program: Program, view: _View) -> bool:
-    """Whether all that takes a view are windows that say their extent."""
+    """Return whether every use of a view is a window with explicit extents."""
     value = view.stated.results[0]
     users = [op for f in program.functions.values() for op in walk(f.body) if value in op.operands]
     return all(op.name == _SLICE and op.args.get("valid_shape") is not None for op in users)
 
 
 def _whole(view: _View, calls: Mapping[Loc, CallSite]) -> list[Fix]:
-    """The slice that states the region, without it."""
+    """Suggest the slice without its valid region."""
     site = calls.get(view.stated.loc)
     if site is None or not view.is_own or not site.node.keywords:
         return []

@@ -1,4 +1,4 @@
-"""Which tiles of a run are ones of the golden's."""
+"""Which tiles of a run match arrays of the golden."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tilelet.divergence.scales import only_moves
 _MOST_MATCHES = 1500
 _ROUNDINGS = 3
 _ROUNDED_ELSEWHERE = 2.5e-3
-"""A tile agrees with the golden up to so many times its error against double, and what one rounding
-to BF16 makes that the program does not do.
+"""Tolerance for agreement with the golden, on top of a multiple of a tile's error against double:
+one rounding to BF16 that the program does not do.
 """
 
 
 class Agreement:
-    """Which tiles of a run are ones of the golden's."""
+    """Finds the golden's arrays that the tiles of a run match."""
 
     def __init__(
         self, trace: Trace, matcher: Matcher, errors: Mapping[int, float], closest: float
     ) -> None:
-        """`errors` of events against double; none may be further from the golden than `closest`."""
+        """`errors`: of events against double; `closest`: limit on the distance to the golden."""
         self._trace = trace
         self._matcher = matcher
         self._errors = errors
@@ -31,8 +31,9 @@ class Agreement:
         self._agreeing: dict[int, Match | None] = {}
 
     def of(self, number: int) -> Match | None:
-        """With what a tile agrees; None if that is what it was made from, too: then the op did
-        nothing, which is not what it is there for.
+        """Return what a tile agrees with, or None if one of its inputs agrees with the same.
+
+        In that case the op did nothing, which is not its purpose.
         """
         if number not in self._agreeing:
             match = self._match(number)
@@ -40,7 +41,7 @@ class Agreement:
         return self._agreeing[number]
 
     def _idle(self, number: int, match: Match) -> bool:
-        """Whether a tile agrees because something it was made from does."""
+        """Return whether a tile agrees only because one of its inputs does."""
         event = self._trace.events[number]
         if only_moves(event.op):
             return any(self.of(n) is None for n in self._moved(event, match))
@@ -52,8 +53,9 @@ class Agreement:
         return 0 if tile is None else tile.cut.size
 
     def _moved(self, event: Event, match: Match) -> Iterator[int]:
-        """The tiles that an op moves; of a load, what was stored there. Of larger ones the rest may
-        be wrong, so they have to be known.
+        """Yield the tiles that an op moves; for a load, those stored there.
+
+        Of larger tiles the rest may be wrong, so they must be known.
         """
         assert event.tile is not None
         for n in event.inputs:

@@ -1,4 +1,4 @@
-"""What `tilelet diverge` answers about one program: its findings, for people and for machines."""
+"""The answer of `tilelet diverge` about one program: its findings, for people and for machines."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
 
 _GROWTH_SHARE = 0.05
-"""Of the outputs' elements that may differ from the golden in double, too, if all is rounding."""
+"""Share of output elements that may differ from the golden in double precision, too, if the program
+only differs by rounding.
+"""
 _MOST_SUSPECTS = 8
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to look.
+    """Search options.
 
     budget    seconds for repairs
-    all_fp32  carry FP32 instead of double beside every value
+    all_fp32  carry FP32 instead of double alongside every value
     """
 
     budget: float = 15.0
@@ -45,11 +47,11 @@ class Options:
 
 @dataclass
 class Answer:
-    """All that was found about one program.
+    """Everything found about one program.
 
-    agrees     whether the outputs match; None if there was nothing to compare with
-    statements  how many were followed, `tried` how many repairs
-    outputs    what the program gave, of all that is compared
+    agrees      whether the outputs match; None if there was nothing to compare with
+    statements  number of statements traced; `tried` is the number of repairs tried
+    outputs     the program's values of all compared outputs
     """
 
     name: str
@@ -104,7 +106,7 @@ class Answer:
 
 
 def divergence_data(found: Divergence) -> dict[str, Any]:
-    """For JSON."""
+    """Convert to JSON data."""
     worst, last = found.worst, found.last
     return {
         "kind": found.kind,
@@ -143,7 +145,7 @@ def _number(value: float) -> float | None:
 def answer(
     name: str, case: Case, options: Options, say: Callable[[str], None] = lambda _: None
 ) -> Answer:
-    """Look at a case against double and against its golden."""
+    """Compare a case with double precision and with its golden."""
     element = np.float32 if options.all_fp32 else np.float64
     trace = WideTrace(case.program, element)
     say("in double")
@@ -191,7 +193,7 @@ def _statement(trace: Trace, number: int) -> Statement:
 
 
 def _only_rounding(case: Case, trace: WideTrace, run: Followed) -> UserError | None:
-    """Whether the outputs in double match where the program's own do not."""
+    """Return a finding if the outputs match in double precision but not in the program's."""
     wide: dict[str, Array] = {}
     for output, expected in case.expected.items():
         found = trace.output(run.parameters[output])
@@ -211,7 +213,7 @@ def _only_rounding(case: Case, trace: WideTrace, run: Followed) -> UserError | N
 
 
 def _rounding_kind(trace: WideTrace, number: int) -> str:
-    """What kind of rounding: a sum depends on the order of its terms, and so does its error."""
+    """Name the kind of rounding: the error of a sum depends on the order of its terms."""
     spec = trace.events[number].op.spec
     adds_up = Trait.GEMM in spec.traits or spec.reduces is not None or spec.cost is Cost.ADD
     return "accumulation order" if adds_up else "rounding"
@@ -228,7 +230,7 @@ def _largest_growth(trace: WideTrace) -> tuple[int, float, float] | None:
 
 
 def _where_text(statement: Statement) -> str:
-    """`task 3 of `rope` (h = 1), tile `lo``."""
+    """Format as `task 3 of `rope` (h = 1), tile `lo``."""
     task = f"task {statement.task} of `{statement.kernel}`" if statement.task >= 0 else ""
     if not task:
         task = f"kernel `{statement.kernel}`" if statement.kernel else "the control program"
@@ -271,7 +273,7 @@ def _error_of(found: Divergence) -> UserError:
 
 
 def _writing(found: Divergence) -> str:
-    """What the store does that writes to memory of which something was never written."""
+    """Describe the store that writes to memory that was never fully written."""
     mine, over = found.suspects[0], found.over
     if over is None:
         return "this writes other parts of it"
@@ -320,7 +322,7 @@ def _worst_text(found: Divergence) -> list[str]:
 
 
 def against(reference: Case, name: str, case: Case) -> Case:
-    """The case with another program in the place of its golden: its outputs, tensors and tiles."""
+    """Return the case with another program as its golden: its outputs, tensors and tiles."""
     trace = Trace(reference.program)
     run = follow(trace, reference.arguments)
     expected = {
@@ -340,7 +342,7 @@ def against(reference: Case, name: str, case: Case) -> Case:
 
 
 def _outputs(case: Case) -> set[str]:
-    """Parameters that the program writes."""
+    """Return the parameters that the program writes."""
     main = case.program.main
     directions = infer_directions(main, case.program.functions)
     return {p.name for p, how in zip(main.params, directions) if how is not Direction.In}

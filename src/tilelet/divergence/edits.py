@@ -1,7 +1,7 @@
-"""Changes of one op: what a mistake, its repair, and a corruption of a program have in common.
+"""Edits of one op, used both to repair a program and to mutate it.
 
-An `Edit` puts other ops in the place of one, or an operand in the place of its result. Only edits
-that keep the types of results are made, so that nothing else in the program has to change.
+An `Edit` replaces an op by other ops, or its result by an operand. Edits keep the types of results,
+so that nothing else in the program has to change.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from tilelet.ops.padding import pad_kind
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """One op changed.
+    """A change of one op.
 
-    ops    stand in its place; the last of them gives its results
-    alias  without `ops`: what its result is then
+    ops    the replacement; the last of them defines the results
+    alias  without `ops`: the value that replaces the result
     kind   the class of the change: "swapped operands", "cast mode", ...
-    text   the change in words, about the source
-    cost   how far-fetched it is as the explanation of a mistake, from 1
-    value  the number in it, if it is about one
-    place  where to look, if that is not the op
+    text   the change in words, in terms of the source
+    cost   how unlikely it is as the explanation of a mistake, from 1
+    value  the number in it, if any
+    place  where to look, if not at the op
     """
 
     op: Op
@@ -51,7 +51,7 @@ class Edit:
 
 
 class Edited:
-    """Observes a run in which one edit is made; `inner` observes all ops that are executed."""
+    """Observes a run with one edit applied; `inner` observes all ops that are executed."""
 
     def __init__(self, edit: Edit, inner: Observer | None = None) -> None:
         self._edit = edit
@@ -83,7 +83,7 @@ def _nothing(_: Frame) -> None:
 
 
 def applied(program: Program, edit: Edit) -> Program:
-    """The program with the edit made."""
+    """Apply the edit to the program."""
     functions = {name: _Applying(edit).function(f) for name, f in program.functions.items()}
     return program.with_functions(functions)
 
@@ -106,12 +106,12 @@ class _Applying(Rewriter):
 
 
 def remade(op: Op, /, **changes: Arg) -> Op | None:
-    """The op with some arguments changed and the same results; None if that cannot be."""
+    """Rebuild the op with some arguments changed and the same results, or return None."""
     return put_for(op, op.spec, {**op.args, **changes})
 
 
 def put_for(op: Op, made: OpSpec, args: Mapping[str, Arg]) -> Op | None:
-    """Another op that gives the results of `op`; None if their types differ."""
+    """Build another op that defines the results of `op`; None if their types differ."""
     try:
         types = made.infer(Call(made.name, args, _in_scope(op), op.loc))
     except UserError:
@@ -128,7 +128,7 @@ def _in_scope(op: Op) -> bool:
 
 
 def _then(op: Op, name: str, **args: Arg) -> tuple[Op, ...] | None:
-    """The op, and another one on its result, named `x` in `args` or first in its signature."""
+    """Return the op followed by another one on its result (`x` in `args`, or its first operand)."""
     middle = Value(op.result.name, op.result.type, op.result.loc)
     first = replace(op, results=(middle,))
     spec = REGISTRY[name]
@@ -151,7 +151,7 @@ def _arithmetic(op: Op) -> bool:
 
 
 def unary_specs() -> list[OpSpec]:
-    """Ops of one tile that compute element by element."""
+    """Return the elementwise ops with one tile operand."""
     return [
         spec
         for spec in REGISTRY.values()
@@ -170,7 +170,7 @@ def _required(spec: OpSpec) -> list[str]:
 
 
 def swapped(op: Op) -> Iterator[Edit]:
-    """Two operands of one type exchanged."""
+    """Swap two operands of one type."""
     names = [n for n, a in op.args.items() if isinstance(a, Value)]
     for i, first in enumerate(names):
         for second in names[i + 1 :]:
@@ -186,11 +186,11 @@ def swapped(op: Op) -> Iterator[Edit]:
 
 
 _RARE = frozenset({"cmp", "rem", "rems", "fmod", "fmods", "sin", "cos", "row_prod", "col_prod"})
-"""Ops that are seldom meant where another one stands."""
+"""Ops that are rarely confused with others."""
 
 
 def _same_name(spec: OpSpec, other: OpSpec) -> bool:
-    """Whether one is the other for a number, or for parts; these are the same on tiles."""
+    """Return whether one op is the scalar or partial form of the other."""
     stems = [
         s.name.removeprefix("part_").removesuffix("s").removesuffix("imum") for s in (spec, other)
     ]
@@ -198,7 +198,7 @@ def _same_name(spec: OpSpec, other: OpSpec) -> bool:
 
 
 def other_ops(op: Op) -> Iterator[Edit]:
-    """Another elementwise op, or another reduction, with the same operands."""
+    """Replace by another elementwise op or reduction with the same operands."""
     kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
     if Trait.ARITHMETIC not in op.spec.traits or not kind or not is_float_tile(op.results[0]):
         return
@@ -215,7 +215,7 @@ def other_ops(op: Op) -> Iterator[Edit]:
 
 
 def cast_modes(op: Op, modes: Iterable[str] = MODES) -> Iterator[Edit]:
-    """Another rounding mode."""
+    """Use another rounding mode."""
     if "mode" not in op.args or "target_type" not in op.args:
         return
     for mode in modes:
@@ -226,7 +226,7 @@ def cast_modes(op: Op, modes: Iterable[str] = MODES) -> Iterator[Edit]:
 
 
 def pads(op: Op) -> Iterator[Edit]:
-    """Another value outside the valid region."""
+    """Use another value outside the valid region."""
     old = op.args.get("pad_value")
     if old is None:
         return
@@ -239,7 +239,7 @@ def pads(op: Op) -> Iterator[Edit]:
 
 
 def window_parts(op: Op) -> tuple[str, tuple[Arg, ...], tuple[int, ...]] | None:
-    """Of an op with a window: the parameter of its offset, the offset, and the window's extents."""
+    """Return an op's offset parameter, its offset, and the extents of its window."""
     for param in ("offset", "offsets"):
         offset = op.args.get(param)
         if not isinstance(offset, tuple):
@@ -255,7 +255,7 @@ def window_parts(op: Op) -> tuple[str, tuple[Arg, ...], tuple[int, ...]] | None:
 
 
 def offsets(op: Op, deltas: Mapping[int, Sequence[int]] | None = None) -> Iterator[Edit]:
-    """The window elsewhere: by its own extent, half of it, or 1, on each axis."""
+    """Move the window by its own extent, half of it, or 1, on each axis."""
     found = window_parts(op)
     if found is None:
         return
@@ -275,8 +275,9 @@ def offsets(op: Op, deltas: Mapping[int, Sequence[int]] | None = None) -> Iterat
 
 
 def loop_offsets(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
-    """The window where another index says: in its own place, times the extent if it always lies at
-    one place, or farther by so much.
+    """Use another index for a window's offset, or add one to it.
+
+    If the window always lies at one place, the index is multiplied by its extent.
     """
     found = window_parts(op)
     if found is None:
@@ -301,7 +302,7 @@ def loop_offsets(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
 def _farther(
     start: Value, index: Value, extent: int, loc: Loc
 ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
-    """`start` and an index, also times the extent of the window."""
+    """Add an index to `start`, plain and multiplied by the extent of the window."""
     spec = REGISTRY["scalar.add"]
     if start.type != INDEX:
         return
@@ -313,7 +314,7 @@ def _farther(
 
 
 def loop_bounds(op: Op) -> Iterator[Edit]:
-    """A loop with one more iteration, at its end or at its start, or one less."""
+    """Add an iteration at the end or start of a loop, or remove one."""
     if op.name != "for":
         return
     start, stop, step = ForView(op).bounds
@@ -336,7 +337,7 @@ def _times(index: Value, factor: int, loc: Loc) -> tuple[Op, ...]:
 
 
 def valid_regions(op: Op) -> Iterator[Edit]:
-    """One row or column more or less that counts."""
+    """Make the valid region one row or column larger or smaller."""
     param = next((n for n in ("valid_shape", "valid_shapes") if n in op.args), "")
     valid = op.args.get(param)
     if not isinstance(valid, tuple) or not op.results:
@@ -358,7 +359,7 @@ def _both_ways(steps: Iterable[int]) -> list[int]:
 
 
 def shifted(offset: Arg, delta: int, loc: Loc) -> tuple[Arg | None, tuple[Op, ...]]:
-    """`offset + delta`, and the ops that it takes; None if that is negative for sure."""
+    """Return `offset + delta` and its ops; None if it is certainly negative."""
     if isinstance(offset, bool | str | float):
         return None, ()
     if isinstance(offset, int):
@@ -373,7 +374,7 @@ def shifted(offset: Arg, delta: int, loc: Loc) -> tuple[Arg | None, tuple[Op, ..
 
 
 def dropped(op: Op) -> Iterator[Edit]:
-    """The op left out: its result is an operand of the same type."""
+    """Remove the op: its result becomes an operand of the same type."""
     if not op.results or op.spec.structural:
         return
     first = op.args.get(op.spec.writes[0]) if op.spec.writes else None
@@ -386,7 +387,7 @@ def dropped(op: Op) -> Iterator[Edit]:
 
 
 def accumulated(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
-    """What an op gives, added to a value of the loop around it."""
+    """Accumulate the result of an op into a loop-carried value."""
     if not op.results or not is_float_tile(op.results[0]):
         return
     for value in carried:
@@ -404,7 +405,7 @@ def accumulated(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
 
 
 def unaccumulated(op: Op) -> Iterator[Edit]:
-    """A product, or a sum, that no longer adds to what came before."""
+    """Remove the accumulation from a product or a sum."""
     acc = op.args.get("acc")
     if isinstance(acc, Value) and Trait.GEMM in op.spec.traits and op.results:
         spec = REGISTRY["matmul"]
@@ -424,7 +425,7 @@ def unaccumulated(op: Op) -> Iterator[Edit]:
 
 
 def inserted(op: Op) -> Iterator[Edit]:
-    """One more elementwise op on the result."""
+    """Add an elementwise op on the result."""
     if len(op.results) != 1 or not is_float_tile(op.results[0]):
         return
     for spec in unary_specs():
@@ -439,7 +440,7 @@ def inserted(op: Op) -> Iterator[Edit]:
 
 
 def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:
-    """The result times a number."""
+    """Multiply the result by a number."""
     if len(op.results) != 1 or not is_float_tile(op.results[0]):
         return
     for factor in factors:
@@ -450,7 +451,7 @@ def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Ed
 
 
 def scaled_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edit]:
-    """One result of a loop or a branch times a number."""
+    """Multiply one result of a loop or branch by a number."""
     old, spec = op.results[index], REGISTRY["mul"]
     if not is_float_tile(old):
         return
@@ -464,7 +465,7 @@ def scaled_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edi
 
 
 def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:
-    """Another number among the arguments of an arithmetic op: a multiple, or one of `numbers`."""
+    """Change a number among the arguments of an arithmetic op to a multiple or one of `numbers`."""
     if not _arithmetic(op):
         return
     for name, old in op.args.items():
@@ -479,7 +480,7 @@ def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -
 
 
 def flags(op: Op) -> Iterator[Edit]:
-    """A matrix operand transposed, or not."""
+    """Transpose a matrix operand, or stop transposing it."""
     for name in ("a_trans", "b_trans"):
         if isinstance(op.args.get(name), bool):
             made = remade(op, **{name: not op.args[name]})
@@ -488,7 +489,7 @@ def flags(op: Op) -> Iterator[Edit]:
 
 
 def other_operands(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
-    """Another value of the same type in the place of an operand."""
+    """Replace an operand by another value of the same type."""
     for name, old in op.args.items():
         if not isinstance(old, Value) or not isinstance(old.type, TileType | TensorType):
             continue
@@ -509,7 +510,7 @@ _COMBINE_COLUMN = ("col_expand_mul", "col_expand_add", "col_expand_sub", "col_ex
 
 
 def revived(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Iterator[Edit]:
-    """An operand combined with a value that is computed, or carried by a loop, and used nowhere."""
+    """Combine an operand with a value that is computed or loop-carried but never used."""
     for value in unused:
         if value in op.results:
             continue
@@ -528,7 +529,7 @@ _MOST_FACTORS = 12
 
 
 def rescaled(op: Op, carried: Container[Value], visible: Sequence[Value]) -> Iterator[Edit]:
-    """What a loop carries, times a tile, before it is used."""
+    """Multiply a loop-carried value by a tile before it is used."""
     for old in dict.fromkeys(op.operands):
         if not is_float_tile(old) or old not in carried:
             continue
@@ -542,7 +543,7 @@ def rescaled(op: Op, carried: Container[Value], visible: Sequence[Value]) -> Ite
 
 
 def _combined(op: Op, old: Value, value: Value, name: str) -> Iterator[tuple[Op, Op]]:
-    """The op with `name` of `old` and `value` in the place of `old`."""
+    """Apply `name` to `old` and `value`, and use the result in place of `old`."""
     spec = REGISTRY[name]
     try:
         made = make_op(spec, bind(spec, old, value), in_scope=True, loc=op.loc)
@@ -564,7 +565,7 @@ def _combining(old: Value, value: Value) -> Sequence[str]:
     return _COMBINE_COLUMN if value.type.shape == (1, *old.type.shape[1:]) else ()
 
 
-# What an op can see
+# Visible values
 
 
 class Visible:
@@ -583,7 +584,7 @@ class Visible:
 
     @cached_property
     def renewed(self) -> list[tuple[Value, Op]]:
-        """What loops carry, and the ops that give it anew."""
+        """Return loop-carried values with the ops that define their next value."""
         made_by = {r: op for op in self.before for r in op.results}
         found: list[tuple[Value, Op]] = []
         for op in self._with_blocks:
@@ -597,7 +598,7 @@ class Visible:
 
     @cached_property
     def unused_in_the_end(self) -> set[Value]:
-        """Tiles that nobody uses, and what loops and branches hand on as one of them."""
+        """Return tiles that nothing uses, including those only passed on by loops and branches."""
         found = set(self._unused_tiles)
         for op in self._with_blocks:  # outer ones first
             for block in op.blocks:
@@ -607,7 +608,7 @@ class Visible:
         return found
 
     def unused_before(self, op: Op) -> list[Value]:
-        """Values that the op could use, and nobody does."""
+        """Return unused values that the op could use."""
         return [v for v in self.before.get(op, ()) if v in self.unused]
 
     def _walk(self, block: Block, outer: tuple[Value, ...], carried: tuple[Value, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Which regions of an output are wrong, and what the shape of the error suggests.
+"""Describe which regions of an output are wrong, and what the pattern of the error suggests.
 
 Pure functions of two arrays. Regions are described axis by axis: a range, a tail, every k-th block.
 """
@@ -18,9 +18,9 @@ Bools = NDArray[np.bool_]
 
 MOST_REGIONS = 8
 _CLOSE = 2e-2
-"""Relative error in the 2-norm up to which two regions are the same but for rounding."""
+"""Relative L2 error up to which two regions are equal except for rounding."""
 _SAMPLE = 1 << 16
-"""Elements that are looked at where every one would take too long."""
+"""Sample size where checking every element would take too long."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of an output: a span for each axis, and how many of its elements are wrong."""
+    """A part of an output: a span per axis, and the number of wrong elements."""
 
     spans: tuple[Span, ...]
     wrong: int
@@ -67,7 +67,7 @@ class Region:
 
     @property
     def about(self) -> str:
-        """`rows 16:32, all columns`."""
+        """Format as `rows 16:32, all columns`."""
         names = _axis_names(len(self.spans))
         parts = [
             f"all {name}"
@@ -102,7 +102,7 @@ def _axis_names(rank: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the shape of an error suggests.
+    """What the pattern of an error suggests.
 
     kind    "factor", "row factor", "offset", "shift", "transposed", "zero", "NaN", "rounding",
             "sign", "permuted", "unknown"
@@ -121,7 +121,9 @@ class Shape:
 
 
 def regions_of(bad: Bools) -> list[Region]:
-    """The wrong elements as few regions: one if they form a grid, else boxes of equal rows."""
+    """Describe the wrong elements by few regions: one if they form a grid, else boxes of equal
+    rows.
+    """
     if not bad.any():
         return []
     if bad.ndim == 0:
@@ -134,7 +136,7 @@ def regions_of(bad: Bools) -> list[Region]:
 
 
 def _grid(bad: Bools) -> Region | None:
-    """The region of all wrong elements, if it is a grid that is mostly wrong."""
+    """Return the region of all wrong elements, if it is a grid that is mostly wrong."""
     spans: list[Span] = []
     for axis in range(bad.ndim):
         others = tuple(i for i in range(bad.ndim) if i != axis)
@@ -147,7 +149,7 @@ def _grid(bad: Bools) -> Region | None:
 
 
 def _span(at: NDArray[np.intp], extent: int) -> Span | None:
-    """The indices as a range or as equal blocks at equal distances; None if they are neither."""
+    """Describe indices as a range or as periodic blocks, or return None."""
     start, stop = int(at[0]), int(at[-1]) + 1
     if stop - start == at.size:
         return Span(start, stop, extent)
@@ -161,12 +163,12 @@ def _span(at: NDArray[np.intp], extent: int) -> Span | None:
         and (widths[-1] <= widths[0])
     ):
         return Span(start, stop, extent, int(widths[0]), int(periods[0]))
-    # Nearly a range: what is right in it is right by chance.
+    # Nearly a range: correct elements in it are correct by chance.
     return Span(start, stop, extent) if at.size > 0.9 * (stop - start) else None
 
 
 def _boxes(bad: Bools) -> Iterator[Region]:
-    """Runs of neighbouring rows whose wrong columns are the same; leading axes one by one."""
+    """Yield runs of adjacent rows with the same wrong columns; leading axes one by one."""
     matrix = bad.reshape(-1, bad.shape[-1])
     packed = np.packbits(matrix, axis=1)
     changes = np.flatnonzero(np.any(packed[1:] != packed[:-1], axis=1)) + 1
@@ -192,13 +194,13 @@ def _boxes(bad: Bools) -> Iterator[Region]:
         yield Region((*outer, row, span), wrong)
 
 
-# The shape of the error
+# Patterns
 
 
 def shape_of(actual: Array, expected: Array, bad: Bools, ulp: float = 0.0) -> Shape:
-    """What the wrong elements have in common.
+    """Return what the wrong elements have in common.
 
-    `ulp` is the relative spacing of the output's type (0: it has none).
+    `ulp` is the relative spacing of the output's type, or 0 if it has none.
     """
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     wrong_a, wrong_e = a[bad], e[bad]
@@ -262,7 +264,7 @@ def _factor(a: Array, e: Array, shape: Sequence[int]) -> Shape | None:
 
 
 def _number(factor: float, shape: Sequence[int]) -> str:
-    """The factor, and what it is if an extent explains it."""
+    """Format the factor, explaining it by an extent if possible."""
     for n in sorted({*shape, 2, 3, 4, 8, 16, 32, 64, 128, 256}):
         if n < 2:
             continue
@@ -294,7 +296,7 @@ def _transposed(a: Array, e: Array) -> Shape | None:
 
 
 def _by_line(a: Array, e: Array) -> Shape | None:
-    """A factor of its own for every row, or for every column."""
+    """Look for a separate factor per row or per column."""
     for axis, name in ((-1, "row"), (-2, "column")):
         if a.ndim < -axis or a.shape[axis] < 4:
             continue
@@ -310,7 +312,7 @@ def _by_line(a: Array, e: Array) -> Shape | None:
 
 
 def _moved(a: Array, e: Array, bad: Bools) -> Shape | None:
-    """Wrong rows (columns) that are right rows (columns) of another place."""
+    """Look for wrong rows (columns) that are correct rows (columns) of another place."""
     for axis, name in ((-2, "row"), (-1, "column")):
         if a.ndim < -axis or a.shape[axis] < 2:
             continue
@@ -321,7 +323,7 @@ def _moved(a: Array, e: Array, bad: Bools) -> Shape | None:
         if not found:
             continue
         n = max(set(found), key=found.count)
-        # Lines that wrap around, or that two shifts explain, do not hide the shift of the others.
+        # A few lines that wrap around or match two shifts do not hide the shift of the others.
         if found.count(n) >= 0.75 * len(found):
             by = f"{abs(n)} {name}{'s' if abs(n) > 1 else ''}"
             there = f"i {'+' if n > 0 else '-'} {abs(n)}"
@@ -332,7 +334,7 @@ def _moved(a: Array, e: Array, bad: Bools) -> Shape | None:
 
 
 def _shifts(a: Array, e: Array, mask: Bools) -> list[int]:
-    """For some wrong lines how far away the line is that they equal; [] unless all have one."""
+    """Return how far away the equal line is for some wrong lines; [] unless all have one."""
     lines = np.flatnonzero(mask.any(axis=1))
     wanted = lines[np.linspace(0, lines.size - 1, min(lines.size, 8)).astype(int)]
     found: list[int] = []

@@ -1,7 +1,7 @@
-"""The arrays that a golden computes: its locals and temporaries, noted while it runs.
+"""Record the arrays that a golden computes: its locals and temporaries.
 
-The golden's own text is compiled once more with a note around every expression that may give an
-array; so are the functions of the user that it calls. What it computes stays the same.
+The golden's source is compiled again with a recorder around every expression that may be an array,
+and so are the user's functions that it calls. Its results do not change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilelet.divergence.error_map import Array
 
 MOST_ELEMENTS = 48 << 20
 _MOST_PER_LINE = 512
-"""Arrays noted of one expression: a loop of a golden may run for long."""
+"""Limit on arrays recorded per expression, because a golden's loop may run long."""
 
 _MOST_NUMBERS = 8
 
@@ -36,9 +36,9 @@ _NUMBER = "__tilelet_number__"
 
 @dataclass(eq=False)
 class Intermediate:
-    """An array that the golden computed, in double.
+    """An array that the golden computed, in double precision.
 
-    name  of the variable, else the text of the expression
+    name  the variable, else the text of the expression
     """
 
     name: str
@@ -52,9 +52,9 @@ class Intermediate:
 
 
 class GoldenTrace:
-    """Notes what a golden computes in its first call: arrays, and numbers with a fraction.
+    """Records arrays and fractional numbers that a golden computes in its first call.
 
-    `golden` is to be called in its place. `note` says why nothing of it is seen, if so.
+    Call `golden` in its place. `note` says why nothing was recorded, if so.
     """
 
     def __init__(self, golden: Callable[..., Any]) -> None:
@@ -78,7 +78,7 @@ class GoldenTrace:
 
     @property
     def golden(self) -> Callable[..., Any]:
-        """The golden; its first call is watched."""
+        """The golden, with its first call recorded."""
 
         @functools.wraps(self._plain)
         def call(*args: Any, **named: Any) -> Any:
@@ -88,7 +88,7 @@ class GoldenTrace:
 
         return call
 
-    # What the instrumented text calls
+    # Functions called by the instrumented source
 
     def _seen(self, value: Any, text: str, file: str, line: int) -> Any:
         try:
@@ -126,7 +126,7 @@ class GoldenTrace:
             self.found.append(Intermediate(text + suffix, file, line, part))
 
     def _named(self, name: str, value: Any, file: str, line: int) -> None:
-        """A variable got a value: the array is called by its name from now on."""
+        """Record an assignment: the array is known by this name from now on."""
         before = len(self.found)
         self._seen(value, name, file, line)
         at = self._by_id.get(id(value))
@@ -134,7 +134,7 @@ class GoldenTrace:
             self.found[at].name = name
 
     def _callee(self, function: Any, is_golden: bool = False) -> Any:
-        """A function of the user's, instrumented; anything else as it is."""
+        """Return a user function instrumented, anything else unchanged."""
         if isinstance(function, types.MethodType):
             inner = self._callee(function.__func__, is_golden)
             return types.MethodType(inner, function.__self__)
@@ -184,7 +184,7 @@ class GoldenTrace:
 
 
 def _function_of(golden: Callable[..., Any]) -> Any:
-    """The Python function behind a golden: without decorators, of an object its `__call__`."""
+    """Return the Python function behind a golden: without decorators, or an object's `__call__`."""
     found = inspect.unwrap(golden)
     if isinstance(found, types.FunctionType | types.MethodType):
         return found
@@ -218,7 +218,7 @@ def _definition(tree: ast.Module, code: types.CodeType) -> ast.AST | None:
 
 
 def _factory(names: list[str], node: ast.AST) -> ast.Module:
-    """A module with a function whose parameters are the free names of the one inside it."""
+    """Build a module with a function whose parameters are the free names of the inner one."""
     arguments = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
     body: list[ast.stmt]
     if isinstance(node, ast.FunctionDef):
@@ -244,7 +244,7 @@ def _find_code(code: types.CodeType, name: str) -> types.CodeType | None:
 
 
 def _as_doubles(value: Any) -> list[tuple[Array, str]]:
-    """The array or tensor in double; a complex one as two."""
+    """Convert an array or tensor to double; a complex one becomes two."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
         value = value.resolve_conj().numpy() if value.is_complex() else value.double().numpy()
@@ -258,7 +258,7 @@ def _as_doubles(value: Any) -> list[tuple[Array, str]]:
 
 
 class _Notes(ast.NodeTransformer):
-    """Puts a note around every expression that may give an array, and after assignments."""
+    """Wraps every expression that may be an array in a recorder, and records assignments."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -284,8 +284,9 @@ class _Notes(ast.NodeTransformer):
         return self._noted(node, text)
 
     def _operand(self, node: ast.expr, whole: bool) -> ast.expr:
-        """Names and literals are not noted, but may be numbers, of which `whole` ones count that
-        something is multiplied with or divided by.
+        """Visit an operand; names and literals are recorded only as numbers.
+
+        `whole` includes integers, for operands of multiplications and divisions.
         """
         if not isinstance(node, ast.Name | ast.Constant):
             return node
@@ -349,7 +350,7 @@ class _Notes(ast.NodeTransformer):
         return self._assigned(node, [node.target])
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
-        # Defaults and annotations are not part of what it computes.
+        # Defaults and annotations are not part of the computation.
         node.body = [part for statement in node.body for part in _as_list(self.visit(statement))]
         return node
 
@@ -359,7 +360,7 @@ def _as_list(found: Any) -> list[ast.stmt]:
 
 
 def _names_of(target: ast.expr) -> list[str]:
-    """The variables that an assignment changes: `x`, the `x` of `x[0] = ...`, those of a tuple."""
+    """Return the variables that an assignment changes: `x`, the `x` of `x[0] = ...`, tuples."""
     if isinstance(target, ast.Name):
         return [target.id]
     if isinstance(target, ast.Tuple | ast.List):

@@ -1,10 +1,10 @@
-"""The first wrong statement of a program whose outputs do not match a golden.
+"""Find the first wrong statement of a program whose outputs do not match a golden.
 
-1. What nobody wrote, and what was read before it was written, is found in the record.
+1. Memory that was never written, or read before it was written, is found in the record.
 2. From a wrong region of an output, statements are followed backwards until their tiles agree with
-   an array of the golden. What lies between is suspect.
-3. Each suspect is changed in the ways in which programs are usually wrong, and what depends on it
-   is executed again: a change that makes the output right names the statement and the mistake.
+   an array of the golden. The statements in between are suspects.
+3. Each suspect is edited in the ways in which programs are usually wrong, and what depends on it is
+   executed again: an edit that makes the output correct identifies the statement and the mistake.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ _MOST_PREDICTED = 120
 _MOST_TAKEN = 3
 _LAST_COST = 3
 _CONTROL_COST = 2
-"""When windows of the control program are tried: each takes a run of everything."""
+"""Cost at which windows of the control program are tried, since each needs a complete run."""
 _BETTER = 0.02
-"""Share of the wrong elements that a repair may leave wrong: rounding moves a few."""
+"""Share of the wrong elements that a repair may leave wrong, because rounding moves a few."""
 _CLOSER = 1 / 3
-"""And up to this share of the error of the wrong region: what is as wrong does not agree."""
+"""Largest error of an agreeing tile, as a share of the error of the wrong region."""
 _LEAST_CLOSE = 2e-5
 _LIKELY_NUMBERS = 3
-"""Of the golden's numbers that are tried as factors everywhere."""
+"""How many of the golden's numbers are tried as factors everywhere."""
 _PARTLY_ERROR = 0.1
 _PARTLY = 0.5
-"""Share that it may leave if there is no better one."""
+"""Share of wrong elements that a partial repair may leave, if there is no better one."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A program with its inputs, and what it should give.
+    """A program with its inputs and expected outputs.
 
     arguments      by parameter, as before the run
-    expected       by parameter, of the outputs that are compared
+    expected       by parameter, for the outputs that are compared
     passes         whether the script's own comparison would pass
-    differ         which elements of outputs are not close to others, by parameter
-    intermediates  what the golden computed on the way
-    numbers        with a fraction, that it used
+    differ         which elements of outputs are not close, by parameter
+    intermediates  the arrays that the golden computed
+    numbers        the fractional numbers that it used
     """
 
     program: Program
@@ -80,13 +80,13 @@ class Case:
     numbers: Sequence[float] = ()
 
     def mismatches(self, made: Mapping[str, Array]) -> Masks:
-        """Which elements of the outputs are wrong, by parameter."""
+        """Return which elements of the outputs are wrong, by parameter."""
         return self.differ(made, self.expected)
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement that was executed: where, in which task, in which iteration, for which tile."""
+    """An executed statement: its location, task, iteration and tile."""
 
     loc: Loc
     op: str
@@ -123,16 +123,16 @@ class Divergence:
 
     kind       "wrong operand", "rounding mode", "missing write", "undefined read", "padding read",
                "accumulation", "offset", "real error", ...
-    statement  the statement; None if nothing is known but the outputs
-    repair     the change that makes the outputs right; None if none was found
+    statement  the statement; None if only the outputs are known to be wrong
+    repair     the edit that makes the outputs correct, if one was found
     last       the last tile that agrees with the golden, and with what
     first      the first that does not
-    before     relative L2 error of the output, `after` with the repair
+    before     relative L2 error of the output; `after` is the error with the repair
     suspects   statements between agreement and the wrong output, if there is no repair
-    unused     of memory that nobody wrote: statements whose results are used nowhere
-    unstored   and the one whose result fits there and is stored nowhere
-    over       of memory that nobody wrote: a store that the first suspect writes over
-    taken      without a repair: the last loads before the first suspect, and what they take
+    unused     for unwritten memory: statements whose results are never used
+    unstored   for unwritten memory: the statement whose result fits there and is never stored
+    over       for unwritten memory: a store that the first suspect overwrites
+    taken      without a repair: the last loads before the first suspect, and what they load
     """
 
     kind: str
@@ -153,13 +153,13 @@ class Divergence:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the repair makes most of the output right, not all."""
+        """Whether the repair makes most, but not all, of the output correct."""
         return self.after > _PARTLY_ERROR * self.before
 
 
 @dataclass
 class _Slice:
-    """What a wrong region was made from, as far back as nothing agrees with the golden."""
+    """The statements that a wrong region was computed from, back to those that agree."""
 
     suspects: list[int] = field(default_factory=list[int])
     agreeing: dict[int, Match] = field(default_factory=dict[int, Match])
@@ -189,7 +189,7 @@ KINDS = {
 
 
 class Locator:
-    """Looks for the first wrong statement of one case."""
+    """Searches one case for its first wrong statement."""
 
     def __init__(
         self,
@@ -199,8 +199,9 @@ class Locator:
         suspicious: Sequence[Op] = (),
         errors: Mapping[int, float] | None = None,
     ) -> None:
-        """`budget` in seconds of CPU; `suspicious` ops are tried first; `errors` of events against
-        double, as far as they are known.
+        """`budget` is in CPU seconds; `suspicious` ops are tried first.
+
+        `errors` are the known errors of events against double.
         """
         self.case = case
         self._errors = errors or {}
@@ -224,7 +225,7 @@ class Locator:
         return not self.wrong or self.case.passes(self.actual)
 
     def locate(self) -> Divergence | None:
-        """The divergence; None if there is none."""
+        """Return the divergence, or None if there is none."""
         if self.agrees:
             return None
         found = self._missing_write()
@@ -254,8 +255,9 @@ class Locator:
         )
 
     def _taken(self, number: int) -> tuple[tuple[Statement, str], ...]:
-        """What a statement has from memory in its own task: right numbers of a wrong place agree
-        with the golden, too.
+        """Return what a statement loads in its own task.
+
+        Correct values loaded from the wrong place also agree with the golden.
         """
         found: dict[Op, int] = {}
         for n in sorted(self._everything_before(number), reverse=True):
@@ -271,7 +273,7 @@ class Locator:
         return f"{window.buffer.name}[{', '.join(f'{a}:{b}' for a, b in box)}]"
 
     def _first_suspect(self, near: _Slice, writer: int) -> int:
-        """The suspect with the fewest suspects before it; a golden has no array for constants."""
+        """Return the suspect with the fewest suspects before it, ignoring constants."""
         constant: set[int] = set()
         for n in near.suspects:
             event = self.trace.events[n]
@@ -285,7 +287,7 @@ class Locator:
         )
 
     def _best_guess(self, near: _Slice, first: int) -> Statement:
-        """Without a repair: a suspicious op, a value that nobody uses, else the first suspect."""
+        """Without a repair, return a suspicious op, an unused value, or the first suspect."""
         for number, event in enumerate(self.trace.events):
             if event.op in self._suspicious:
                 return self.statement(number)
@@ -296,7 +298,7 @@ class Locator:
         return (*forgotten, *near_by, *unused, self.statement(first))[0]
 
     def _forgotten(self, near: _Slice) -> list[Statement]:
-        """Suspects that give a new value to what a loop carries, although nobody used the old."""
+        """Return suspects that overwrite a loop-carried value that was never used."""
         found: list[Statement] = []
         ops = {self.trace.events[n].op: n for n in reversed(near.suspects)}
         for function in dict.fromkeys(self.trace.function[op] for op in ops):
@@ -310,7 +312,7 @@ class Locator:
                     )
         return found
 
-    # What the record alone tells
+    # Findings from the record alone
 
     def statement(self, number: int) -> Statement:
         event = self.trace.events[number]
@@ -333,7 +335,7 @@ class Locator:
         return Statement(op.loc, op.name, kernel, NOBODY, (), _name(op))
 
     def _missing_write(self) -> Divergence | None:
-        """Wrong elements of an output that no statement wrote."""
+        """Find wrong elements of an output that no statement wrote."""
         for output, bad in self.wrong.items():
             origins = self.trace.origins.view(self.replay.run.parameters[output])
             missing = bad & (origins == NOBODY)
@@ -355,7 +357,7 @@ class Locator:
         return None
 
     def _unused_results(self) -> tuple[Statement, ...]:
-        """Statements whose tile nobody takes: what a missing store should have stored."""
+        """Return the statements whose tile is never used: candidates for a missing store."""
         first: dict[Op, int] = {}
         for number, event in enumerate(self.trace.events):
             if event.op not in first and event.op.results:
@@ -365,7 +367,7 @@ class Locator:
         return tuple(self.statement(number) for number in first.values())
 
     def _undefined_read(self, writer: int) -> Divergence | None:
-        """The first load, among what a wrong region was made from, of what nobody wrote."""
+        """Find the first load of unwritten memory that led to a wrong region."""
         for number in sorted(self._everything_before(writer)):
             event = self.trace.events[number]
             if event.undefined is None or event.window is None:
@@ -404,7 +406,7 @@ class Locator:
         return seen
 
     def _focus(self) -> tuple[int, str]:
-        """The wrong write that has the fewest statements before it, and its output."""
+        """Return the wrong write with the fewest statements before it, and its output."""
         candidates: list[tuple[int, str]] = []
         for output, bad in self.wrong.items():
             origins = self.trace.origins.view(self.replay.run.parameters[output])
@@ -435,8 +437,10 @@ class Locator:
         return near
 
     def _closest(self, writer: int) -> float:
-        """How far a tile may be from the golden's, if the region it went into is wrong: less far
-        than that. A small wrong term in a large sum makes it wrong by little.
+        """Return the limit on a tile's distance from the golden, given that its region is wrong.
+
+        A small wrong term in a large sum changes it only a little, so the limit depends on the
+        region.
         """
         for output in self.wrong:
             mask = self.trace.origins.view(self.replay.run.parameters[output]) == writer
@@ -447,7 +451,7 @@ class Locator:
         return CLOSE
 
     def _depth(self, number: int, near: _Slice, known: Container[int] = ()) -> int:
-        """How many suspects stand before a suspect: 0 if all it was made from agrees."""
+        """Return how many suspects precede a suspect: 0 if all its inputs agree."""
         inputs = self.trace.events[number].inputs
         return sum(1 for n in inputs if n in near.inside and n not in known)
 
@@ -467,13 +471,13 @@ class Locator:
     # Repairs
 
     def _repair(self, writer: int, output: str, near: _Slice) -> tuple[Edit | None, float]:
-        """The least far-fetched edit that makes the outputs right, or at least most of them."""
+        """Return the cheapest edit that makes all, or at least most, outputs correct."""
         mask = self.trace.origins.view(self.replay.run.parameters[output]) == writer
         total = sum(int(m.sum()) for m in self.wrong.values())
         partly: tuple[int | float, Edit] | None = None
         whole = _Slice(sorted(self._everything_before(writer)), {}, near.tasks)
         done: set[Op] = set()
-        # A tile may agree by chance, or be the right one for another place: so all are tried next.
+        # A tile may agree by chance or belong to another place, so all statements are tried next.
         for within in (near, whole):
             ranked = [op for op in self._ranked(within) if op not in done]
             done.update(ranked)
@@ -494,8 +498,10 @@ class Locator:
         return self._with_error(partly[1] if partly else None, output)
 
     def _latest(self, edit: Edit, ranked: Sequence[Op], output: str, mask: Bools) -> Edit:
-        """A factor can stand at any op of a linear chain. If the golden has the result with it, the
-        factor belongs there, or where that result only moves; else at the last op of the chain.
+        """Move a factor to the best position in a linear chain of ops.
+
+        If the golden has the scaled result, the factor belongs there, or where that result only
+        moves; otherwise at the last op of the chain.
         """
         if edit.kind != "scale":
             return edit
@@ -529,24 +535,24 @@ class Locator:
         return edit, self._error(output, self.replay.outputs(edit)[output])
 
     def _ranked(self, near: _Slice) -> list[Op]:
-        """Ops to be tried: suspects first, those whose inputs agree before others."""
+        """Return the ops to try: suspects first, those with agreeing inputs before others."""
         depth: dict[Op, int] = {}
         for n in near.suspects:
             op = self.trace.events[n].op
             depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
-        # A load may take the right numbers from the wrong place; so may a store put them.
+        # A load or store may use the correct values at the wrong place.
         moving = dict.fromkeys(self.trace.events[n].op for n in near.agreeing)
-        # Padding shows in no array of a golden.
+        # Padding does not appear in any array of a golden.
         before = sorted(self._everything_before(*near.agreeing), reverse=True)
         padding = filter(_is_about_padding, (self.trace.events[n].op for n in before))
         ranked = [*self._suspicious, *sorted(depth, key=lambda op: depth[op]), *moving, *padding]
         return list(dict.fromkeys(ranked))
 
     def _edits(self, ranked: Sequence[Op], cost: int, with_control: bool) -> Iterator[Edit]:
-        """Edits of that cost."""
+        """Yield the edits of that cost."""
         if cost == 1:
             for op in dict.fromkeys(edit.op for edit in self._predicted):
-                # One wrong op, or a wrong number, is likelier than one that is missing beside it.
+                # One wrong op or number is more likely than a missing op.
                 if not op.blocks:
                     yield from (e for e in self._edits_of(op) if e.cost == 1)
                     yield from self._constants(op)
@@ -567,13 +573,13 @@ class Locator:
                 yield from (e for e in edits.offsets(op) if e.cost == 1)
 
     def _carries(self, op: Op) -> bool:
-        """Whether an op loads what tasks hand on through memory."""
+        """Return whether an op loads what tasks pass on through memory."""
         return is_tensor_load(op) and any(
             event.inputs for event in self.trace.events if event.op is op
         )
 
     def _loops_around(self, ranked: Sequence[Op]) -> Iterator[Op]:
-        """The loops of kernels that some of these ops stand in."""
+        """Yield the kernel loops that contain some of these ops."""
         inside = set(ranked)
         for function in dict.fromkeys(self.trace.function[op] for op in ranked):
             if function.kind is FunctionKind.InCore:
@@ -582,14 +588,14 @@ class Locator:
                         yield loop
 
     def _users(self, op: Op) -> Iterator[Op]:
-        """Ops that take what an op gives."""
+        """Yield the ops that use an op's result."""
         results = set(op.results)
         for other in walk(self.trace.function[op].body):
             if not other.blocks and results.intersection(other.operands):
                 yield other
 
     def _predictions(self, near: _Slice, matcher: Matcher) -> dict[Edit, Match]:
-        """Edits that would make a tile one of the golden's: by values, without executing."""
+        """Return edits that would turn a tile into one of the golden's, by values alone."""
         numbers: dict[Op, list[int]] = {}
         for n in (*near.suspects, *(self._viewed(n) for n in near.agreeing)):
             numbers.setdefault(self.trace.events[n].op, []).append(n)
@@ -606,19 +612,19 @@ class Locator:
             if moves:
                 continue
             missing.update(self._missing_ops(op, tile.cut.astype(np.float64), matcher))
-        # Of a chain that a factor runs through, its first op.
+        # Use the first op of a chain that a factor passes through.
         scales.sort(key=lambda s: s[0])
         return missing | {edit: match for _, edit, match in scales}
 
     def _missing_ops(self, op: Op, data: Array, matcher: Matcher) -> Iterator[tuple[Edit, Match]]:
-        """Functions of a tile that the golden has."""
+        """Yield functions of a tile that the golden has."""
         for edit in edits.inserted(op):
             function = followed(edit.ops[-1].name) if edit.value == 0 else None
             if function is None or len(edit.ops[-1].operands) != 1:
                 continue
             with np.errstate(all="ignore"):
                 made = function(data)
-                same = _relative(data, made) <= 2 * CLOSE  # as `relu` of what is positive
+                same = _relative(data, made) <= 2 * CLOSE  # for example `relu` of positive values
             match = None if same else matcher.find(made)
             if match is not None:
                 yield edit, match
@@ -629,7 +635,7 @@ class Locator:
         return MissingScales(self.trace, arrays, self._matcher, self._factors)
 
     def _viewed(self, number: int) -> int:
-        """The statement whose tile a view shows."""
+        """Return the statement whose tile a view shows."""
         event = self.trace.events[number]
         while Trait.TILE_VIEW in event.op.spec.traits and len(event.inputs) == 1:
             (number,) = event.inputs
@@ -637,7 +643,7 @@ class Locator:
         return number
 
     def _uses_of_unused(self, ranked: Sequence[Op]) -> Iterator[Edit]:
-        """A value that is computed and used nowhere was meant for something."""
+        """Yield edits that use a value that is computed but never used."""
         for function in dict.fromkeys(self.trace.function[op] for op in ranked):
             visible = self._visible_in(function)
             if function.kind is not FunctionKind.InCore or not visible.unused:
@@ -652,7 +658,7 @@ class Locator:
         return self._visible[function.name]
 
     def _control_windows(self) -> Iterator[Op]:
-        """Windows that the control program takes and hands to tasks."""
+        """Yield the windows that the control program passes to tasks."""
         for function in self.case.program.functions.values():
             if function.kind is not FunctionKind.InCore:
                 for op in walk(function.body):
@@ -684,14 +690,15 @@ class Locator:
         return edits.constants(op, _factors(op, self._extents), numbers)
 
     def _factors(self, op: Op) -> list[float]:
-        """Numbers that a result is often multiplied with, and those of the golden: for looking
-        only, executing with each would take long.
+        """Return likely factors for a result, including the golden's numbers.
+
+        They are only matched, because executing with each would take too long.
         """
         factors = _factors(op, self._extents)
         return list(dict.fromkeys([*factors, *(f for n in self.case.numbers for f in (n, 1 / n))]))
 
     def _mends(self, edit: Edit, output: str, mask: Bools, tasks: set[int] | None) -> bool:
-        """Whether the region that was looked at is right with the edit."""
+        """Return whether the edit corrects the region under consideration."""
         self.tried += 1
         if self.tried % 20 == 0:
             self.say(f"{self.tried} repairs tried")
@@ -704,7 +711,7 @@ class Locator:
         return int(bad.sum()) <= _BETTER * before
 
     def _left_wrong(self, edit: Edit) -> int | float:
-        """How many elements; infinitely many if the change cannot be made in all tasks."""
+        """Count the elements left wrong; infinite if the edit cannot be applied in all tasks."""
         try:
             made = self.replay.outputs(edit)
         except (UserError, InternalError, ValueError, FloatingPointError):
@@ -726,7 +733,7 @@ class Locator:
 
 
 def _factors(op: Op, extents_of_parameters: set[int]) -> list[float]:
-    """Numbers that a result is often multiplied with: from extents of tiles and parameters."""
+    """Return likely factors for a result, from extents of tiles and parameters."""
     extents = {2, *extents_of_parameters}
     for value in (*op.operands, *op.results):
         if isinstance(value.type, TileType):
@@ -738,14 +745,14 @@ def _factors(op: Op, extents_of_parameters: set[int]) -> list[float]:
 
 
 def _relative(actual: Array, expected: Array) -> float:
-    """The error in the 2-norm, of what is finite."""
+    """Return the relative L2 error of the finite elements."""
     keep = np.isfinite(actual) & np.isfinite(expected)
     norm = float(np.linalg.norm(expected[keep]))
     return float(np.linalg.norm((actual - expected)[keep])) / norm if norm else math.inf
 
 
 def _is_flat(event: Event) -> bool:
-    """Whether all elements of a tile are one number: it is found in no golden."""
+    """Return whether all elements of a tile are equal; such a tile cannot be matched."""
     if event.tile is None or not event.tile.cut.size:
         return False
     return bool((event.tile.cut == event.tile.cut.reshape(-1)[0]).all())
@@ -760,7 +767,7 @@ def _name(op: Op) -> str:
 
 
 def _neighbour(origins: Array, missing: Bools, others: Sequence[int]) -> int:
-    """The write that is nearest to what is missing."""
+    """Return the write that is nearest to the missing elements."""
     flat, gone = origins.reshape(-1), np.flatnonzero(missing.reshape(-1))
     written = np.flatnonzero(flat != NOBODY)
     if not written.size:

@@ -1,6 +1,4 @@
-"""Finding a tile among the arrays of a golden: by its values, at any offset, also transposed, also
-up to a constant factor.
-"""
+"""Find a tile among the arrays of a golden by its values: at any offset, transposed, or scaled."""
 
 from __future__ import annotations
 
@@ -17,17 +15,17 @@ from tilelet.divergence.golden_trace import Intermediate
 Ints = NDArray[np.int64]
 
 CLOSE = 1e-2
-"""Relative error in the 2-norm up to which a tile agrees: BF16 leaves a few thousandths."""
+"""Relative L2 error up to which a tile agrees: BF16 leaves a few thousandths."""
 _LEAST_ELEMENTS = 8
 _LARGEST = 1e100
-"""Beyond, squares of doubles overflow."""
+"""Squares of larger doubles overflow."""
 _PROBES = 6
 _MOST_CANDIDATES = 20000
 _MOST_RATIOS = 4 << 20
-"""Elements of a golden that are looked up by their ratio to the next one."""
+"""Limit on golden elements indexed by their ratio to the next one."""
 _MOST_MULTIPLES = 64
 _SAME = 0.02
-"""A factor that is no further from 1 is none."""
+"""Ignore factors this close to 1."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +38,16 @@ class Match:
 
 
 def _in_order(values: Array) -> tuple[Array, Ints]:
-    """The values from the least to the greatest, in FP32, and where each stands; NaN comes last.
+    """Sort the values in FP32 with their positions; NaN comes last.
 
-    Tiles are looked up within rounding, for which FP32 will do. A word of its bits and the place is
-    quicker to sort than the doubles are, and equal values stay in their order.
+    Tiles are looked up within rounding, for which FP32 suffices. Words of FP32 bits and position
+    sort faster than doubles, and the sort is stable.
     """
     with np.errstate(all="ignore"):
         single = values.astype(np.float32)
-    single[np.isnan(single)] = np.nan  # of one sign
+    single[np.isnan(single)] = np.nan  # with one sign
     bits = single.view(np.int32)
-    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # in the order of the numbers
+    bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # bits in the order of the values
     words = (bits.astype(np.int64) << 32) | np.arange(len(values), dtype=np.int64)
     words.sort()
     places = words & 0xFFFFFFFF
@@ -57,15 +55,18 @@ def _in_order(values: Array) -> tuple[Array, Ints]:
 
 
 def _within(ordered: Array, value: float, slack: float) -> slice:
-    """Where values from `_in_order` lie that are `value`, or nearly so."""
-    low, high = np.float32(value - slack), np.float32(value + slack)  # a double would copy them all
+    """Return the slice of values from `_in_order` that are near `value`."""
+    low, high = (
+        np.float32(value - slack),
+        np.float32(value + slack),
+    )  # a double would convert them all
     return slice(
         int(np.searchsorted(ordered, low)), int(np.searchsorted(ordered, high, side="right"))
     )
 
 
 def _without_zero_tails(block: Array) -> Array:
-    """Without the last rows and columns that are all zero: padding, of which a golden has none."""
+    """Drop trailing rows and columns of zeros: padding, which a golden does not have."""
     for _ in range(2):
         lines = np.flatnonzero(block.any(axis=1))
         block = block[: int(lines[-1]) + 1 if lines.size else 1].T
@@ -73,8 +74,9 @@ def _without_zero_tails(block: Array) -> Array:
 
 
 class Matcher:
-    """Looks tiles up in all arrays of a golden at once; those of fewer than `least` elements never,
-    because they are everywhere.
+    """Looks up tiles in all arrays of a golden at once.
+
+    Tiles of fewer than `least` elements are never found, because they match everywhere.
     """
 
     def __init__(self, arrays: Sequence[Intermediate], least: int = _LEAST_ELEMENTS) -> None:
@@ -88,7 +90,7 @@ class Matcher:
         )
         self._sorted, self._order = _in_order(self._flat)
         rank = max((a.array.ndim for a in kept), default=1)
-        # Element strides of the axes before the last one, nearest first; 0: there is none.
+        # Element strides of the axes before the last one, innermost first; 0 if missing.
         self._strides = np.zeros((len(kept), max(rank - 1, 1)), np.int64)
         for i, a in enumerate(kept):
             step = 1
@@ -97,7 +99,7 @@ class Matcher:
                 self._strides[i, j] = step
 
     def find(self, tile: Array, close: float = CLOSE) -> Match | None:
-        """An array that has the tile as a block, within rounding; None if no array has."""
+        """Return an array that contains the tile as a block, within rounding, or None."""
         block = self._block(tile)
         if block is None:
             return None
@@ -109,7 +111,7 @@ class Matcher:
         return self._look(block, norm, probes, candidates, close)
 
     def multiples(self, tile: Array) -> list[tuple[Match, float]]:
-        """Arrays that have a multiple of the tile as a block, with the factors, which are not 1."""
+        """Return arrays that contain a multiple of the tile, with the factors, which are not 1."""
         block = self._block(tile)
         if block is None or block.size < _LEAST_ELEMENTS or block.shape[1] < 2:
             return []
@@ -134,7 +136,7 @@ class Matcher:
         return found
 
     def _block(self, tile: Array) -> Array | None:
-        """The tile as a matrix, a column as a row; None if it is found everywhere, or nowhere."""
+        """Return the tile as a matrix (a column as a row), or None if it is not distinctive."""
         block = np.asarray(tile, np.float64)
         block = block.reshape(-1, block.shape[-1]) if block.ndim else block.reshape(1, 1)
         block = _without_zero_tails(block)
@@ -145,13 +147,14 @@ class Matcher:
         norm = float(np.linalg.norm(block))
         spread = block - block.mean()
         if norm == 0 or float(np.linalg.norm(spread)) < 1e-3 * norm:
-            return None  # a constant is everywhere
+            return None  # a constant matches everywhere
         return block.reshape(1, -1) if 1 in block.shape else block
 
     @cached_property
     def _ratios(self) -> list[tuple[Array, Ints, Ints | None]]:
-        """Ratios of elements to the next ones of their array, in order: where each is, and how far
-        the next one is; None: beside it.
+        """Return ratios of adjacent elements, sorted, with the position and distance of each pair.
+
+        The distance is None for elements next to each other.
         """
         flat = self._flat[:_MOST_RATIOS]
         places = np.arange(flat.size, dtype=np.int64)
@@ -191,13 +194,13 @@ class Matcher:
                 scaled = block * factor
                 norm = float(np.linalg.norm(scaled))
                 if norm == 0:
-                    continue  # products of very small numbers
+                    continue  # ratios of very small numbers
                 match = self._verify(scaled, norm, *place, CLOSE)
                 if match is not None and abs(factor - 1) > _SAME:
                     yield match, factor
 
     def _layouts(self, rows: int, owner: Ints, steps: Ints | None) -> Iterator[tuple[Ints, Ints]]:
-        """How far the next row and the next column of a block are, for pairs `steps` apart."""
+        """Yield the row and column strides of a block, for pairs `steps` apart."""
         ones = np.ones_like(owner)
         if steps is not None:
             yield ones, steps
@@ -208,7 +211,7 @@ class Matcher:
                 yield self._strides[owner, axis], ones
 
     def _probes(self, block: Array) -> list[tuple[int, int]]:
-        """Places of large elements, far from each other: they are the least disturbed."""
+        """Return the positions of large elements far from each other, the least disturbed ones."""
         flat = np.argsort(-np.abs(block.reshape(-1)), kind="stable")
         chosen = flat[np.linspace(0, max(flat.size // 2, 1), _PROBES).astype(int)]
         corners = [0, block.size - 1]
@@ -254,7 +257,7 @@ class Matcher:
         return None
 
     def _there(self, block: Array, base: int, down: int, across: int) -> Array:
-        """The block of an array that lies as `block` does."""
+        """Return the block of an array at the position and strides of `block`."""
         return np.lib.stride_tricks.as_strided(
             self._flat[base:], block.shape, (8 * down, 8 * across), writeable=False
         )

@@ -1,7 +1,7 @@
-"""A run with the record of what every statement did: its task, its iteration, what it wrote.
+"""Runs that record what every statement did: its task, iteration and writes.
 
-`Writes` follows addresses only: kernels compute nothing, so that real sizes take seconds.
-`Trace` executes everything and also keeps every tile, and which statements each was made from.
+`Writes` tracks only addresses: kernels compute nothing, so real sizes take seconds. `Trace`
+executes everything and also keeps every tile, and the events that each was computed from.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tilelet.ops.apply import Application
 from tilelet.tasks.window import Array, Shape, TileValue, Window
 
 NOBODY = -1
-"""The event that stands for what was there before the run."""
+"""The event that stands for the contents before the run."""
 
 MOST_BYTES = 2 << 30
-"""Of tiles that a trace keeps."""
+"""Limit on the bytes of tiles that a trace keeps."""
 
 
 class UnknownAddressError(Exception):
@@ -57,15 +57,15 @@ class Submitted:
 class Event:
     """One execution of a statement.
 
-    task     index of the task, NOBODY in the control program
-    at       values of the loops around the statement, outermost first
-    inputs   numbers of the events that it used results of
-    tile     what it gave, if that is a tile
-    window   what it wrote or loaded, if that is global memory
-    writes   whether it wrote it
-    data     what is there then
-    reads    other windows that it read
-    undefined  the box of `window` that it loaded and that nobody had written: start and stop
+    task       index of the task, NOBODY in the control program
+    at         values of the loops around the statement, outermost first
+    inputs     numbers of the events whose results it used
+    tile       its result, if that is a tile
+    window     the global memory that it wrote or loaded, if any
+    writes     whether it wrote the window
+    data       the contents of the window afterwards
+    reads      other windows that it read
+    undefined  the box of `window` that it loaded although it was never written: start and stop
     """
 
     op: Op
@@ -92,7 +92,7 @@ class Origins:
         self._of: dict[int, tuple[int, NDArray[np.int32]]] = {}
 
     def view(self, window: Window) -> NDArray[np.int32]:
-        """The entries of a window's elements; writable."""
+        """Return the entries of a window's elements as a writable view."""
         item = window.dtype.itemsize
         known = self._of.get(window.buffer.id)
         if known is None:
@@ -100,7 +100,7 @@ class Origins:
             known = self._of[window.buffer.id] = item, np.full(count, NOBODY, np.int32)
         size, entries = known
         if size != item:
-            # The same bytes as another type: the entry of the element around each byte.
+            # The memory is viewed as another type: use the entry of the element around each byte.
             return entries
         strides = tuple([4 * s for s in window.strides])
         return np.ndarray(window.reach, np.int32, entries, 4 * window.offset, strides)
@@ -111,7 +111,7 @@ class Origins:
 
 
 class Recorder(abc.ABC):
-    """Observes a run: numbers the tasks, and knows the iteration of every statement."""
+    """Observes a run: numbers the tasks, and tracks the iteration of every statement."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -141,7 +141,7 @@ class Recorder(abc.ABC):
 
     @abc.abstractmethod
     def observe(self, low: Lowering, op: Op) -> Step:
-        """The step of an op that is neither structural nor makes a tensor."""
+        """Return the step of an op that is neither structural nor creates a tensor."""
 
     def _call(self, low: Lowering, op: Op) -> Step:
         step, callee = low.plain_op(op), low.state.functions[CallView(op).callee]
@@ -201,7 +201,7 @@ class Recorder(abc.ABC):
     # What was recorded
 
     def iteration(self, event: Event) -> tuple[tuple[str, int], ...]:
-        """The loops around a statement: those of the call first."""
+        """Return the loops around a statement, those of the call first."""
         outer = self.submitted[event.task].iteration if event.task in self.submitted else ()
         return (*outer, *zip(self.loop_names(event.op), event.at))
 
@@ -209,7 +209,7 @@ class Recorder(abc.ABC):
         return self.submitted[event.task].kernel if event.task in self.submitted else ""
 
     def box_of(self, window: Window) -> tuple[Shape, Shape]:
-        """First index and one past the last, in the axes of the buffer's own tensor."""
+        """Return the first index and one past the last, in the axes of the buffer's tensor."""
         shape = self.shapes.get(window.buffer.id, (max(window.buffer.nbytes, 1),))
         last = window.offset + sum((n - 1) * s for n, s in zip(window.reach, window.strides))
         first = np.unravel_index(min(window.offset, max(last, 0)), shape)
@@ -230,7 +230,7 @@ def _with_loops(block: Block, loops: tuple[Value, ...]) -> Iterator[tuple[Op, tu
 
 
 def writes_tensor(op: Op) -> bool:
-    """Whether an op writes to global memory itself."""
+    """Return whether an op writes global memory itself."""
     return any(is_tensor(op.args.get(param)) for param in op.spec.writes)
 
 
@@ -243,7 +243,7 @@ def _gives_tile(op: Op) -> bool:
 
 
 class Writes(Recorder):
-    """Who writes where, without computing: tiles have shapes, valid regions and no contents."""
+    """Tracks who writes where without computing: tiles have shapes and valid regions only."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
@@ -335,7 +335,7 @@ class Trace(Recorder):
         if not gives_tile and not stores and op.name != "read":
             return low.plain_op(op)
         window = self._window_getter(low, op, stores, loads)
-        # A load reads its window only; another op with a tensor, all of it.
+        # A load reads only its window; another op with a tensor operand reads all of it.
         whole = [
             low.slot(v)
             for v, how in accesses(op, low.state.functions)
@@ -376,7 +376,7 @@ class Trace(Recorder):
         return traced
 
     def _undefined(self, window: Window) -> tuple[Shape, Shape] | None:
-        """The part of a window that nobody has written, in the axes of its tensor."""
+        """Return the never-written part of a window, in the axes of its tensor."""
         if window.buffer.origin == "param" or window.buffer.id not in self.created_undefined:
             return None
         origins = self.origins.view(window)
@@ -417,7 +417,7 @@ class Trace(Recorder):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A finished run: its parameters' windows and arrays by name, and the state that ran it."""
+    """A finished run: its parameters' windows and arrays by name, and its final state."""
 
     parameters: Mapping[str, Window]
     arrays: Mapping[str, Array]
@@ -425,7 +425,7 @@ class Followed:
 
 
 def follow(recorder: Recorder, arguments: Mapping[str, Any]) -> Followed:
-    """Run the recorder's program on copies of what it writes."""
+    """Run the recorder's program on copies of the memory that it writes."""
     program = recorder.program
     directions = infer_directions(program.main, program.functions)
     written = {p.name for p, how in zip(program.main.params, directions) if how is not Direction.In}

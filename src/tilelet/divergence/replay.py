@@ -1,8 +1,8 @@
-"""Executing a recorded run again with one op changed: only what the change reaches.
+"""Replay a recorded run with one op changed, executing only what the change affects.
 
-Tasks are walked in their order. A task whose kernel is not edited and whose loads see no changed
-element is not executed: what it wrote is written again. Which elements differ from the recorded run
-is kept for every buffer.
+Tasks are visited in order. A task whose kernel is not edited and whose loads see no changed element
+is not executed: its recorded writes are repeated. The elements that differ from the recorded run
+are tracked per buffer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilelet.tasks.window import Array, Buffer, Window
 
 
 class _Stores:
-    """Notes the windows that are written."""
+    """Records the windows that are written."""
 
     def __init__(self) -> None:
         self.windows: list[Window] = []
@@ -53,7 +53,7 @@ class _Stores:
 
 @dataclass
 class _Part:
-    """What happens between two tasks, or in one: its loads, and its writes with what they wrote."""
+    """One task, or the code between two: its loads, and its writes with their data."""
 
     task: Submitted | None
     index: int
@@ -62,11 +62,11 @@ class _Part:
 
 
 class ControlChangedError(Exception):
-    """The control program looks at what the change has changed: everything has to run again."""
+    """The control program reads a changed element, so everything must run again."""
 
 
 class Changed:
-    """Which elements of the buffers differ from the recorded run."""
+    """The elements of each buffer that differ from the recorded run."""
 
     def __init__(self) -> None:
         self._masks: dict[int, NDArray[np.bool_]] = {}
@@ -85,7 +85,7 @@ class Changed:
 
 
 class Replay:
-    """A recorded run that can be repeated with edits."""
+    """A recorded run that can be replayed with edits."""
 
     def __init__(self, program: Program, arguments: Mapping[str, Any]) -> None:
         self.program = program
@@ -105,7 +105,7 @@ class Replay:
         inner, functions = self._stores, self.program.functions
         observer = inner if edit is None else Edited(edit, inner)
         if edit is not None and edit.op.spec.terminator:
-            # What a block hands on is no step of its own.
+            # The terminator of a block has no step.
             observer, functions = inner, applied(self.program, edit).functions
         return State(functions, execute=True, poison=True, seed_valid=False, observer=observer)
 
@@ -149,10 +149,10 @@ class Replay:
     # Running again
 
     def outputs(self, edit: Edit | None, tasks: Collection[int] | None = None) -> dict[str, Array]:
-        """The arrays of all parameters after a run with the edit.
+        """Return the arrays of all parameters after a run with the edit.
 
-        With `tasks`, only these are executed again. A `UserError` is what the changed program
-        does wrong.
+        With `tasks`, only these are executed again. A `UserError` is a mistake of the edited
+        program.
         """
         if edit is not None and self._is_control(edit):
             return self._everything(edit)
@@ -211,7 +211,7 @@ class Replay:
 
 
 def _differs(a: Array, b: Array) -> Array:
-    """Elements whose bits differ, as far as that matters: NaNs are alike."""
+    """Return the elements whose bits differ, treating all NaNs as equal."""
     if a.dtype.kind in "iub":
         return a != b
     x, y = a.astype(np.float64), b.astype(np.float64)

@@ -1,7 +1,7 @@
-"""A factor that is missing: which statements lack it, by values, and how far it can be moved.
+"""Find missing factors by values: which statements lack one, and how far it can be moved.
 
-Nothing is executed here. A tile of which the golden has a multiple, and not the tile itself or that
-too, may lack the factor between them.
+Nothing is executed here. If the golden has a multiple of a tile, possibly in addition to the tile
+itself, the tile may lack the factor.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from tilelet.ir.spec import Trait
 from tilelet.tasks.window import TileValue
 
 _NEAR = 0.005
-"""Relative distance up to which a factor is taken for one that is known."""
+"""Relative distance up to which a factor equals a known one."""
 _MOST_TOGETHER = 8
 _LEAST_TOGETHER = 4
 _FEW = 8
-"""Elements below which a tile is found everywhere: then those of all tasks have to be found."""
+"""Number of elements below which a tile matches everywhere, so that the tiles of all tasks must
+match.
+"""
 _MOST_STEPS = 16
 
 Factors = Callable[[Op], Sequence[float]]
 
 
 class MissingScales:
-    """Looks for tiles of a run that lack a factor."""
+    """Searches a run for tiles that lack a factor."""
 
     def __init__(
         self, trace: Recorder, arrays: Sequence[Intermediate], matcher: Matcher, factors: Factors
     ) -> None:
-        """`factors` gives those that are likely for an op."""
+        """`factors` returns the likely factors for an op."""
         self._trace = trace
         self._matcher = matcher
         self._factors = factors
@@ -50,7 +52,7 @@ class MissingScales:
         self._consumers: dict[int, list[int]] | None = None
 
     def of(self, op: Op, numbers: Iterable[int]) -> Iterator[tuple[Edit, Match]]:
-        """Edits that make multiples of the golden's arrays of what an op gives in these events."""
+        """Yield edits that scale an op's result in these events to arrays of the golden."""
         last = max(numbers)
         for number in dict.fromkeys(numbers):
             tile = self._trace.events[number].tile
@@ -78,7 +80,7 @@ class MissingScales:
             yield match, min(near, key=lambda k: abs(k - factor)) if near else factor
 
     def _together(self, op: Op) -> Iterator[tuple[Match, float]]:
-        """Of small tiles: the factors with which those of all tasks are parts of vectors."""
+        """For small tiles, yield the factors for which those of all tasks are parts of vectors."""
         last: dict[tuple[int, int], Array] = {}
         for number in self._events[op]:
             event = self._trace.events[number]
@@ -93,11 +95,12 @@ class MissingScales:
             if first is not None and all(m is not None for m in matches):
                 yield first, factor
 
-    # Where the factor can stand
+    # Positions of the factor
 
     def movable(self, op: Op) -> list[Op]:
-        """Ops after `op` through which its result only moves, in order: views, padding, casts, and
-        through memory.
+        """Return the ops after `op` through which its result only moves, in order.
+
+        These are views, padding, casts, and stores and loads.
         """
         found: list[Op] = []
         for _ in range(_MOST_STEPS):
@@ -124,13 +127,13 @@ class MissingScales:
 
 
 def only_moves(op: Op) -> bool:
-    """Whether an op gives the numbers that it takes: elsewhere, padded, or as another type."""
+    """Return whether an op returns its operand's values moved, padded, or cast."""
     moves = op.spec.is_window_load or writes_tensor(op) or Trait.TILE_VIEW in op.spec.traits
     return moves or "pad_value" in op.args or "target_type" in op.args
 
 
 def _handed_on(program: Program) -> Mapping[Op, list[tuple[Op, int]]]:
-    """Of ops whose result a loop or branch hands on: which one, and as which of its results."""
+    """Map ops whose result a loop or branch passes on to that op and the result's position."""
     made_by = {r: op for f in program.functions.values() for op in walk(f.body) for r in op.results}
     found: dict[Op, list[tuple[Op, int]]] = {}
     for function in program.functions.values():
@@ -141,7 +144,7 @@ def _handed_on(program: Program) -> Mapping[Op, list[tuple[Op, int]]]:
                     op = made_by.get(value) if isinstance(value, Value) else None
                     if op is not None and i < len(outer.results):
                         found.setdefault(op, []).append((outer, i))
-    # A loop in a loop hands on what the inner one does.
+    # An outer loop passes on the results of an inner one.
     for op, outers in found.items():
         if not op.blocks:
             for outer, _ in list(outers):

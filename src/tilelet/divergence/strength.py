@@ -1,7 +1,7 @@
-"""How strong a golden is: ops are made wrong one at a time, and the comparison is made again.
+"""Measure how strong a golden is: mutate ops one at a time and compare again.
 
-What passes could be wrong without anybody noticing. Only what depends on the changed op is executed
-again; with less time than it takes to try all, a seeded sample is tried.
+A mutation that passes is a mistake that nobody would notice. Only what depends on the mutated op is
+executed again; if time does not suffice for all mutations, a seeded sample is tried.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tilelet.numerics.casts import unit_roundoff
 _FEW_ROUNDINGS = 32
 
 STRONG = ("zeroed", "dropped", "pad value")
-"""Corruptions that any comparison should notice; the others may be within its tolerance."""
+"""Mutations that any comparison should notice; the others may be within its tolerance."""
 
 
 @dataclass(frozen=True)
 class Unnoticed:
-    """A corruption with which the comparison still passes.
+    """A mutation with which the comparison still passes.
 
-    share        the largest difference it makes to a compared output, as a share of what is allowed
+    share        the largest change of a compared output, relative to the tolerance
     other        outputs that it changes and that are not compared
-    is_rounding  it changes what is compared by a few roundings of the output's type at most
+    is_rounding  it changes compared outputs by at most a few ulps
     """
 
     edit: Edit
@@ -49,7 +49,7 @@ class Unnoticed:
 
     @property
     def remedies(self) -> list[str]:
-        """What would notice it."""
+        """Return what would catch it."""
         found: list[str] = []
         if self.other:
             found.append(f"compare {', '.join(f'`{name}`' for name in self.other)}, too")
@@ -65,7 +65,7 @@ class Unnoticed:
 
 @dataclass
 class Strength:
-    """What was tried, and what went unnoticed."""
+    """The mutations tried, and those not noticed."""
 
     total: int
     tried: int = 0
@@ -73,7 +73,7 @@ class Strength:
     unnoticed: list[Unnoticed] = field(default_factory=list[Unnoticed])
 
     def by_place(self) -> dict[Loc, list[Unnoticed]]:
-        """Of the strong ones, by statement."""
+        """Unnoticed strong mutations, grouped by statement."""
         found: dict[Loc, list[Unnoticed]] = {}
         for one in self.unnoticed:
             if one.kind in STRONG:
@@ -82,7 +82,7 @@ class Strength:
 
 
 def corruptions(op: Op) -> Iterator[tuple[str, Edit]]:
-    """An op made wrong: zeroed, dropped, off by 1 %, with another pad or cast mode."""
+    """Yield mutations of an op: zeroed, dropped, scaled by 1 %, another pad value or cast mode."""
     if op.spec.structural or not op.results:
         return
     if op.spec.writes and is_tensor(op.results[0]):
@@ -101,7 +101,7 @@ def corruptions(op: Op) -> Iterator[tuple[str, Edit]]:
 def strength(
     case: Case, budget: float, seed: int = 0, say: Callable[[str], None] = lambda _: None
 ) -> Strength:
-    """Try corruptions of every kernel until all are tried or time is up."""
+    """Try mutations of every kernel until all are tried or the budget is spent."""
     end = time.monotonic() + budget
     replay = Replay(case.program, case.arguments)
     clean = {name: array.copy() for name, array in replay.run.arrays.items()}
@@ -155,7 +155,7 @@ def _unnoticed(
 
 
 def _roundoff(case: Case, name: str) -> float:
-    """The relative error of rounding to the type of a parameter; 0 for integers."""
+    """Return the unit roundoff of a parameter's type; 0 for integers."""
     type_ = next(p.type for p in case.program.main.params if p.name == name)
     is_float = isinstance(type_, TensorType) and type_.dtype.is_float
     return unit_roundoff(type_.dtype) if is_float else 0.0

@@ -1,6 +1,7 @@
-"""What a missing store should have stored, if it has other uses: a tile that fits and that nobody
-stores (a tile without any use is seen without this); and stores that write over others, which were
-meant for another place.
+"""Find what a missing store should have stored, and stores that overwrite others.
+
+The candidate for a missing store is a tile that fits, has other uses, and is never stored (a tile
+without any use is found elsewhere). A store that overwrites another was meant for another place.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _MOST_COMPARED = 256
 
 
 def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int | None:
-    """The event whose tile is what the golden has where an output was not written."""
+    """Return the event whose tile equals the golden where an output was not written."""
     if expected.dtype.kind in "iub" or not expected.ndim:
         return None
     golden = Intermediate(name, "", 0, expected.astype(np.float64))
@@ -37,15 +38,16 @@ def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int 
         match = None if tile is None else matcher.find(tile.cut)
         if tile is None or match is None or not missing[match.position]:
             continue
-        # What it was before a cast is alike.
+        # A tile before a cast is also similar.
         found = tile.data.dtype == expected.dtype, number
         best = max(best, found) if best else found
     return best[1] if best else None
 
 
 def misplaced(trace: Trace, writes: list[int]) -> tuple[int, int] | None:
-    """The first of some writes that writes over another, and that one: unless its task reads the
-    memory, because then it may add to it.
+    """Return the first of some writes that overwrites another, and the overwritten one.
+
+    A write whose task also reads the memory is skipped, because it may accumulate.
     """
     events = [(n, trace.events[n]) for n in writes[:_MOST_COMPARED]]
     readers = {
@@ -63,8 +65,9 @@ def misplaced(trace: Trace, writes: list[int]) -> tuple[int, int] | None:
 
 
 def for_memory(trace: Trace, read: int, buffer: Buffer, box: tuple[Shape, Shape]) -> int | None:
-    """The last event before a read whose tile has the shape and type of what was not written; in a
-    task that gets the memory and does not read it, if there is one.
+    """Return the last event before a read whose tile has the shape and type of the unwritten part.
+
+    Prefer a task that gets the memory and does not read it.
     """
     window = trace.events[read].window
     assert window is not None
@@ -96,7 +99,7 @@ def _wide(shape: Shape | list[int]) -> list[int]:
 
 
 def _candidates(trace: Trace) -> Iterator[int]:
-    """Events that computed a tile which nobody stores."""
+    """Yield the events that computed a tile that is never stored."""
     unstored = set(_unstored(trace))
     for number, event in enumerate(trace.events):
         if event.op in unstored and event.tile is not None:
@@ -114,7 +117,7 @@ def _unstored(trace: Trace) -> Iterator[Op]:
 
 
 def _stored(function: Function) -> set[Value]:
-    """Tiles that are stored, also as views or as what a loop or branch hands on."""
+    """Return the tiles that are stored, also as views or as results of loops and branches."""
     ops = list(walk(function.body))
     found = {v for op in ops if writes_tensor(op) for v in op.operands}
     before = -1

@@ -1,4 +1,4 @@
-"""Where an output is wrong: its regions, the statements that wrote them, those that are right."""
+"""Describe where an output is wrong: its regions, the statements that wrote them, correct tasks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ULPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 
 @dataclass(frozen=True)
 class Writer:
-    """A statement that wrote elements of an output: in which task and iteration, how many wrong."""
+    """A statement that wrote elements of an output: task, iteration, number of wrong elements."""
 
     loc: Loc | None
     kernel: str
@@ -61,10 +61,10 @@ class Writer:
 
 @dataclass(frozen=True)
 class Where:
-    """The map of one output.
+    """The error map of one output.
 
-    writers  those of the wrong elements, most wrong first; () if nothing is known of them
-    right    tasks all of whose elements are right, by kernel
+    writers  writers of wrong elements, most wrong first; () if unknown
+    right    tasks all of whose elements are correct, by kernel
     note     why there are no writers
     """
 
@@ -84,7 +84,7 @@ class Where:
             lines.append(f"  {self.output}{region.text}: {region.about}{share}")
         if self.writers:
             lines.append("Written by:")
-            by_name: dict[str, list[Writer]] = {}  # blocks of a task are told apart by nothing
+            by_name: dict[str, list[Writer]] = {}  # blocks of a task cannot be told apart
             for w in self.writers:
                 by_name.setdefault(w.who, []).append(w)
             for who, some in list(by_name.items())[:MOST_WRITERS]:
@@ -118,7 +118,7 @@ def where_wrong(
     arguments: Mapping[str, Any],
     outputs: Mapping[str, tuple[str, Array, Array, Bools]],
 ) -> list[Where]:
-    """The map of each wrong output: by parameter its name, what it is, should be, and is not."""
+    """Return the error map of each wrong output, given its name, actual, expected and mask."""
     recorder, note = Writes(program), ""
     parameters: Mapping[str, Any] = {}
     try:
@@ -143,7 +143,7 @@ def where_wrong(
 
 
 def _writers(recorder: Recorder, origins: Array, bad: Array) -> tuple[list[Writer], dict[str, int]]:
-    """The writers of wrong elements, and how many tasks wrote right ones only."""
+    """Return the writers of wrong elements, and how many tasks wrote only correct ones."""
     written_by, wrong = _counts(origins), _counts(origins[bad])
     writers: list[Writer] = []
     tasks_wrong: set[int] = set()
@@ -159,12 +159,12 @@ def _writers(recorder: Recorder, origins: Array, bad: Array) -> tuple[list[Write
     for task, kernel in tasks_right.items():
         if task not in tasks_wrong:
             right[kernel] = right.get(kernel, 0) + 1
-    # What nobody wrote first, then the largest.
+    # Unwritten elements first, then the largest counts.
     return sorted(writers, key=lambda w: (w.loc is not None, -w.wrong, w.task)), right
 
 
 def _missing_text(recorder: Recorder, window: Window) -> str:
-    """That nobody wrote, and who writes the rest: the statement that should have."""
+    """Say that nothing wrote the elements, and name the statement that writes the rest."""
     text = "a missing write: no statement wrote these elements"
     counts: dict[Loc, int] = {}
     for number in recorder.origins.writers(window):

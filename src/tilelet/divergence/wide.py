@@ -1,8 +1,8 @@
-"""A run that carries a double beside every number, and a bound of what rounding may have done.
+"""Carry a double and a rounding error bound alongside every number of a run.
 
-The doubles follow the program's own ops without its roundings; the bound grows with every op, by
-its element type and by the length of what it sums up. A statement whose result is further from its
-double than the bound allows rounds in another way than to the nearest, or overflows.
+The doubles follow the program's ops without its rounding; the bound grows with every op, by its
+element type and by the length of its sums. A statement whose result differs from its double by more
+than the bound does not round to nearest, or overflows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Binary = Callable[[Array, Array], Array]
 
 _ROUNDING = {FP32: 2.0**-24, FP16: 2.0**-11, BF16: 2.0**-8, FP8E4M3FN: 2.0**-4, FP8E5M2: 2.0**-3}
 _FUNCTION_ULPS = 4.0
-"""What a function other than + - * / may be off, in units of its last place."""
+"""Assumed error of functions other than + - * /, in ulps."""
 _SLACK = 1.01
 
 UNARY: Mapping[str, Unary] = {
@@ -63,7 +63,7 @@ FOLDS: Mapping[str, Callable[..., Array]] = {
 
 @dataclass(frozen=True)
 class Wide:
-    """Numbers in double, and how far the program's own may be from them."""
+    """Values in double, and bounds on the program's deviation from them."""
 
     value: Array
     bound: Array
@@ -74,7 +74,7 @@ class Violation:
     """A statement whose result is further from its double than rounding to nearest allows.
 
     before, after  relative L2 error of its operands and of its result
-    index          of the worst element of the tile, with its number and its double
+    index          worst element of the tile, with its value and its double
     """
 
     event: int
@@ -88,7 +88,7 @@ class Violation:
 
 
 def followed(name: str) -> Callable[..., Array] | None:
-    """The function on doubles behind an elementwise op's name, of one array or two."""
+    """Return the function on doubles for an elementwise op of one or two arrays."""
     if name in UNARY:
         return UNARY[name]
     stem = name
@@ -98,12 +98,12 @@ def followed(name: str) -> Callable[..., Array] | None:
 
 
 def unit(dtype: DType) -> float:
-    """Half the relative distance of neighbouring numbers of a type; 0 if it has none."""
+    """Return the unit roundoff of a type, or 0 if it does not round."""
     return _ROUNDING.get(dtype, 0.0)
 
 
 class WideTrace(Trace):
-    """A trace with doubles. `element` may be `np.float32`: then everything is carried in FP32."""
+    """A trace with doubles; with `element=np.float32` everything is carried in FP32."""
 
     def __init__(self, program: Program, element: Any = np.float64) -> None:
         super().__init__(program)
@@ -171,14 +171,14 @@ class WideTrace(Trace):
     # Memory
 
     def _view(self, window: Window) -> Wide | None:
-        """The doubles of a window; None if its memory is seen as another type."""
+        """Return the doubles of a window, or None if its memory is viewed as another type."""
         item = window.dtype.itemsize
         known = self._memory.get(window.buffer.id)
         if known is None:
             count = max(window.buffer.nbytes // item, 1)
             value = np.full(count, np.nan, self._element)
             if window.buffer.data is not None and window.buffer.origin == "param":
-                # Whoever wrote before was seen here first: this is what the caller gave.
+                # Nothing has written here before, so these are the caller's contents.
                 value[...] = window.buffer.data.view(window.dtype.numpy).astype(self._element)
             known = self._memory[window.buffer.id] = item, Wide(value, np.zeros(count))
         if known[0] != item:
@@ -186,12 +186,12 @@ class WideTrace(Trace):
         return Wide(*(_strided(flat, window) for flat in (known[1].value, known[1].bound)))
 
     def prime(self, window: Window) -> None:
-        """Take a parameter's contents as they are before the run."""
+        """Initialize from a parameter's contents before the run."""
         if window.dtype.is_float:
             self._view(window)
 
     def output(self, window: Window) -> Array | None:
-        """What the doubles say is in a window."""
+        """Return the doubles of a window."""
         found = self._view(window) if window.dtype.is_float else None
         return None if found is None else found.value.copy()
 
@@ -326,7 +326,7 @@ class WideTrace(Trace):
         return _padded(made, bound, tile)
 
     def _moved(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
-        """An op that only moves numbers: its reference moves doubles as well."""
+        """Apply an op that only moves numbers to the doubles, using its reference."""
         if op.spec.takes_result_type or not any(isinstance(a, TileValue) for a in args.values()):
             return None
         assert op.spec.reference is not None
@@ -339,11 +339,11 @@ class WideTrace(Trace):
             if op.spec.takes_valid:
                 given["valid"] = {n: a.valid for n, a in args.items() if isinstance(a, TileValue)}
             made.append(op.spec.reference(**given))
-        # What fills the padding is exact.
+        # Padding values are exact.
         bound = np.where(np.isfinite(made[0]), np.abs(made[1]), 0.0)
         return _cut(made[0], bound, tile)
 
-    # Judging
+    # Violations
 
     def _enter(
         self, op: Op, number: int, tile: TileValue, args: Mapping[str, Any], made: Wide | None
@@ -389,7 +389,7 @@ class WideTrace(Trace):
                 float(bound[index]),
             )
         )
-        # What follows is judged by its own error only.
+        # Reset the bound, so that later statements are judged by their own error only.
         whole = np.zeros(tile.data.shape)
         whole[part] = np.where(np.isfinite(difference), difference, 0.0)
         self._tiles[id(tile)] = Wide(made.value, np.maximum(made.bound, whole))
@@ -398,7 +398,7 @@ class WideTrace(Trace):
 def _reaction(
     function: Callable[..., Array], values: list[Array], which: int, bound: Array, made: Array
 ) -> Array:
-    """How far the result moves when one operand moves as far as it may, either way."""
+    """Return the change of the result when one operand changes by its bound, either way."""
     largest = np.zeros(made.shape)
     for sign in (1.0, -1.0):
         moved = [*values]
@@ -408,7 +408,7 @@ def _reaction(
 
 
 def _rounds_far(op: Op, args: Mapping[str, Any], tile: TileValue) -> Array:
-    """Elements that a cast moved further than to the nearest number of its type."""
+    """Return the elements that a cast moved further than to the nearest value."""
     source, type_ = args.get("x"), op.results[0].type
     from_float = isinstance(op.args.get("x"), Value) and _is_float(op.args["x"])  # type: ignore[arg-type]
     if op.name != "cast" or not from_float or not isinstance(source, TileValue):
@@ -433,7 +433,7 @@ def _kind(op: Op, actual: float) -> str:
 
 
 def _smallest(dtype: DType) -> float:
-    """What is lost where numbers of the type get sparse near zero."""
+    """Return the absolute rounding error near zero, where values of the type are sparse."""
     return 2.0**-24 if dtype is FP16 else 2.0**-126
 
 
@@ -465,7 +465,7 @@ def _cut(value: Array, bound: Array, tile: TileValue) -> Wide:
 
 
 def _padded(value: Array, bound: Array, tile: TileValue) -> Wide:
-    """Results of the valid parts alone, with zeros around them."""
+    """Pad results of the valid parts with zeros."""
     shape = tile.data.shape
     whole = np.zeros(shape), np.zeros(shape)
     part = box(tile.valid)
