@@ -25,6 +25,7 @@ ALLOWED = {
     "native": "diag",
     "checkpoint": "diag",
     "interp": "analysis diag dtypes ir native numerics ops syntax tasks",
+    "ranks": "analysis diag dtypes interp ir numerics ops syntax tasks",
     "cpu": "analysis diag dtypes interp ir native numerics ops syntax tasks",
     "device": "analysis diag dtypes ir native ops syntax tasks",
     "dialects": "diag dtypes frontend ir ops passes syntax",
@@ -32,11 +33,11 @@ ALLOWED = {
     "checks": "analysis device diag divergence dtypes interp ir native numerics ops syntax tasks",
     "report": "analysis device diag dtypes ir tasks",
     "runtime": "analysis checkpoint checks cpu device diag divergence dtypes frontend interp ir"
-    " native passes report tasks",
+    " native passes ranks report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
-    "compat": "diag dialects dtypes frontend ir language ops passes runtime syntax",
+    "compat": "diag dialects dtypes frontend ir language ops passes ranks runtime syntax",
     "scripts": "analysis checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",

@@ -344,12 +344,13 @@ def test_starting_imports_neither_torch_nor_rich(tmp_path: Path) -> None:
     assert done.stdout == "[]\n"
 
 
-def test_distributed_programs_are_refused_by_name(tilelet: Run, tmp_path: Path) -> None:
-    (tmp_path / "k.py").write_text("import pypto.language.distributed as pld\n")
+def test_a_name_that_pld_lacks_is_an_error_at_its_line(tilelet: Run, tmp_path: Path) -> None:
+    text = "import pypto.language.distributed as pld\npld.tensor.put_async\n"
+    (tmp_path / "k.py").write_text(text)
     code, _, err = tilelet("run", "k.py")
     assert code == 3
-    assert "error[E0802]: distributed op `pypto.language.distributed` is not supported" in err
-    assert "k.py:1" in err
+    assert "error[E1713]: `pld.tensor.put_async` is not supported" in err
+    assert "k.py:2" in err
 
 
 def test_a_mistake_outside_kernels_has_its_line(tilelet: Run) -> None:

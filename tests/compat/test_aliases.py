@@ -51,8 +51,8 @@ def test_modules_inside_an_aliased_module_are_not_loaded_twice() -> None:
 
     assert importlib.import_module("pypto.language.tile") is tilelet.language.tile
     with pytest.raises(ModuleNotFoundError) as caught:
-        importlib.import_module("pypto.language.distributed")
-    assert caught.value.name == "pypto.language.distributed"
+        importlib.import_module("pypto.language.nothing")
+    assert caught.value.name == "pypto.language.nothing"
 
 
 @pytest.mark.usefixtures("installed")

@@ -28,6 +28,7 @@ from tilelet.diag.catalogue import (
     page,
     portability,
     python,
+    ranks,
     sampling,
     scopes,
     tuner,
@@ -399,9 +400,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "spec `x` has no dtype", "write `TensorSpec(name, shape, dtype)`"
     ),
     harness.UnknownConfigField: lambda at: harness.UnknownConfigField("rtoll", ["rtol", "atol"]),
-    harness.UnsupportedConfig: lambda at: harness.UnsupportedConfig(
-        "distributed_config", "distributed programs"
-    ),
     harness.ComparatorFailed: lambda at: harness.ComparatorFailed(
         "out", "raised an exception", TRACEBACK
     ),
@@ -448,9 +446,6 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("now, then = then, now"),
         "`now`, which is one of several tensors when its scope ends,",
         "give each tensor a name of its own after the scope",
-    ),
-    unsupported.DistributedOp: lambda at: unsupported.DistributedOp(
-        at("pl.distributed.put"), "distributed.put"
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.MX_A_ND"), "pl.MX_A_ND"),
@@ -917,4 +912,52 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     portability.UnknownDialect: lambda at: portability.UnknownDialect(
         "2025-12", ["2026-04", "2026-08"]
     ),
+    ranks.NotDistributed: lambda at: ranks.NotDistributed(
+        Loc(FILE, 9, 20, 9, 23), "pld.tensor.put", "dst", "`pl.Tensor[[1, 64], pl.FP32]`"
+    ),
+    ranks.BadSignal: lambda at: ranks.BadSignal(
+        Loc(FILE, 9, 22, 9, 28), "pld.system.notify", "`target` has elements of FP32"
+    ),
+    ranks.TransferMismatch: lambda at: ranks.TransferMismatch(
+        Loc(FILE, 9, 4, 9, 40),
+        "pld.tensor.put",
+        "a region needs all of `dst_offsets`, `src_offsets` and `shape`",
+    ),
+    ranks.WrongPlace: lambda at: ranks.WrongPlace(
+        Loc(FILE, 9, 9, 9, 25), "pld.world_size", "a kernel", "the host function"
+    ),
+    ranks.BadDispatch: lambda at: ranks.BadDispatch(
+        Loc(FILE, 9, 8, 9, 30),
+        "the host function calls the kernel `step`",
+        "call it from a `@pl.jit` function, and dispatch that one",
+    ),
+    ranks.BadDevice: lambda at: ranks.BadDevice(Loc(FILE, 9, 8, 9, 30), 4, 4),
+    ranks.BadWindowBuffer: lambda at: ranks.BadWindowBuffer(
+        Loc(FILE, 9, 8, 9, 30),
+        "a view of 512 bytes of a window buffer of 128",
+        "allocate more; the size counts bytes",
+        Loc(FILE, 7, 4, 7, 40),
+    ),
+    ranks.NoSuchPeer: lambda at: ranks.NoSuchPeer(
+        Loc(FILE, 9, 8, 9, 30), "pld.tensor.put", 2, [0, 1], "data_buf"
+    ),
+    ranks.BadCollective: lambda at: ranks.BadCollective(
+        Loc(FILE, 9, 8, 9, 30),
+        "pld.tensor.allreduce",
+        "`target` and `signal` lie in one window buffer",
+        "give each its own buffer",
+    ),
+    ranks.RanksDeadlock: lambda at: ranks.RanksDeadlock(
+        [(Loc(FILE, 9, 4, 9, 30), "rank 0, `step`: sees 0, waits for 1")],
+        ["rank 1 would have to notify, and has ended"],
+    ),
+    ranks.RanksRace: lambda at: ranks.RanksRace(
+        "ranks 0 and 1 race on `data_buf` of rank 1",
+        [
+            (Loc(FILE, 9, 4, 9, 30), "rank 0 writes bytes 0 to 256"),
+            (Loc(FILE, 12, 4, 12, 30), "rank 1 reads them"),
+        ],
+    ),
+    ranks.RanksOnly: lambda at: ranks.RanksOnly(Loc(FILE, 9, 4, 9, 12)),
+    ranks.NotInRanks: lambda at: ranks.NotInRanks(Loc(FILE, 9), "pld.tensor.put_async"),
 }

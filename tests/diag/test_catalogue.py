@@ -31,6 +31,7 @@ AREAS = {
     "generate": "E15",
     "portability": "E12",
     "page": "E16",
+    "ranks": "E17",
     "sampling": "E155",
     "checkpoint": "E156",
 }

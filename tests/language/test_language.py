@@ -11,7 +11,6 @@ import tilelet.language as pl
 from tilelet import dtypes
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.catalogue.unsupported import (
-    DistributedOp,
     MxFormat,
     UnsupportedDType,
     UnsupportedOp,
@@ -129,7 +128,6 @@ def test_decorators():
         ("HF4", UnsupportedDType),
         ("tile.view", UnsupportedOp),
         ("tile.alloc", UnsupportedOp),
-        ("pld.put", DistributedOp),
     ],
 )
 def test_known_but_unsupported(name, error):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilelet.diag.catalogue.command import UnknownPlatform
-from tilelet.diag.catalogue.harness import UnknownConfigField, UnsupportedConfig
+from tilelet.diag.catalogue.harness import UnknownConfigField
 from tilelet.runtime import BackendType, OptimizationStrategy, RunConfig
 
 
@@ -88,7 +88,5 @@ def test_unknown_fields_are_errors_wherever_they_stand() -> None:
         RunConfig(compile={"dump_pases": True})
     with pytest.raises(UnknownConfigField):
         RunConfig().with_settings({"devce_id": 0})
-    with pytest.raises(UnsupportedConfig):
-        RunConfig().with_settings({"distributed_config": object()})
     with pytest.raises(UnknownPlatform):
         RunConfig(platform="a4")

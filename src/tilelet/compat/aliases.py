@@ -109,6 +109,10 @@ NAMESPACES: dict[str, Contents] = {
         "tilelet.ir.core": ("Function",),
         "tilelet.language": ("FunctionType",),
     },
+    "pypto.ir.distributed_compiled_program": {
+        "tilelet.ranks.config": ("DistributedConfig",),
+        "tilelet.runtime": ("CompiledProgram",),
+    },
     "pypto.ir.pass_manager": _PASS_MANAGER,
     "pypto.ir.printer": {"tilelet.compat.surface": ("python_print",)},
     "pypto.ir.compiled_program": {"tilelet.runtime": ("CompiledProgram",)},

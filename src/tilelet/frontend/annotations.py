@@ -13,7 +13,16 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import Direction, Value
-from tilelet.ir.types import INDEX, ArrayType, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.types import (
+    INDEX,
+    ArrayType,
+    DistributedType,
+    ScalarType,
+    SymDim,
+    TensorType,
+    TileType,
+    Type,
+)
 from tilelet.ops.block_scaled import LAYOUTS
 from tilelet.syntax import types as language_types
 from tilelet.syntax.enums import TensorLayout
@@ -23,6 +32,7 @@ _HANDLES: tuple[type, ...] = (
     language_types.PrefetchAsyncContext,
     language_types.AsyncEvent,
     language_types.AsyncSession,
+    language_types.CommCtx,
 )
 
 
@@ -41,6 +51,8 @@ class Parameter:
 def value_type(annotation: Any) -> Type | None:
     """The IR type of `pl.Tensor[[16, 128], pl.FP32]` and its like; None if it is no such thing."""
     match annotation:
+        case language_types.DistributedAnnotation():
+            return DistributedType(_shape(annotation.shape), annotation.dtype)
         case language_types.TensorAnnotation():
             return TensorType(_shape(annotation.shape), annotation.dtype)
         case language_types.TileAnnotation():

@@ -106,6 +106,7 @@ class Context:
     barriers: list[Op] = field(default_factory=list[Op])
     # In a function of type Group: what its cores do; None elsewhere.
     parts: list[Part] | None = None
+    host: bool = False  # in a host function, which dispatches to ranks
 
     @property
     def sink(self) -> Sink:

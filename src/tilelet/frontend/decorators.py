@@ -12,7 +12,11 @@ from typing import Any, overload
 from tilelet.diag.catalogue.cautions import OwnExtents
 from tilelet.diag.catalogue.names import DuplicateFunction
 from tilelet.diag.catalogue.python import BadDecorator
-from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedFunctionType
+from tilelet.diag.catalogue.unsupported import (
+    ExternalKernel,
+    UnsupportedFunctionType,
+    UnsupportedLevel,
+)
 from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
 from tilelet.frontend.annotations import parameters, stored_type
 from tilelet.frontend.context import Style
@@ -24,6 +28,7 @@ from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.ir.types import INDEX, TensorType, Type
+from tilelet.syntax.enums import Level, Role
 
 __all__ = ["function", "inline", "jit", "keep_refused", "program"]
 
@@ -47,6 +52,8 @@ def function(
     strict_ssa: bool = ...,
     auto_scope: bool = ...,
     attrs: Mapping[str, object] | None = ...,
+    level: Level | None = ...,
+    role: Role | None = ...,
 ) -> Callable[[Callable[..., Any]], Any]: ...
 def function(
     func: Callable[..., Any] | None = None,
@@ -55,6 +62,8 @@ def function(
     strict_ssa: bool = False,
     auto_scope: bool = True,  # noqa: ARG001
     attrs: Mapping[str, object] | None = None,
+    level: Level | None = None,
+    role: Role | None = None,
     **options: object,
 ) -> Any:
     """A function of a program: `@pl.function` or `@pl.function(type=pl.FunctionType.InCore)`.
@@ -68,6 +77,8 @@ def function(
     compiler; they change no result either. `attrs={"split": pl.SplitMode.UP_DOWN}` says how two
     vector cores share the kernel, which the modelled device follows; under `auto_tile` and
     `auto_fuse` the body is an expression of whole tensors, and assigning to an output writes it.
+    `level=pl.Level.HOST` makes it the host's: with `role=pl.Role.Orchestrator` it dispatches the
+    other functions to ranks, with `role=pl.Role.SubWorker` it is Python that the host calls.
     """
     visible, where = frame_names(1), here(1)
     refusal: UserError | None = None
@@ -75,6 +86,8 @@ def function(
         refusal = ExternalKernel(where, "@pl.function(external_source=...)")
     elif options:
         refusal = BadDecorator(where, "pl.function", f"it has no option `{next(iter(options))}`")
+    elif level not in (None, Level.CORE_GROUP, Level.HOST):
+        refusal = UnsupportedLevel(where, f"pl.Level.{level.name}")
     elif type not in SUPPORTED_KINDS:
         refusal = UnsupportedFunctionType(where, type.name)
     if refusal is not None and _refused is None:
@@ -86,7 +99,17 @@ def function(
         if refusal is not None and _refused is not None:
             return _refused(refusal)
         name = target.__name__
-        return of_type(name, type, strict_ssa, attrs, python=target, frame_names=visible)
+        is_callback = role is Role.SubWorker
+        kind = FunctionKind.Host if level is Level.HOST and not is_callback else type
+        return of_type(
+            name,
+            kind,
+            strict_ssa,
+            attrs,
+            python=target,
+            frame_names=visible,
+            is_callback=is_callback,
+        )
 
     return decorate if func is None else decorate(func)
 

@@ -345,12 +345,13 @@ def _note_effects(
         facts.packed.update(results[:1] if not facts.packed.isdisjoint(args.values()) else ())
     _note_region(ctx, spec, args, results)
     _note_undefined(ctx, spec, args, results, loc)
-    for param in spec.writes:
+    for i, param in enumerate(spec.writes):
         target = args[param]
         if isinstance(target, Value) and results:
-            facts.note_same(results[0], target)
             facts.note_written(target)
-            ctx.consumed[target] = (loc, results[0])
+            if i < len(results):  # the others keep their names
+                facts.note_same(results[i], target)
+                ctx.consumed[target] = (loc, results[i])
 
 
 def _note_region(

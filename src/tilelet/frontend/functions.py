@@ -40,6 +40,7 @@ class KernelFunction:
     core: FunctionKind | None = None  # of a kernel: AIC, AIV or Group, where the text says it
     split: str | None = None  # how two vector cores share it: the name of a `pl.SplitMode`
     is_graph: bool = False  # its tasks are submitted as one graph
+    is_callback: bool = False  # Python that a host function calls (`pl.Role.SubWorker`)
 
     def __call__(self, *_: object, **__: object) -> object:
         from tilelet.diag.catalogue.python import OpOutsideKernel
@@ -163,6 +164,7 @@ def of_type(
         implied=declared is FunctionKind.Opaque,
         strict_ssa=strict_ssa,
         guards_outputs=declared in (FunctionKind.Opaque, FunctionKind.Orchestration),
+        drops_axis=declared is FunctionKind.Host,
         fills_outputs=any(attrs.get(name) for name in _WITHOUT_SCHEDULE),
     )
     core = declared if declared in _CORES else None

@@ -18,6 +18,7 @@ from tilelet.frontend.annotations import Parameter
 from tilelet.frontend.captures import Captures
 from tilelet.frontend.context import Style
 from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
+from tilelet.frontend.hosts import names_ranks
 from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
@@ -236,8 +237,11 @@ class _Jit:
         return _decorate("pl.jit.opaque", func, FunctionKind.Opaque, options)
 
     def host(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
-        """A program of the host, which calls `@pl.jit` functions; here all on one chip."""
-        return _decorate("pl.jit.host", func, FunctionKind.Orchestration, options)
+        """A program of the host, which calls `@pl.jit` functions.
+
+        One that names ranks (`device=`, `pld.*`) dispatches them; any other runs on one chip.
+        """
+        return _decorate("pl.jit.host", func, FunctionKind.Host, options)
 
     def graph(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A part of a control program whose tasks the device takes as one graph: `pl.graph`."""
@@ -277,9 +281,10 @@ def _decorate(
         )
         # A module-level function means its module's names, wherever it is decorated.
         names = visible if "<locals>" in target.__qualname__ else {}
+        of_one_chip = kind is FunctionKind.Host and not names_ranks(target)
         function = KernelFunction(
             target.__name__,
-            kind,
+            FunctionKind.Orchestration if of_one_chip else kind,
             style,
             generic=True,
             python=target,

@@ -16,7 +16,7 @@ from tilelet.diag.catalogue.scopes import (
     OnlyAtOrchestration,
 )
 from tilelet.diag.core import Loc
-from tilelet.frontend import annotations, calls, expressions, joins
+from tilelet.frontend import annotations, calls, expressions, hosts, joins
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
@@ -56,6 +56,8 @@ def call_function(
     ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool = False
 ) -> Binding:
     """`self.kernel(a, b)` or `helper(a, b)`."""
+    if ctx.host and function.kind is not FunctionKind.Inline:
+        return hosts.dispatch(ctx, function, node)
     is_kernel = function.kind is FunctionKind.InCore and not ctx.in_scope
     may_omit = is_kernel and not function.generic
     nodes = calls.positional_arguments(ctx, function, node, may_omit)
@@ -81,6 +83,8 @@ def call_kernel(
             no_dep.append(i)
         value = expressions.evaluate(ctx, inner or node)
         operands.append(calls.arg_of(ctx, value, inner or node))
+    if ctx.host:
+        operands = hosts.declared_views(ctx, function, operands, loc)
     types = tuple(_operand_type(o) for o in operands)
     callee = ctx.module.kernel(function, types, loc)
     if ctx.sink.errors and not callee.returned:

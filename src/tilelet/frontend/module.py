@@ -181,6 +181,7 @@ class ModuleBuilder:
             scope_loc=function.loc() if function.kind is FunctionKind.InCore else None,
             dims=_dims(params),
             split=function.split,
+            host=function.kind is FunctionKind.Host,
         )
         ctx.facts.layouts = annotations.layouts_of(function, env)
         if function.is_method:
@@ -414,7 +415,7 @@ def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
 def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> list[KernelFunction]:
     """The control programs: the Orchestration functions, else the Opaque ones, nobody calls."""
     by_kind = {k: [m for m in methods.values() if m.kind is k] for k in FunctionKind}
-    for kind in (FunctionKind.Orchestration, FunctionKind.Opaque):
+    for kind in (FunctionKind.Host, FunctionKind.Orchestration, FunctionKind.Opaque):
         found = _uncalled(by_kind[kind], methods)
         if found:
             return found

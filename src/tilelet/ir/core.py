@@ -97,12 +97,16 @@ class Block:
 
 
 class FunctionKind(enum.Enum):
-    """`pl.FunctionType`; IR contains the first four, and no program may declare `Spmd`."""
+    """`pl.FunctionType`; IR contains the first five, and no program may declare `Spmd`.
+
+    `Host` dispatches control programs to ranks; `@pl.jit.host` or `level=` declares it.
+    """
 
     Opaque = "Opaque"
     Orchestration = "Orchestration"
     InCore = "InCore"
     Inline = "Inline"
+    Host = "Host"
     AIC = "AIC"
     AIV = "AIV"
     Group = "Group"
@@ -110,7 +114,7 @@ class FunctionKind(enum.Enum):
     Graph = "Graph"
 
 
-SUPPORTED_KINDS = frozenset(FunctionKind) - {FunctionKind.Spmd}
+SUPPORTED_KINDS = frozenset(FunctionKind) - {FunctionKind.Spmd, FunctionKind.Host}
 
 
 class Direction(enum.Enum):

@@ -164,7 +164,7 @@ class Call:
     @property
     def shown(self) -> str:
         """The op's name in messages."""
-        return f"pl.{self.op}"
+        return self.op if self.op.startswith("pld.") else f"pl.{self.op}"
 
     def at(self, param: str) -> Loc:
         """Return the span of the argument given for `param`, or of the whole call."""

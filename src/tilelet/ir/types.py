@@ -99,6 +99,14 @@ class TensorType:
 
 
 @dataclass(frozen=True, slots=True)
+class DistributedType(TensorType):
+    """A view of a window buffer: memory that every rank of a domain has, and peers can address."""
+
+    def __str__(self) -> str:
+        return f"pld.DistributedTensor[{shape_text(self.shape)}, {self.dtype}]"
+
+
+@dataclass(frozen=True, slots=True)
 class TileType:
     """An on-chip value; `space` is None until placement decides (tensor-style code)."""
 
@@ -141,7 +149,7 @@ TASK_ID = ScalarType(dtypes.TASK_ID)
 def with_shape(t: ShapedType, shape: tuple[Dim, ...], dtype: DType | None = None) -> ShapedType:
     """Return `t` with another shape (and dtype), staying in GM or on chip."""
     if isinstance(t, TensorType):
-        return TensorType(shape, dtype or t.dtype)
+        return type(t)(shape, dtype or t.dtype)
     return TileType(shape, dtype or t.dtype, t.space)  # type: ignore[arg-type]
 
 

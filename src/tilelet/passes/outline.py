@@ -53,9 +53,10 @@ def outline(program: Program) -> Program:
     }
     functions.update({name: kernel.function for name, kernel in kernels.items()})
     for fn in program.functions.values():
-        if fn.kind in (FunctionKind.Opaque, FunctionKind.Orchestration):
+        if fn.kind is not FunctionKind.InCore:
             outliner = _Outliner(fn, functions, kernels)
-            functions[fn.name] = replace(outliner.function(fn), kind=FunctionKind.Orchestration)
+            kind = FunctionKind.Host if fn.kind is FunctionKind.Host else FunctionKind.Orchestration
+            functions[fn.name] = replace(outliner.function(fn), kind=kind)
     return program.with_functions(functions)
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from tilelet.diag.catalogue.command import UnknownPlatform
-from tilelet.diag.catalogue.harness import BadConfig, UnknownConfigField, UnsupportedConfig
+from tilelet.diag.catalogue.harness import BadConfig, UnknownConfigField
+from tilelet.ranks.config import DistributedConfig
 
 PLATFORMS = ("a2a3sim", "a2a3", "a5sim", "a5")
 DEFAULT_PLATFORM = "a2a3sim"
@@ -121,7 +122,7 @@ class RunConfig:
     diagnostic_phase: Any = None
     disabled_diagnostics: Any = None
     golden_data_dir: Any = None
-    distributed_config: None = None
+    distributed_config: DistributedConfig | None = None
     dsa_export_dir: Any = None
     dsa_solution_dir: Any = None
     dsa_reuse_penalty_recognizer: Any = None
@@ -136,7 +137,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         for group in (self.compile, self.runtime):
             for name, value in (group or {}).items():
-                _check_known(name, value)
+                _check_known(name)
                 setattr(self, name, value)
         if self.platform is not None and self.platform not in PLATFORMS:
             raise UnknownPlatform(str(self.platform), PLATFORMS)
@@ -174,8 +175,8 @@ class RunConfig:
 
     def with_settings(self, settings: Mapping[str, Any] | None) -> RunConfig:
         """A copy in which `settings` (a `compile_cfg` or `runtime_cfg`) also hold."""
-        for name, value in (settings or {}).items():
-            _check_known(name, value)
+        for name in settings or {}:
+            _check_known(name)
         return dataclasses.replace(self, compile={}, runtime={}, **(settings or {}))
 
 
@@ -188,10 +189,8 @@ def as_config(given: object) -> RunConfig | None:
     return RunConfig().with_settings(cast("Mapping[str, Any]", given))
 
 
-def _check_known(name: str, value: object) -> None:
+def _check_known(name: str) -> None:
     known = [f.name for f in dataclasses.fields(RunConfig)]
-    if name == "distributed_config" and value is not None:
-        raise UnsupportedConfig(name, "distributed programs")
     if name not in known:
         raise UnknownConfigField(name, known)
 
@@ -207,8 +206,8 @@ def _reject_unknown_fields() -> None:
 
     @functools.wraps(generated)
     def checked(self: RunConfig, *args: Any, **named: Any) -> None:
-        for name, value in named.items():
-            _check_known(name, value)
+        for name in named:
+            _check_known(name)
         generated(self, *args, **named)
 
     RunConfig.__init__ = checked  # type: ignore[method-assign]

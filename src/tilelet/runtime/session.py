@@ -84,6 +84,9 @@ class Session:
     examiner: Callable[[str, Any], None] | None = None
     # `tilelet export`: gets every case (program as written, its specs, the case), nothing runs.
     on_case: Callable[[Program, list[Any], Any], None] | None = None
+    # `tilelet check`: gets every program of several ranks (name, passed program, arguments, its
+    # `DistributedConfig`), and none is run.
+    on_ranks: Callable[[str, Program, Mapping[str, Any], Any], None] | None = None
     imports_pypto: bool = False  # whether the script is written for PyPTO
     _said: set[str] = field(default_factory=set[str])
 
@@ -91,6 +94,12 @@ class Session:
     def chosen_engine(self) -> str | None:
         """What the command line or `TILELET_ENGINE` names; None if they leave it open."""
         return self.engine or os.environ.get("TILELET_ENGINE") or None
+
+    @property
+    def looks_at_tasks(self) -> bool:
+        """Whether programs are recorded, counted or taken apart, as only those of one chip can."""
+        hooks = (self.recorder, self.examiner, self.on_case)
+        return self.count_only or any(hook is not None for hook in hooks)
 
     @property
     def wants_only_results(self) -> bool:

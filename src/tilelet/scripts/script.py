@@ -24,8 +24,7 @@ from tilelet.diag.catalogue.command import (
     ScriptRaised,
 )
 from tilelet.diag.catalogue.python import NestedTooDeeply
-from tilelet.diag.catalogue.unsupported import DistributedOp
-from tilelet.diag.core import UNKNOWN, Diagnostic, Loc, UserError, UserErrors
+from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
 from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
@@ -212,8 +211,6 @@ class Script:
         name = error.name or ""
         frame = _last_user_frame(error)
         loc = Loc(frame.filename, frame.lineno or 0) if frame else None
-        if name.startswith("pypto.language.distributed"):
-            return DistributedOp(loc or UNKNOWN, name)
         if name.partition(".")[0] in ROOTS:
             wanted = _imported_name(error) or name
             parent = wanted.rpartition(".")[0]

@@ -32,6 +32,11 @@ class TensorAnnotation:
 
 
 @dataclass(frozen=True)
+class DistributedAnnotation(TensorAnnotation):
+    """`pld.DistributedTensor[shape, dtype]`."""
+
+
+@dataclass(frozen=True)
 class TileAnnotation:
     """`pl.Tile[shape, dtype]`, and any of its memory, a `pl.TileView` and a `pl.MemRef`."""
 
@@ -138,6 +143,20 @@ class _Block(_Arithmetic):
             ...
 
 
+def _tensor_parts(item: Any, name: str) -> tuple[tuple[Dim, ...], DType, TensorLayout]:
+    """Shape, element type and layout of a tensor annotation."""
+    parts = _parts(item, name, 2, 4)
+    layout = TensorLayout.ND
+    for part in parts[2:]:
+        if isinstance(part, TensorLayout):
+            layout = part
+        elif isinstance(part, TensorView):
+            layout = part.layout
+        elif not isinstance(part, MemRef):
+            raise TypeError(f"the third part of pl.{name}[...] is a layout, not {part!r}")
+    return _shape(parts[0], name), _dtype(parts[1], name), layout
+
+
 class Tensor(_Block):
     """An N-D array in global memory: `pl.Tensor[[16, 128], pl.BF16]`.
 
@@ -146,22 +165,23 @@ class Tensor(_Block):
     """
 
     def __class_getitem__(cls, item: Any) -> TensorAnnotation:
-        parts = _parts(item, "Tensor", 2, 4)
-        layout = TensorLayout.ND
-        for part in parts[2:]:
-            if isinstance(part, TensorLayout):
-                layout = part
-            elif isinstance(part, TensorView):
-                layout = part.layout
-            elif not isinstance(part, MemRef):
-                raise TypeError(f"the third part of pl.Tensor[...] is a layout, not {part!r}")
-        return TensorAnnotation(_shape(parts[0], "Tensor"), _dtype(parts[1], "Tensor"), layout)
+        return TensorAnnotation(*_tensor_parts(item, "Tensor"))
 
     if TYPE_CHECKING:
 
         def bind_dynamic(self, axis: int, symbol: SymDim) -> None:
             """In a `@pl.jit` body: from here on `symbol` is the extent of that axis."""
             ...
+
+
+class DistributedTensor(Tensor):
+    """A view of a window buffer: `pld.DistributedTensor[[4, 128], pl.FP32]`.
+
+    Loads and stores touch the own rank's slice; remote ops name a peer.
+    """
+
+    def __class_getitem__(cls, item: Any) -> DistributedAnnotation:
+        return DistributedAnnotation(*_tensor_parts(item, "DistributedTensor"))
 
 
 class Tile(_Block):
@@ -217,6 +237,10 @@ class Array:
 
         def __getitem__(self, index: Any) -> Any: ...
         def __setitem__(self, index: Any, value: Any) -> None: ...
+
+
+class CommCtx:
+    """What `pld.get_comm_ctx` gives: the communication domain of a window."""
 
 
 class PrefetchAsyncContext:

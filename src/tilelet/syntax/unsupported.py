@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilelet.diag.catalogue.unsupported import (
-    DistributedOp,
     ExternalKernel,
     MxFormat,
     UnsupportedDType,
@@ -58,9 +57,6 @@ def check(name: str, loc: Loc) -> None:
 
 
 def _find(name: str) -> Error | None:
-    head = name.partition(".")[0]
-    if head in ("pld", "distributed"):
-        return DistributedOp
     for namespace in _NAMESPACES:
         short = name.removeprefix(namespace)
         if short in UNSUPPORTED:

@@ -3,7 +3,7 @@
 `E01xx` python, `E02xx` names, `E03xx` ops, `E04xx` scopes, `E05xx` windows, `E06xx` harness,
 `E07xx` command, `E08xx` unsupported, `E09xx` device, `E10xx` models, `E11xx` checks, `E12xx`
 portability, `E13xx` advice and machine_use, `E14xx` tuner, `E15xx` generate, `E155x` sampling,
-`E156x` checkpoint, `E16xx` page; `W` codes are cautions, which do not stop a run.
+`E156x` checkpoint, `E16xx` page, `E17xx` ranks; `W` codes are cautions, which do not stop a run.
 
 To add a mistake: write a class in the module of its area (docstring: what it means, why, how to fix
 it; `code`; `example` if a kernel makes the mistake), add a sample to tests/diag/samples.py, run the

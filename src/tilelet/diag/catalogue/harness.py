@@ -360,18 +360,6 @@ class UnknownConfigField(UserError):
         )
 
 
-class UnsupportedConfig(UserError):
-    """A field of a run configuration requests something that Tilelet does not support.
-
-    It is rejected rather than ignored, so that a result is never silently wrong.
-    """
-
-    code = "E0622"
-
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(f"`{name}` in the run configuration: {what} are not supported")
-
-
 class ComparatorFailed(UserError):
     """A comparison function given in `compare_fn` raised an exception or returned an invalid
     result.

@@ -39,30 +39,6 @@ class UnsupportedConstruct(UserError):
         )
 
 
-class DistributedOp(UserError):
-    """The program uses a distributed op: `pld.*`, window buffers or collectives.
-
-    These move data between chips. Tilelet runs and models one chip: run the part of one chip and
-    pass its inputs as tensors.
-    """
-
-    code = "E0802"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                pl.distributed.put(x, out, peer=1)
-            return out
-        """
-
-    def __init__(self, loc: Loc, op: str) -> None:
-        super().__init__(
-            f"distributed op `{op}` is not supported",
-            [Label(loc, "runs on several chips")],
-            helps=["run the part of one chip, and pass its inputs as tensors"],
-        )
-
-
 class ExternalKernel(UserError):
     """The program calls a kernel written outside the language.
 

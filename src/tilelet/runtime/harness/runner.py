@@ -213,6 +213,10 @@ class Runner:
             compiled, specs = self._compile()
             if not self.session.count_only and not case.config.stops_after_compile:
                 compiled.prepare(case.config, self.directory)
+        if compiled.has_ranks and (self.session.looks_at_tasks or self.session.on_ranks):
+            self.result.passed, self.result.was_executed = True, False
+            compiled.is_taken(self._inputs(compiled, specs), case.config)
+            return
         if self.session.count_only:
             self._count(compiled, specs)
             return
@@ -341,15 +345,16 @@ class Runner:
                 compiled.name, compiled.program, tasks, arguments, case.config, self.directory
             )
         self._save(specs, tensors, expected)
-        self.findings = check_after_run(
-            compiled.name,
-            compiled.program,
-            pristine,
-            reporting.platform_of(case.config),
-            self.result.tasks,
-            time.perf_counter() - self.started,
-            self._comparison(compiled, specs),
-        )
+        if not compiled.has_ranks:
+            self.findings = check_after_run(
+                compiled.name,
+                compiled.program,
+                pristine,
+                reporting.platform_of(case.config),
+                self.result.tasks,
+                time.perf_counter() - self.started,
+                self._comparison(compiled, specs),
+            )
         if not expected:
             self._skip("no golden" if expected is None else "no output to compare")
             return

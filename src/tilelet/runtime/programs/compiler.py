@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.python import NestedTooDeeply
+from tilelet.diag.catalogue.ranks import RanksOnly
 from tilelet.diag.catalogue.windows import DependsOnTaskData
-from tilelet.ir.core import Direction, Program
+from tilelet.ir.core import Direction, FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.runtime import session
 from tilelet.runtime.config import RunConfig
@@ -118,6 +119,25 @@ class CompiledProgram(StepwiseCalls):
         return self.__fspath__()
 
     @property
+    def has_ranks(self) -> bool:
+        """Whether the program dispatches to several ranks."""
+        return self.program.main.kind is FunctionKind.Host
+
+    def is_taken(self, arguments: Mapping[str, Any], settings: RunConfig) -> bool:
+        """Whether the session explores the schedules of a program of several ranks.
+
+        Commands that look at the tasks of one chip refuse it.
+        """
+        now = session.current()
+        config = settings.distributed_config or self.config.distributed_config
+        if now.on_ranks is not None:
+            now.on_ranks(self.name, self.program, arguments, config)
+            return True
+        if now.looks_at_tasks:
+            raise RanksOnly(self.program.main.loc)
+        return False
+
+    @property
     def param_names(self) -> list[str]:
         return [p.name for p in self.parameters]
 
@@ -145,6 +165,8 @@ class CompiledProgram(StepwiseCalls):
         if not now.count_only:
             reporting.announce(settings)
         bound, written = bind_call(self.name, self.parameters, args)
+        if self.has_ranks and self.is_taken(bound, settings):
+            return None
         directory = run_directory(self.name, settings)
         start = time.perf_counter()
         with progress(f"running {self.name}"):
@@ -156,7 +178,7 @@ class CompiledProgram(StepwiseCalls):
             reporting.show_recorded(self.name, self.program, tasks, bound)
         elif settings.profiles:
             reporting.show_profile(self.name, self.program, tasks, bound, settings, directory)
-        if now.checks:
+        if now.checks and not self.has_ranks:
             seconds = time.perf_counter() - start
             platform = reporting.platform_of(settings)
             counts = tasks.counts()
@@ -226,6 +248,8 @@ class CompiledProgram(StepwiseCalls):
     def _engine(
         self, settings: RunConfig, execute: bool, directory: RunDirectory | None
     ) -> engines.Engine:
+        if self.has_ranks:
+            return engines.of_ranks(settings.distributed_config or self.config.distributed_config)
         chosen = settings.engine
         records = session.current().recorder is not None or settings.profiles
         if not execute or (records and self._is_data_dependent()):
@@ -235,7 +259,7 @@ class CompiledProgram(StepwiseCalls):
 
     def prepared(self) -> PreparedCalls | None:
         """For calls of one signature; None if programs, or this one, are interpreted here."""
-        if not engines.runs_natively(self.program):
+        if self.has_ranks or not engines.runs_natively(self.program):
             return None
         from tilelet.cpu.engine import compiled
         from tilelet.cpu.prepared import PreparedCalls

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.ir.core import Program
+from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import session
 from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.progress import progress
@@ -107,6 +108,13 @@ def runs_natively(program: Program) -> bool:
     from tilelet.cpu.engine import stops_for_a_debugger
 
     return not stops_for_a_debugger(program)
+
+
+def of_ranks(config: DistributedConfig | None) -> Engine:
+    """The engine for a program of several ranks."""
+    from tilelet.ranks.engine import RanksEngine
+
+    return RanksEngine(config or DistributedConfig())
 
 
 def _interpreter(_: RunRequest) -> Engine:

@@ -1,0 +1,1 @@
+"""Several ranks: host programs, windows, signals, and the scheduler that runs them."""

@@ -1,0 +1,152 @@
+"""Functions that can be suspended: generators over the interpreter's closures.
+
+A function whose ops include suspending ones is turned into nested generators along the blocks that
+lead to those ops; everything else stays the interpreter's plain steps. So a strand is a Python
+generator: nothing but its frame is held while it waits, and a run is one thread, in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilelet.diag.catalogue.scopes import ZeroStep
+from tilelet.interp.lowering import Frame, Lowering, Step
+from tilelet.ir.core import Block, Function, Op, walk
+from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ranks.requests import Request
+
+if TYPE_CHECKING:
+    from tilelet.ranks.rank import RankState
+
+Suspension = Generator[Request, None, None]
+Routine = Callable[[Frame], Suspension]
+LowerRoutine = Callable[[Lowering, Op], Routine]
+Suspends = Callable[[Op], "LowerRoutine | None"]
+
+
+class ResumableBlock:
+    """A block whose run is a generator."""
+
+    __slots__ = ("_parts", "result")
+
+    def __init__(
+        self, parts: Sequence[tuple[bool, Any]], result: Callable[[Frame], tuple[Any, ...]]
+    ) -> None:
+        self._parts = tuple(parts)
+        self.result = result
+
+    def run(self, frame: Frame) -> Suspension:
+        for suspends, part in self._parts:
+            if suspends:
+                yield from part(frame)
+            else:
+                part(frame)
+
+
+class ResumableFunction:
+    """A function ready to be started, as often as wanted."""
+
+    def __init__(self, state: RankState, function: Function, suspends: Suspends) -> None:
+        self._low = Lowering(state, function)
+        self._state = state
+        self._suspends = suspends
+        self._params = self._low.define(function.params)
+        self._body = self._block(function.body)
+
+    def start(self, arguments: Sequence[Any]) -> Suspension:
+        frame = self._low.template.copy()
+        frame[self._params] = arguments
+        return self._body.run(frame)
+
+    def _block(self, block: Block) -> ResumableBlock:
+        parts = [self._part(op) for op in block.ops[:-1]]
+        return ResumableBlock(parts, self._low.get(yielded(block)))
+
+    def _part(self, op: Op) -> tuple[bool, Routine | Step]:
+        own = self._suspends(op)
+        if own is not None:
+            return True, own(self._low, op)
+        inside = (inner for block in op.blocks for inner in walk(block))
+        if not any(self._suspends(inner) for inner in inside):
+            return False, self._low.op(op)
+        nested = {"for": self._for, "while": self._while, "if": self._if, "scope": self._scope}
+        return True, nested[op.name](op)
+
+    def _for(self, op: Op) -> Routine:
+        low, view, state = self._low, ForView(op), self._state
+        start, stop, stride = (low.slot(b) for b in view.bounds)
+        init = low.get(view.init)
+        index = low.define((view.index,)).start
+        carried = low.define(view.carried)
+        body = self._block(view.body)
+        results = low.define(op.results)
+        name, loc = view.index.name, op.loc
+
+        def routine(frame: Frame) -> Suspension:
+            if not frame[stride]:
+                raise ZeroStep(loc)
+            loops = state.strand.loops
+            values = init(frame)
+            loops.append((name, 0))
+            for i in range(frame[start], frame[stop], frame[stride]):
+                frame[index] = i
+                frame[carried] = values
+                loops[-1] = (name, i)
+                yield from body.run(frame)
+                values = body.result(frame)
+            loops.pop()
+            frame[results] = values
+
+        return routine
+
+    def _while(self, op: Op) -> Routine:
+        low = self._low
+        cond_block, body_block = op.blocks
+        init = low.get(op.args["init"])
+        cond_params = low.define(cond_block.params)
+        cond = self._block(cond_block)
+        params = low.define(body_block.params)
+        body = self._block(body_block)
+        results = low.define(op.results)
+
+        def routine(frame: Frame) -> Suspension:
+            values = init(frame)
+            while True:
+                frame[cond_params] = values
+                yield from cond.run(frame)
+                if not cond.result(frame)[0]:
+                    break
+                frame[params] = values
+                yield from body.run(frame)
+                values = body.result(frame)
+            frame[results] = values
+
+        return routine
+
+    def _if(self, op: Op) -> Routine:
+        low = self._low
+        cond = low.slot(op.args["cond"])
+        then, orelse = (self._block(b) for b in op.blocks)
+        results = low.define(op.results)
+
+        def routine(frame: Frame) -> Suspension:
+            taken = then if frame[cond] else orelse
+            yield from taken.run(frame)
+            frame[results] = taken.result(frame)
+
+        return routine
+
+    def _scope(self, op: Op) -> Routine:
+        body = self._block(op.blocks[0])
+        results = self._low.define(op.results)
+        manual = 1 if ScopeView(op).kind == "manual" else 0
+        state = self._state
+
+        def routine(frame: Frame) -> Suspension:
+            state.manual_depth += manual
+            yield from body.run(frame)
+            frame[results] = body.result(frame)
+            state.manual_depth -= manual
+
+        return routine

@@ -1,0 +1,219 @@
+"""Collectives in kernels, made of signals and remote loads.
+
+Every call begins and ends with the signal's cells at zero. Its phases are separated by barriers of
+credits: in phase g a rank adds 1 to its cell of every peer and waits until its own cells of all
+peers are at least g; at the end it takes the credits away again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelet import numerics
+from tilelet.diag.catalogue.ranks import BadCollective
+from tilelet.interp.lowering import Frame, Lowering
+from tilelet.ir.core import Op
+from tilelet.ranks.code import LowerRoutine, Routine, Suspension
+from tilelet.ranks.comm import rank_state, signal
+from tilelet.ranks.memory import moved, symmetric
+from tilelet.ranks.requests import Condition, Request
+from tilelet.syntax.ranks import NotifyOp, ReduceOp, WaitCmp
+from tilelet.tasks.window import Array, Window
+
+if TYPE_CHECKING:
+    from tilelet.ranks.rank import RankState
+
+ROUTINES: dict[str, LowerRoutine] = {}
+
+REDUCTIONS: dict[ReduceOp, Callable[[Array, Array], Array]] = {
+    ReduceOp.Sum: numerics.add,
+    ReduceOp.Max: np.maximum,
+    ReduceOp.Min: np.minimum,
+    ReduceOp.Prod: numerics.mul,
+}
+
+
+class Meeting:
+    """One call of a collective on one rank."""
+
+    def __init__(self, state: RankState, op: Op, cells: Window) -> None:
+        self.state = state
+        self.op = op
+        buffer = symmetric(cells)
+        self.me = buffer.index
+        self.slices = buffer.allocation.slices
+        self.size = len(self.slices)
+        self._cells = cells
+        self._phase = 0
+        if cells.shape[0] < self.size and int(np.prod(cells.shape)) < self.size:
+            problem = f"a signal of {list(cells.shape)} cells for {self.size} ranks"
+            raise BadCollective(op.loc, op.name, problem, "one cell per rank")
+
+    @property
+    def peers(self) -> list[int]:
+        return [p for p in range(self.size) if p != self.me]
+
+    def _cell(self, owner: int, source: int) -> Window:
+        """The cell of `owner` that `source` signals."""
+        whole = moved(self._cells, self.slices[owner])
+        axes = len(whole.shape)
+        if whole.shape[0] >= self.size:
+            at = (source, *(0 for _ in range(axes - 1)))
+        else:
+            at = (*(0 for _ in range(axes - 1)), source)
+        return whole.slice(at, (1,) * axes)
+
+    def barrier(self) -> Suspension:
+        self._phase += 1
+        yield Request(self.op.name, self.op.loc)
+        for peer in self.peers:
+            signal(self.state, self._cell(peer, self.me), 1, NotifyOp.AtomicAdd, self.op)
+        wanted = [Condition(self._cell(self.me, p), self._phase, WaitCmp.Ge) for p in self.peers]
+        yield Request(self.op.name, self.op.loc, tuple(wanted))
+        for condition in wanted:
+            self.state.observe("wait", condition.cell, self.op)
+
+    def leave(self) -> None:
+        """Take the credits of this call away."""
+        for peer in self.peers:
+            cell = self._cell(self.me, peer)
+            signal(self.state, cell, -self._phase, NotifyOp.AtomicAdd, self.op)
+
+    def at(self, window: Window, rank: int) -> Window:
+        """A view of the same buffer on another rank of the domain."""
+        return moved(window, symmetric(window).allocation.slices[rank])
+
+    def read(self, window: Window) -> Array:
+        self.state.observe("read", window, self.op)
+        return window.array.copy()
+
+    def write(self, window: Window, data: Array) -> None:
+        self.state.observe("write", window, self.op)
+        memory = window.array
+        memory[...] = data.reshape(memory.shape).astype(memory.dtype, copy=False)
+
+
+def rows_of(window: Window, parts: int, op: Op) -> list[Window]:
+    """The window in equal parts along its first axis."""
+    rows = window.shape[0]
+    if rows % parts:
+        problem = f"{rows} rows of `{window.name}` do not divide among {parts} ranks"
+        raise BadCollective(op.loc, op.name, problem)
+    size = rows // parts
+    rest = window.shape[1:]
+    zeros = (0,) * len(rest)
+    return [window.slice((p * size, *zeros), (size, *rest)) for p in range(parts)]
+
+
+Body = Callable[[Meeting, dict[str, Any]], Suspension]
+
+
+def _barrier(_: Meeting, __: dict[str, Any]) -> Suspension:
+    return
+    yield
+
+
+def _allreduce(m: Meeting, args: dict[str, Any]) -> Suspension:
+    target: Window = args["target"]
+    combine = REDUCTIONS[args["op"]]
+    total = m.read(m.at(target, 0))
+    for peer in range(1, m.size):
+        total = combine(total, m.read(m.at(target, peer)))
+    yield from m.barrier()
+    m.write(target, total)
+
+
+def _broadcast(m: Meeting, args: dict[str, Any]) -> Suspension:
+    target, root = args["target"], args["root"]
+    if root >= m.size:
+        problem = f"root {root} of a domain of {m.size}"
+        raise BadCollective(m.op.loc, m.op.name, problem)
+    if m.me != root:
+        m.write(target, m.read(m.at(target, root)))
+    return
+    yield
+
+
+def _allgather(m: Meeting, args: dict[str, Any]) -> Suspension:
+    for peer, row in enumerate(rows_of(args["target"], m.size, m.op)):
+        m.write(row, m.read(m.at(args["local"], peer)))
+    return
+    yield
+
+
+def _reduce_scatter(m: Meeting, args: dict[str, Any]) -> Suspension:
+    rows = [rows_of(m.at(args["target"], p), m.size, m.op)[m.me] for p in range(m.size)]
+    total = m.read(rows[0])
+    for row in rows[1:]:
+        total = numerics.add(total, m.read(row))
+    yield from m.barrier()
+    m.write(rows[m.me], total)
+
+
+def _all_to_all(m: Meeting, args: dict[str, Any]) -> Suspension:
+    for peer, row in enumerate(rows_of(args["target"], m.size, m.op)):
+        m.write(row, m.read(rows_of(m.at(args["input"], peer), m.size, m.op)[m.me]))
+    return
+    yield
+
+
+def _all_to_all_v(m: Meeting, args: dict[str, Any]) -> Suspension:
+    yield from _all_to_all(m, args)
+    limit = args["target"].shape[0] // m.size
+    counts = args["recv_counts"]
+    for peer in range(m.size):
+        sent = m.read(m.at(args["send_counts"], peer)).reshape(-1)[m.me]
+        at = (peer, *(0 for _ in counts.shape[1:]))
+        m.write(counts.slice(at, (1,) * len(counts.shape)), np.array(min(int(sent), limit)))
+
+
+BODIES: dict[str, Body] = {
+    "pld.tensor.barrier": _barrier,
+    "pld.tensor.allreduce": _allreduce,
+    "pld.tensor.broadcast": _broadcast,
+    "pld.tensor.allgather": _allgather,
+    "pld.tensor.reduce_scatter": _reduce_scatter,
+    "pld.tensor.all_to_all": _all_to_all,
+    "pld.tensor.all_to_all_v": _all_to_all_v,
+}
+
+
+def meet(state: RankState, op: Op, args: dict[str, Any]) -> Suspension:
+    """One call of a collective: all ranks are ready, exchange, and are done with their windows."""
+    _check_buffers(op, args)
+    m = Meeting(state, op, args["signal"])
+    yield from m.barrier()
+    yield from BODIES[op.name](m, args)
+    if op.name != "pld.tensor.barrier":
+        yield from m.barrier()
+    m.leave()
+
+
+def _check_buffers(op: Op, args: dict[str, Any]) -> None:
+    """Operands of a collective lie in different window buffers."""
+    seen: dict[int, str] = {}
+    for name, value in args.items():
+        if isinstance(value, Window):
+            other = seen.setdefault(value.buffer.id, name)
+            if other != name:
+                problem = f"`{other}` and `{name}` lie in one window buffer"
+                raise BadCollective(op.loc, op.name, problem, "give each its own buffer")
+
+
+def _lower(low: Lowering, op: Op) -> Routine:
+    state = rank_state(low)
+    getters = {name: low.get(arg) for name, arg in op.args.items()}
+    result, first = low.result(op), op.spec.writes[0]
+
+    def run(frame: Frame) -> Suspension:
+        args = {name: get(frame) for name, get in getters.items()}
+        yield from meet(state, op, args)
+        frame[result] = args[first]
+
+    return run
+
+
+ROUTINES.update(dict.fromkeys(BODIES, _lower))

@@ -1,0 +1,53 @@
+"""The engine for programs of several ranks, all in this process, interpreted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tilelet.ir.core import Program
+from tilelet.ranks.config import DistributedConfig
+from tilelet.ranks.host import plan_of
+from tilelet.ranks.scheduler import Callbacks, World
+from tilelet.tasks.arguments import bind_arguments
+
+
+@dataclass(frozen=True)
+class RankCounts:
+    """How many tasks each kernel had, on all ranks together."""
+
+    by_kernel: Counter[str]
+
+    def counts(self) -> dict[str, int]:
+        return dict(self.by_kernel)
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_kernel.values())
+
+
+@dataclass(frozen=True)
+class RanksExecution:
+    tasks: RankCounts
+
+
+@dataclass(frozen=True)
+class RanksEngine:
+    """Runs a host function and everything that it dispatches."""
+
+    config: DistributedConfig
+    callbacks: Callbacks | None = None
+
+    def prepare(self, program: Program) -> None:
+        """There is nothing to do before a run."""
+
+    def run(
+        self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
+    ) -> RanksExecution:
+        bound = bind_arguments(program, arguments, execute=execute)
+        plan = plan_of(program, bound, self.config.world)
+        world = World(program, plan, callbacks=self.callbacks)
+        world.run()
+        return RanksExecution(RankCounts(world.counts))

@@ -1,0 +1,277 @@
+"""Running a host function: what it dispatches to which rank, and which ranks share its windows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelet import dtypes
+from tilelet.diag.catalogue.ranks import BadDevice, BadDispatch, BadWindowBuffer
+from tilelet.diag.core import Loc
+from tilelet.dtypes import DType
+from tilelet.interp import interpreter  # noqa: F401 - fills the table of lowerings
+from tilelet.interp.lowering import Frame, Lowering, Step, lowers
+from tilelet.interp.movement import as_tuple
+from tilelet.interp.state import State
+from tilelet.interp.submit import CalleeSketch
+from tilelet.ir.core import Direction, Op, Program
+from tilelet.ir.views import CallView
+from tilelet.ranks.collectives import BODIES
+from tilelet.ranks.memory import Allocation, Domain, TemplateBuffer
+from tilelet.tasks.window import Window, row_major
+
+
+@dataclass(eq=False)
+class Dispatch:
+    """One piece of work of one rank, as the host submits it.
+
+    function   control program to run; "" for a collective or a callback
+    operands   as the host sees them: views of window buffers have no memory yet
+    op         the statement
+    args       of a collective: its arguments by name
+    callback   name of the sub-worker; None for anything else
+    waits_for  positions of the dispatches that must be done first
+    """
+
+    rank: int
+    function: str
+    operands: tuple[Any, ...]
+    directions: tuple[Direction, ...]
+    op: Op
+    args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    callback: str | None = None
+    waits_for: list[int] = field(default_factory=list[int])
+
+    @property
+    def loc(self) -> Loc:
+        return self.op.loc
+
+    @property
+    def windows(self) -> list[tuple[Window, Direction]]:
+        pairs = zip(self.operands, self.directions)
+        return [(v, d) for v, d in pairs if isinstance(v, Window)]
+
+    @property
+    def allocations(self) -> set[Allocation]:
+        """The window buffers that it gets views of."""
+        found = (w.buffer for w, _ in self.windows)
+        return {b.allocation for b in found if isinstance(b, TemplateBuffer)}
+
+
+@dataclass
+class Plan:
+    """What a host function asks of the ranks, in program order."""
+
+    world: int
+    dispatches: list[Dispatch] = field(default_factory=list[Dispatch])
+    allocations: list[Allocation] = field(default_factory=list[Allocation])
+    domains: list[Domain] = field(default_factory=list[Domain])
+
+    def close(self) -> None:
+        """Find the domains, take memory for the windows, and order the dispatches."""
+        for dispatch in self.dispatches:
+            for allocation in dispatch.allocations:
+                allocation.used.add(dispatch.rank)
+        for allocation in self.allocations:
+            if not allocation.used:
+                raise BadWindowBuffer(
+                    allocation.loc,
+                    f"no dispatch gets a view of `{allocation.name}`",
+                    "pass a `pld.window` of it to a dispatch, or remove it",
+                )
+            ranks = tuple(sorted(allocation.used))
+            domain = next((d for d in self.domains if d.ranks == ranks), None)
+            if domain is None:
+                domain = Domain(len(self.domains), ranks)
+                self.domains.append(domain)
+            allocation.place(domain)
+        self._order()
+
+    def _order(self) -> None:
+        """Dispatches wait for earlier ones by shared tensors, and by the windows of their rank."""
+        touched: dict[int, list[tuple[int, Window, bool]]] = {}
+        last: dict[tuple[int, int], int] = {}
+        for i, dispatch in enumerate(self.dispatches):
+            found: list[int] = []
+            for window, direction in dispatch.windows:
+                if isinstance(window.buffer, TemplateBuffer):
+                    continue
+                writes = direction is not Direction.In
+                earlier = touched.setdefault(window.buffer.id, [])
+                found += [
+                    j for j, other, wrote in earlier if (writes or wrote) and window.overlaps(other)
+                ]
+                earlier.append((i, window, writes))
+            for domain in {a.domain.number for a in dispatch.allocations}:
+                before = last.get((domain, dispatch.rank))
+                found += [] if before is None else [before]
+                last[domain, dispatch.rank] = i
+            dispatch.waits_for = sorted(set(found) - {i})
+
+
+class HostState(State):
+    """The state of a host function: its calls of control programs become dispatches."""
+
+    def __init__(self, program: Program, world: int) -> None:
+        super().__init__(
+            program.functions, execute=True, poison=True, seed_valid=False, observer=_HostObserver()
+        )
+        self.plan = Plan(world)
+        self.next_chip = 0
+
+
+class _HostObserver:
+    def lower(self, low: Lowering, op: Op) -> Step:
+        if op.name == "call":
+            return _dispatch(low, op)
+        if op.name in BODIES:
+            return _collective(low, op)
+        return low.plain_op(op)
+
+
+def _state(low: Lowering) -> HostState:
+    assert isinstance(low.state, HostState)
+    return low.state
+
+
+@lowers("pld.world_size")
+def lower_world_size(low: Lowering, op: Op) -> Step:
+    result, state = low.result(op), _state(low)
+
+    def step(frame: Frame) -> None:
+        frame[result] = state.plan.world
+
+    return step
+
+
+@lowers("pld.alloc_window_buffer")
+def lower_alloc(low: Lowering, op: Op) -> Step:
+    size, dtype = op.args["size"], op.args["dtype"]
+    item = dtype.itemsize if isinstance(dtype, DType) else 1
+    extents, result, state = low.get(as_tuple(size)), low.result(op), _state(low)
+    name, loc = op.result.name, op.loc
+
+    def step(frame: Frame) -> None:
+        nbytes = math.prod(extents(frame)) * item
+        if nbytes < 1:
+            raise BadWindowBuffer(loc, f"a window buffer of {nbytes} bytes")
+        for other in state.plan.allocations:
+            if other.name == name:
+                problem = f"two window buffers are called `{name}`"
+                raise BadWindowBuffer(loc, problem, "allocate each once, outside loops", other.loc)
+        allocation = Allocation(name, nbytes, loc)
+        state.plan.allocations.append(allocation)
+        frame[result] = Window(TemplateBuffer(allocation), dtypes.UINT8, 0, (nbytes,), (1,))
+
+    return step
+
+
+@lowers("pld.window")
+def lower_window(low: Lowering, op: Op) -> Step:
+    buffer, shape = low.slot(op.args["buf"]), low.get(as_tuple(op.args["shape"]))
+    dtype, result, loc = op.args["dtype"], low.result(op), op.loc
+    assert isinstance(dtype, DType)
+
+    def step(frame: Frame) -> None:
+        whole: Window = frame[buffer]
+        extents = tuple(shape(frame))
+        need = math.prod(extents) * dtype.itemsize
+        if need > whole.buffer.nbytes:
+            problem = f"a view of {need} bytes of a window buffer of {whole.buffer.nbytes}"
+            made = whole.buffer.made
+            raise BadWindowBuffer(loc, problem, "allocate more; the size counts bytes", made)
+        frame[result] = Window(whole.buffer, dtype, 0, extents, row_major(extents))
+
+    return step
+
+
+@lowers("pld.callback")
+def lower_callback(low: Lowering, op: Op) -> Step:
+    operands, state = low.get(op.args["operands"]), _state(low)
+    name = op.args["name"]
+    assert isinstance(name, str)
+
+    def step(frame: Frame) -> None:
+        given = operands(frame)
+        state.plan.dispatches.append(
+            Dispatch(-1, "", given, (Direction.InOut,) * len(given), op, callback=name)
+        )
+
+    return step
+
+
+def _dispatch(low: Lowering, op: Op) -> Step:
+    view, state = CallView(op), _state(low)
+    callee = state.functions[view.callee]
+    operands, results = low.get(view.operands), low.define(op.results)
+    options: dict[Any, Any] = dict(op.args["options"] or ())  # type: ignore[arg-type]
+    device = None if options.get("device") is None else low.slot(options["device"])
+    directions = state.directions(callee)
+    sketch = CalleeSketch(state, callee, view.data_results)
+
+    def step(frame: Frame) -> None:
+        plan = state.plan
+        given = operands(frame)
+        has_windows = any(
+            isinstance(v, Window) and isinstance(v.buffer, TemplateBuffer) for v in given
+        )
+        if device is not None:
+            rank = int(frame[device])
+        elif has_windows:
+            problem = f"`{callee.name}` gets windows and no `device=`"
+            raise BadDispatch(op.loc, problem, "say which rank: `device=r`")
+        else:
+            rank = state.next_chip % plan.world
+            state.next_chip += 1
+        if not 0 <= rank < plan.world:
+            raise BadDevice(op.loc, rank, plan.world)
+        plan.dispatches.append(Dispatch(rank, callee.name, given, directions, op))
+        frame[results] = sketch.run(given)
+
+    return step
+
+
+def _collective(low: Lowering, op: Op) -> Step:
+    """A collective of the host: one task on every rank of the domain of its data."""
+    state = _state(low)
+    getters: dict[str, Callable[[Frame], Any]] = {n: low.get(a) for n, a in op.args.items()}
+    result, first, writes = low.result(op), op.spec.writes[0], op.spec.writes
+
+    def step(frame: Frame) -> None:
+        args = {name: get(frame) for name, get in getters.items()}
+        names = [n for n, v in args.items() if isinstance(v, Window)]
+        operands = tuple([args[n] for n in names])
+        directions = tuple([Direction.InOut if n in writes else Direction.In for n in names])
+        state.plan.dispatches.append(Dispatch(-1, "", operands, directions, op, args))
+        frame[result] = args[first]
+
+    return step
+
+
+def plan_of(program: Program, arguments: Sequence[Any], world: int) -> Plan:
+    """Run the host function of a program; nothing is executed on any rank yet."""
+    state = HostState(program, world)
+    state.code(program.entry).run(arguments)
+    plan = state.plan
+    plan.dispatches = _on_every_rank(plan)
+    plan.close()
+    return plan
+
+
+def _on_every_rank(plan: Plan) -> list[Dispatch]:
+    """The dispatches, with a collective as one of each rank that has its data."""
+    used: dict[Allocation, set[int]] = {}
+    for dispatch in plan.dispatches:
+        for allocation in dispatch.allocations:
+            used.setdefault(allocation, set()).update([dispatch.rank] if dispatch.rank >= 0 else [])
+    found: list[Dispatch] = []
+    for d in plan.dispatches:
+        if d.rank >= 0 or d.callback is not None:
+            found.append(d)
+            continue
+        target = d.args[d.op.spec.writes[0]].buffer.allocation
+        data = used.get(target) or set(range(plan.world))
+        found += [Dispatch(r, "", d.operands, d.directions, d.op, d.args) for r in sorted(data)]
+    return found

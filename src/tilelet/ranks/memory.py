@@ -1,0 +1,121 @@
+"""Symmetric memory: window buffers that every rank of a domain has, and peers can address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilelet.diag.catalogue.ranks import NoSuchPeer
+from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.tasks.window import Buffer, Window
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The ranks that share a set of windows; a rank's number in it is its position."""
+
+    number: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A rank in a domain: what `pld.get_comm_ctx` gives."""
+
+    domain: Domain
+    index: int
+
+
+class SymmetricBuffer(Buffer):
+    """The slice that one rank has of a window buffer."""
+
+    __slots__ = ("allocation", "index")
+
+    def __init__(self, allocation: Allocation, index: int) -> None:
+        data = np.zeros(allocation.nbytes, np.uint8)
+        super().__init__(allocation.name, allocation.nbytes, data, "window")
+        self.allocation = allocation
+        self.index = index
+        self.made = allocation.loc
+
+    @property
+    def rank(self) -> int:
+        """The logical rank that has this slice."""
+        return self.allocation.domain.ranks[self.index]
+
+
+class TemplateBuffer(Buffer):
+    """A window buffer as the host function knows it: no rank's, without memory."""
+
+    __slots__ = ("allocation",)
+
+    def __init__(self, allocation: Allocation) -> None:
+        super().__init__(allocation.name, allocation.nbytes, None, "window")
+        self.allocation = allocation
+        self.made = allocation.loc
+
+
+@dataclass(eq=False)
+class Allocation:
+    """One `pld.alloc_window_buffer`.
+
+    used    ranks that get a view of it; None: all
+    slices  one per rank of its domain, once that is known
+    """
+
+    name: str
+    nbytes: int
+    loc: Loc = UNKNOWN
+    used: set[int] = field(default_factory=set[int])
+    domain: Domain = Domain(0, ())
+    slices: list[SymmetricBuffer] = field(default_factory=list[SymmetricBuffer])
+
+    def place(self, domain: Domain) -> None:
+        """Take memory on every rank of `domain`."""
+        self.domain = domain
+        self.slices = [SymmetricBuffer(self, i) for i in range(len(domain.ranks))]
+
+    def slice_of(self, rank: int) -> SymmetricBuffer:
+        return self.slices[self.domain.ranks.index(rank)]
+
+
+def on_rank(window: Window, rank: int) -> Window:
+    """The host's view of a window buffer as a rank sees it; other windows as they are."""
+    buffer = window.buffer
+    if not isinstance(buffer, TemplateBuffer):
+        return window
+    return moved(window, buffer.allocation.slice_of(rank))
+
+
+def moved(window: Window, buffer: Buffer) -> Window:
+    """The same view of another buffer."""
+    return Window(
+        buffer,
+        window.dtype,
+        window.offset,
+        window.shape,
+        window.strides,
+        window.valid,
+        window.extent,
+    )
+
+
+def symmetric(window: Window) -> SymmetricBuffer:
+    """The slice behind a window of a rank."""
+    buffer = window.buffer
+    assert isinstance(buffer, SymmetricBuffer), f"{window} is no view of a window buffer"
+    return buffer
+
+
+def at_peer(window: Window, peer: int, op: str, loc: Loc) -> Window:
+    """The same view of a peer's slice; the peer is counted within the domain."""
+    allocation = symmetric(window).allocation
+    if not 0 <= peer < len(allocation.slices):
+        raise NoSuchPeer(loc, op, peer, allocation.domain.ranks, allocation.name)
+    return moved(window, allocation.slices[peer])
+
+
+def membership(window: Window) -> Membership:
+    buffer = symmetric(window)
+    return Membership(buffer.allocation.domain, buffer.index)

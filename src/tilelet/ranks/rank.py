@@ -1,0 +1,324 @@
+"""One rank: its tasks, what they wait for, and the cores they run on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tilelet.analysis.aliases import accesses
+from tilelet.diag.catalogue.windows import BlockCount
+from tilelet.interp.lowering import Frame, Lowering, Step
+from tilelet.interp.state import State
+from tilelet.interp.submit import COMPARISONS, CalleeSketch, flat_deps
+from tilelet.ir.core import Direction, Function, FunctionKind, Op, walk
+from tilelet.ir.spec import Engine
+from tilelet.ir.views import CallView
+from tilelet.ops.tasks import CLUSTERS, LANES
+from tilelet.ranks import collectives, comm
+from tilelet.ranks.code import LowerRoutine, ResumableFunction, Routine, Suspension
+from tilelet.ranks.requests import Condition, Request
+from tilelet.tasks.stream import TaskGroup, TaskKind
+from tilelet.tasks.window import Window
+
+if TYPE_CHECKING:
+    from tilelet.diag.core import Loc
+    from tilelet.ranks.scheduler import World
+
+ROUTINES = {**comm.ROUTINES, **collectives.ROUTINES}
+
+
+@dataclass(eq=False)
+class Strand:
+    """What runs on its own: the control program of a dispatch, or one block of a task.
+
+    request  what it asked for; None before its first step
+    loops    variables of the loops that it is in, outermost first
+    """
+
+    rank: int
+    name: str
+    loc: Loc
+    task: RankTask
+    block: int = 0
+    blocks: int = 1
+    run: Suspension | None = None
+    request: Request | None = None
+    loops: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    number: int = -1
+    clock: Any = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.request is None or self.request.holds
+
+    @property
+    def title(self) -> str:
+        block = f" block {self.block}" if self.blocks > 1 else ""
+        return f"rank {self.rank}, `{self.name}`{block}"
+
+
+@dataclass(eq=False)
+class RankTask:
+    """A task of one rank, or (`kernel` is "") the control program of a dispatch.
+
+    waits_for  unfinished tasks that must be done first
+    deferred   conditions of `defer_wait` that keep it open after its blocks are done
+    open       strands that are not done
+    """
+
+    rank: int
+    index: int
+    kernel: str
+    loc: Loc
+    kind: TaskKind | None = None
+    values: Sequence[Any] = ()
+    blocks: int | None = None
+    predicate: Any = None
+    waits_for: set[RankTask] = field(default_factory=set["RankTask"])
+    followers: list[RankTask] = field(default_factory=list["RankTask"])
+    edges: list[RankTask] = field(default_factory=list["RankTask"])
+    deferred: list[tuple[Condition, Op]] = field(default_factory=list[tuple[Condition, Op]])
+    open: int = 0
+    started: bool = False
+    done: bool = False
+    cores: tuple[int, int] = (0, 0)
+    clock: Any = None
+    end_clock: Any = None
+
+
+class Cores:
+    """The cores of a rank: clusters with a cube core, and vector lanes."""
+
+    def __init__(self, clusters: int = CLUSTERS, lanes: int = LANES) -> None:
+        self.free = [clusters, lanes]
+        self.holders: list[Strand] = []
+
+    def take(self, need: tuple[int, int]) -> bool:
+        if any(n > f for n, f in zip(need, self.free)):
+            return False
+        self.free = [f - n for n, f in zip(need, self.free)]
+        return True
+
+    def give(self, need: tuple[int, int]) -> None:
+        self.free = [f + n for n, f in zip(need, self.free)]
+
+
+class _RankObserver:
+    """Makes calls of kernels submissions, and tells accesses to windows."""
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        state = low.state
+        assert isinstance(state, RankState)
+        if op.name == "call" and low.function.kind is not FunctionKind.InCore:
+            return state.submission(low, op)
+        step = low.plain_op(op)
+        if state.world.watcher is not None and low.function.kind is FunctionKind.InCore:
+            return state.world.watcher.watched(state, low, op, step)
+        return step
+
+
+class RankState(State):
+    """The state of one rank: its control programs submit, the scheduler runs the tasks."""
+
+    def __init__(self, world: World, rank: int) -> None:
+        super().__init__(
+            world.program.functions,
+            execute=True,
+            poison=True,
+            seed_valid=False,
+            observer=_RankObserver(),
+        )
+        self.world = world
+        self.rank = rank
+        self.strand: Strand = None  # type: ignore[assignment]
+        self.cores = Cores(*world.cores)
+        self.unfinished: dict[int, list[tuple[RankTask, Window, bool]]] = {}
+        self.by_index: dict[int, RankTask] = {}
+        self.waiting: list[RankTask] = []  # for a core, in the order in which they became ready
+        self.queued = 0
+        self._resumable: dict[str, ResumableFunction] = {}
+        self._suspending: dict[str, bool] = {}
+        self._needs: dict[str, tuple[int, int]] = {}
+
+    # Code
+
+    def resumable(self, name: str) -> ResumableFunction:
+        if name not in self._resumable:
+            function = self.functions[name]
+            in_core = function.kind is FunctionKind.InCore
+            suspends = _suspends_kernel if in_core else _ControlSuspension(self, function).find
+            self._resumable[name] = ResumableFunction(self, function, suspends)
+        return self._resumable[name]
+
+    def communicates(self, kernel: str) -> bool:
+        """Whether a kernel talks to other ranks: its blocks are strands of their own."""
+        if kernel not in self._suspending:
+            body = self.functions[kernel].body
+            self._suspending[kernel] = any(op.name in ROUTINES for op in walk(body))
+        return self._suspending[kernel]
+
+    def needs(self, kernel: str) -> tuple[int, int]:
+        """Clusters and vector lanes that one block of a kernel takes."""
+        if kernel not in self._needs:
+            engines = {op.spec.engine for op in walk(self.functions[kernel].body)}
+            cube, vector = Engine.CUBE in engines, Engine.VEC in engines
+            self._needs[kernel] = (1, 2 if vector else 0) if cube else (0, 1)
+        return self._needs[kernel]
+
+    # Submitting
+
+    def submission(self, low: Lowering, op: Op) -> Step:
+        """A call of a kernel in a control program: the task is submitted, not run."""
+        view = CallView(op)
+        callee = self.functions[view.callee]
+        operands = low.get(view.operands)
+        positions = op.args["no_dep"] or ()
+        assert isinstance(positions, tuple)
+        no_dep = tuple([p for p in positions if isinstance(p, int)])
+        kind = TaskKind(callee.name, self.directions(callee), no_dep, loc=op.loc)
+        count = None if op.args["count"] is None else low.slot(op.args["count"])
+        sketch = CalleeSketch(self, callee, view.data_results)
+        deps, predicate = low.get(op.args["deps"]), _predicate(low, op)
+        results, has_id = low.define(op.results), bool(op.args["task_id"])
+
+        def step(frame: Frame) -> None:
+            arguments = operands(frame)
+            blocks = None if count is None else frame[count]
+            if blocks is not None and blocks < 1:
+                raise BlockCount(op.loc, blocks)
+            manual = self.manual_depth > 0
+            task = RankTask(
+                self.rank,
+                len(self.by_index),
+                callee.name,
+                op.loc,
+                kind,
+                arguments,
+                blocks,
+                None if predicate is None else predicate(frame),
+            )
+            self._submit(task, flat_deps(deps(frame)), manual)
+            values = sketch.run(arguments)
+            frame[results] = (*values, task.index) if has_id else values
+
+        return step
+
+    def submit(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
+        """A join (`task_dummy`): done when the tasks that it names are."""
+        assert not values, "kernels are submitted by `submission`"
+        task = RankTask(self.rank, len(self.by_index), "", group.loc, group.kind)
+        self._submit(task, deps, True)
+        return task.index
+
+    def _submit(self, task: RankTask, deps: tuple[int, ...], manual: bool) -> None:
+        self.by_index[task.index] = task
+        self.world.count(task.kernel)
+        edges = [self.by_index[d] for d in deps]
+        assert task.kind is not None
+        accessed = [
+            (value, direction is not Direction.In)
+            for position, (value, direction) in enumerate(zip(task.values, task.kind.directions))
+            if isinstance(value, Window) and position not in task.kind.no_dep
+        ]
+        if task.predicate is not None:
+            accessed.append((task.predicate[0], False))
+        if not manual or self.world.orders_all:
+            edges += self._conflicts(accessed)
+        for window, writes in accessed:
+            self.unfinished.setdefault(window.buffer.id, []).append((task, window, writes))
+        task.edges = list(dict.fromkeys(edges))
+        task.waits_for = {e for e in task.edges if not e.done}
+        for earlier in task.waits_for:
+            earlier.followers.append(task)
+        self.strand.task.open += 1
+        self.world.submitted(self, task)
+        if not task.waits_for:
+            self.waiting.append(task)
+
+    def _conflicts(self, accessed: Sequence[tuple[Window, bool]]) -> list[RankTask]:
+        """Unfinished tasks that touch the same memory, if one of the two writes."""
+        return [
+            task
+            for window, writes in accessed
+            for task, other, wrote in self.unfinished.get(window.buffer.id, ())
+            if (writes or wrote) and window.overlaps(other)
+        ]
+
+    def free_of(self, window: Window, writes: bool) -> bool:
+        """Whether no unfinished task stands in the way of the control program's access."""
+        return not any(
+            (writes or wrote) and window.overlaps(other)
+            for _task, other, wrote in self.unfinished.get(window.buffer.id, ())
+        )
+
+    def retire(self, task: RankTask) -> None:
+        """A task is done: those that waited for it alone are ready."""
+        task.done = True
+        for value in task.values:
+            if isinstance(value, Window):
+                rest = self.unfinished.get(value.buffer.id)
+                if rest:
+                    self.unfinished[value.buffer.id] = [e for e in rest if e[0] is not task]
+        if task.predicate is not None:
+            rest = self.unfinished.get(task.predicate[0].buffer.id, [])
+            self.unfinished[task.predicate[0].buffer.id] = [e for e in rest if e[0] is not task]
+        for follower in task.followers:
+            follower.waits_for.discard(task)
+            if not follower.waits_for and not follower.started:
+                self.waiting.append(follower)
+
+    def observe(self, how: str, window: Window, op: Op, value: int = 0) -> None:
+        """Tell an access to the run's watcher, if there is one."""
+        if self.world.watcher is not None:
+            self.world.watcher.access(self.strand, how, window, op, value)
+
+
+def _suspends_kernel(op: Op) -> LowerRoutine | None:
+    return ROUTINES.get(op.name)
+
+
+class _ControlSuspension:
+    """Ops of a control program that touch memory: they need the results of tasks."""
+
+    def __init__(self, state: RankState, function: Function) -> None:
+        self._state = state
+        self._touches = {
+            op: [(v, how is not Direction.In) for v, how in accesses(op, state.functions)]
+            for op in walk(function.body)
+            if op.name != "call" and not op.spec.structural
+        }
+
+    def find(self, op: Op) -> LowerRoutine | None:
+        return self._lower if self._touches.get(op) else None
+
+    def _lower(self, low: Lowering, op: Op) -> Routine:
+        touched = [(low.slot(v), writes) for v, writes in self._touches[op]]
+        step, state = low.op(op), self._state
+
+        def run(frame: Frame) -> Suspension:
+            def ready() -> bool:
+                return all(state.free_of(frame[at], writes) for at, writes in touched)
+
+            if not ready():
+                yield Request(op.name, op.loc, ready=ready)
+            step(frame)
+
+        return run
+
+
+def _predicate(low: Lowering, op: Op) -> Any:
+    """What a task's predicate compares: (window, indices, comparison, limit)."""
+    predicate = op.args.get("predicate")
+    if predicate is None:
+        return None
+    assert isinstance(predicate, tuple)
+    tensor, indices, comparison, literal = predicate
+    assert isinstance(comparison, str)
+    window, at, limit = low.slot(tensor), low.get(indices), low.slot(literal)
+    compare = COMPARISONS[comparison]
+
+    def compared(frame: Frame) -> tuple[Any, ...]:
+        return frame[window], at(frame), compare, frame[limit]
+
+    return compared

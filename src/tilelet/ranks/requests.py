@@ -1,0 +1,50 @@
+"""What a strand asks the scheduler for before it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tilelet.diag.core import Loc
+from tilelet.syntax.ranks import WaitCmp
+from tilelet.tasks.window import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A cell of the own slice, and the value that a wait expects of it."""
+
+    cell: Window
+    expected: int
+    cmp: WaitCmp
+
+    @property
+    def value(self) -> int:
+        return int(self.cell.array.reshape(-1)[0])
+
+    @property
+    def holds(self) -> bool:
+        if self.cmp is WaitCmp.Eq:
+            return self.value == self.expected
+        return self.value >= self.expected
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A point at which another strand may go on first.
+
+    op          the statement, as the program writes it
+    conditions  of a wait: all must hold
+    ready       of a control program that needs results of tasks: whether they are there
+    """
+
+    op: str
+    loc: Loc
+    conditions: Sequence[Condition] = ()
+    ready: Callable[[], bool] | None = None
+
+    @property
+    def holds(self) -> bool:
+        if self.ready is not None:
+            return self.ready()
+        return all(c.holds for c in self.conditions)

@@ -1,0 +1,309 @@
+"""The scheduler: one deterministic order of the steps of all ranks.
+
+The ranks share one thread. A strand runs from one request to the next; then a policy chooses which
+of the ready strands goes on. The choices are all that a schedule is: the same policy and seed give
+the same run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilelet.diag.core import UserError
+from tilelet.interp.movement import read_element
+from tilelet.ir.core import Op, Program
+from tilelet.ranks.collectives import meet
+from tilelet.ranks.deadlock import explain
+from tilelet.ranks.host import Dispatch, Plan
+from tilelet.ranks.memory import on_rank
+from tilelet.ranks.rank import RankState, RankTask, Strand
+from tilelet.tasks.window import Window
+
+
+class Policy(Protocol):
+    """Chooses which ready strand goes on."""
+
+    def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand: ...
+
+
+class InOrder:
+    """A strand goes on until it waits; then the next one in the order of their start."""
+
+    def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand:
+        if last is not None and last in ready:
+            return last
+        after = -1 if last is None else last.number
+        return next((s for s in ready if s.number > after), ready[0])
+
+
+class Random:
+    """Any ready strand, by a seeded generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - schedules, not secrets
+
+    def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand:
+        del last
+        return ready[self._random.randrange(len(ready))]
+
+
+class Watcher(Protocol):
+    """Sees what a run does; for finding races and for explaining deadlocks."""
+
+    def access(self, strand: Strand, how: str, window: Window, op: Op, value: int) -> None: ...
+
+    def watched(self, state: RankState, low: Any, op: Op, step: Any) -> Any: ...
+
+    def begin(self, strand: Strand, earlier: Sequence[RankTask]) -> None: ...
+
+    def end(self, task: RankTask) -> None: ...
+
+
+Callbacks = Mapping[str, Callable[..., Any]]
+
+
+class World:
+    """All ranks of one run.
+
+    orders_all  tasks in `pl.manual_scope()` are ordered by their tensors, too
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        plan: Plan,
+        policy: Policy | None = None,
+        *,
+        watcher: Watcher | None = None,
+        cores: Sequence[int] = (),
+        callbacks: Callbacks | None = None,
+        orders_all: bool = False,
+    ) -> None:
+        self.program = program
+        self.plan = plan
+        self.policy = policy or InOrder()
+        self.watcher = watcher
+        self.cores = cores
+        self.orders_all = orders_all
+        self.counts: Counter[str] = Counter()
+        self.steps = 0
+        self.ranks = [RankState(self, r) for r in range(plan.world)]
+        self.strands: list[Strand] = []
+        self.dispatched: list[RankTask | None] = [None] * len(plan.dispatches)
+        self.active: dict[int, RankTask] = {}  # the dispatch that a rank runs
+        self.deferred: list[RankTask] = []
+        self._callbacks = callbacks or {}
+        self._pending = list(range(len(plan.dispatches)))
+        self._started = 0
+
+    # Running
+
+    def run(self) -> None:
+        """Run everything to its end; an error if no rank can go on."""
+        last: Strand | None = None
+        with np.errstate(all="ignore"):
+            while True:
+                self._start()
+                ready = [s for s in self.strands if s.is_ready]
+                if not ready:
+                    if self.strands or self._pending or self.deferred:
+                        raise explain(self)
+                    return
+                last = ready[0] if len(ready) == 1 else self.policy.choose(ready, last)
+                self.step(last)
+
+    def step(self, strand: Strand) -> None:
+        """Let one strand go on to its next request."""
+        self.steps += 1
+        if strand.rank >= 0:
+            state = self.ranks[strand.rank]
+            state.strand = strand
+            state.block, state.blocks = strand.block, strand.blocks
+        assert strand.run is not None
+        try:
+            strand.request = next(strand.run)
+        except StopIteration:
+            self._finished(strand)
+        except UserError as error:
+            raise self._on(strand, error) from None
+
+    def _on(self, strand: Strand, error: UserError) -> UserError:
+        """An error, and the rank that it is of."""
+        from dataclasses import replace
+
+        note = f"on {strand.title}"
+        if len(self.ranks) > 1 and strand.rank >= 0 and note not in error.diagnostic.notes:
+            notes = (*error.diagnostic.notes, note)
+            error.diagnostic = replace(error.diagnostic, notes=notes)
+        return error
+
+    def _finished(self, strand: Strand) -> None:
+        self.strands.remove(strand)
+        task = strand.task
+        if task.kernel:
+            cores = self.ranks[strand.rank].cores
+            cores.give(task.cores)
+            cores.holders.remove(strand)
+        self._release(task)
+
+    def _release(self, task: RankTask) -> None:
+        """One of the things that keep a task open is over."""
+        task.open -= 1
+        if task.open:
+            return
+        if any(not c.holds for c, _ in task.deferred):
+            task.open = 1
+            self.deferred.append(task)
+            return
+        self._done(task)
+
+    def _done(self, task: RankTask) -> None:
+        if self.watcher is not None:
+            self.watcher.end(task)
+        if task.kind is None:  # a dispatch
+            task.done = True
+            self.active.pop(task.rank, None)
+            return
+        self.ranks[task.rank].retire(task)
+        self._release(self.active[task.rank])
+
+    # Starting
+
+    def _start(self) -> None:
+        """Start whatever can start: deferred completions, dispatches, tasks with free cores."""
+        moved = True
+        while moved:
+            moved = self._complete() or self._dispatch()
+            for state in self.ranks:
+                moved = self._start_tasks(state) or moved
+
+    def _complete(self) -> bool:
+        over = [t for t in self.deferred if all(c.holds for c, _ in t.deferred)]
+        for task in over:
+            self.deferred.remove(task)
+            if self.watcher is not None:
+                for condition, op in task.deferred:
+                    self.watcher.access(task.clock, "wait", condition.cell, op, 0)
+            task.deferred.clear()
+            self._release(task)
+        return bool(over)
+
+    def _dispatch(self) -> bool:
+        for i in self._pending:
+            dispatch = self.plan.dispatches[i]
+            if dispatch.rank in self.active or not all(
+                (t := self.dispatched[j]) is not None and t.done for j in dispatch.waits_for
+            ):
+                continue
+            self._pending.remove(i)
+            self._begin(i, dispatch)
+            return True
+        return False
+
+    def _begin(self, position: int, dispatch: Dispatch) -> None:
+        task = RankTask(dispatch.rank, position, "", dispatch.loc)
+        self.dispatched[position] = task
+        self.active[dispatch.rank] = task
+        earlier = [t for j in dispatch.waits_for if (t := self.dispatched[j]) is not None]
+        if dispatch.callback is not None:
+            self._call(dispatch)
+            task.open = 1
+            self._release(task)
+            return
+        state = self.ranks[dispatch.rank]
+        operands = tuple(
+            [on_rank(v, dispatch.rank) if isinstance(v, Window) else v for v in dispatch.operands]
+        )
+        name = dispatch.function or dispatch.op.name
+        strand = Strand(dispatch.rank, name, dispatch.loc, task)
+        if dispatch.function:
+            strand.run = state.resumable(dispatch.function).start(operands)
+        else:
+            args = {
+                n: on_rank(v, dispatch.rank) if isinstance(v, Window) else v
+                for n, v in dispatch.args.items()
+            }
+            self.count(dispatch.op.name)
+            strand.run = meet(state, dispatch.op, args)
+        self._add(strand, earlier)
+
+    def _call(self, dispatch: Dispatch) -> None:
+        assert dispatch.callback is not None
+        function = self._callbacks.get(dispatch.callback)
+        if function is not None:
+            function(*[v.array if isinstance(v, Window) else v for v in dispatch.operands])
+
+    def _add(self, strand: Strand, earlier: Sequence[RankTask]) -> None:
+        strand.number = self._started
+        self._started += 1
+        strand.task.open += 1
+        self.strands.append(strand)
+        if self.watcher is not None:
+            self.watcher.begin(strand, earlier)
+
+    def _start_tasks(self, state: RankState) -> bool:
+        started = False
+        for task in list(state.waiting):
+            if not task.kernel:
+                state.waiting.remove(task)
+                task.started, task.open = True, 1
+                self._release(task)
+                started = True
+            elif self._start_task(state, task):
+                state.waiting.remove(task)
+                started = True
+        return started
+
+    def _start_task(self, state: RankState, task: RankTask) -> bool:
+        """Start a task on free cores: all blocks of a kernel that talks to others at once."""
+        if task.predicate is not None:
+            window, at, compare, limit = task.predicate
+            if not compare(read_element(state, window, at, task.loc), limit):
+                task.started, task.open = True, 1
+                self._release(task)
+                return True
+        apart = state.communicates(task.kernel)
+        need = state.needs(task.kernel)
+        if not state.cores.take(need):
+            return False
+        task.started, task.cores = True, need
+        blocks = task.blocks or 1
+        if not apart:
+            strand = Strand(state.rank, task.kernel, task.loc, task)
+            strand.run = self._whole(state, task)
+            state.cores.holders.append(strand)
+            self._add(strand, task.edges)
+            return True
+        code = state.resumable(task.kernel)
+        for block in range(blocks):
+            # Blocks beyond the cores that are free start when one ends; they are one task, and
+            # the runtime keeps them together, so the count of cores is checked once.
+            strand = Strand(state.rank, task.kernel, task.loc, task, block, blocks)
+            strand.run = code.start(task.values)
+            if block:
+                state.cores.free = [f - n for f, n in zip(state.cores.free, need)]
+            state.cores.holders.append(strand)
+            self._add(strand, task.edges)
+        return True
+
+    def _whole(self, state: RankState, task: RankTask) -> Any:
+        """A task that talks to nobody, in one step."""
+        state.run_kernel(task.kernel, task.values, task.blocks)
+        return
+        yield
+
+    # What the ranks tell
+
+    def count(self, kernel: str) -> None:
+        if kernel:
+            self.counts[kernel] += 1
+
+    def submitted(self, state: RankState, task: RankTask) -> None:
+        """A control program has submitted a task."""
+        if self.watcher is not None:
+            task.clock = state.strand.clock

@@ -1,0 +1,235 @@
+"""Programs of several ranks run, and give what their text says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.ranks.programs import SIZE, ring, rows, world
+
+import tilelet.language as pl
+import tilelet.language.distributed as pld
+from tilelet.diag.catalogue.ranks import (
+    BadDevice,
+    BadDispatch,
+    BadSignal,
+    BadWindowBuffer,
+    NoSuchPeer,
+    NotDistributed,
+    RanksDeadlock,
+    TransferMismatch,
+)
+from tilelet.diag.core import UserErrors
+from tilelet.ranks.config import DistributedConfig
+from tilelet.runtime import TensorSpec, run
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_a_row_goes_to_the_next_rank(ranks: int) -> None:
+    x = rows(ranks)
+    y = np.zeros_like(x)
+    ring(x, y, config=world(ranks))
+    assert np.array_equal(y, np.roll(x, 1, axis=0))
+
+
+def test_the_harness_compares_with_a_golden() -> None:
+    def golden(tensors):
+        tensors["y"][:] = np.roll(np.asarray(tensors["x"]), 1, axis=0)
+
+    specs = [
+        TensorSpec("x", [2, 1, SIZE], "float32", init_value=lambda: rows(2)),
+        TensorSpec("y", [2, 1, SIZE], "float32", is_output=True),
+    ]
+    config = {"distributed_config": DistributedConfig(device_ids=[5, 3])}
+    result = run(ring, specs, golden_fn=golden, compile_cfg=config)
+    assert result.passed, result.error
+    assert result.tasks == {"push_step": 2}
+
+
+def test_a_rank_that_nobody_notifies_is_a_deadlock() -> None:
+    @pl.jit.incore
+    def step(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        pld.system.wait(s, offsets=[0, 0], expected=1, cmp=pld.WaitCmp.Ge)
+        pl.write(y, [0, 0], pl.read(s, [0, 0]))
+        return y
+
+    @pl.jit
+    def chip(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        return step(s, y)
+
+    @pl.jit.host
+    def host(y: pl.Out[pl.Tensor[[2, 1, 1], pl.INT32]]):
+        buf = pld.alloc_window_buffer(4)
+        for r in pl.range(pld.world_size()):
+            s = pld.window(buf, [1, 1], dtype=pl.INT32)
+            chip(s, y[r], device=r)
+
+    with pytest.raises(RanksDeadlock, match=r"sees 0, waits for 1"):
+        host(np.zeros((2, 1, 1), np.int32), config=world(2))
+
+
+@pytest.mark.parametrize(
+    ("ids", "problem"),
+    [([], "empty"), ([0, 0], "repeat"), ([-1], "from 0 up"), ([True], "from 0 up")],
+)
+def test_worlds_that_cannot_be(ids: list[int], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        DistributedConfig(device_ids=ids)
+
+
+# --- mistakes at their line ----------------------------------------------------------------------
+
+
+def lowered(step, host_text=None):
+    """Lower a host program around one kernel that takes a tensor, a window and a signal."""
+
+    @pl.jit
+    def chip(
+        x: pl.Tensor[[1, SIZE], pl.FP32],
+        w: pld.DistributedTensor[[1, SIZE], pl.FP32],
+        s: pld.DistributedTensor[[1, 1], pl.INT32],
+    ):
+        return step(x, w, s)
+
+    @pl.jit.host
+    def host(x: pl.InOut[pl.Tensor[[2, 1, SIZE], pl.FP32]]):
+        w_buf = pld.alloc_window_buffer([1, SIZE], dtype=pl.FP32)
+        s_buf = pld.alloc_window_buffer(4)
+        for r in pl.range(pld.world_size()):
+            w = pld.window(w_buf, [1, SIZE], dtype=pl.FP32)
+            s = pld.window(s_buf, [1, 1], dtype=pl.INT32)
+            chip(x[r], w, s, device=r)
+
+    return host
+
+
+def kernel_put_to_a_tensor():
+    @pl.jit.incore
+    def step(
+        x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]],
+        w: pld.DistributedTensor[[1, SIZE], pl.FP32],
+        s: pld.DistributedTensor[[1, 1], pl.INT32],
+    ):
+        pld.tensor.put(x, peer=0, src=w)
+        return x
+
+    return step
+
+
+def kernel_signal_of_floats():
+    @pl.jit.incore
+    def step(
+        x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]],
+        w: pld.DistributedTensor[[1, SIZE], pl.FP32],
+        s: pld.DistributedTensor[[1, 1], pl.INT32],
+    ):
+        pld.system.notify(w, peer=0, offsets=[0, 0], value=1, op=pld.NotifyOp.Set)
+        return x
+
+    return step
+
+
+def kernel_half_a_region():
+    @pl.jit.incore
+    def step(
+        x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]],
+        w: pld.DistributedTensor[[1, SIZE], pl.FP32],
+        s: pld.DistributedTensor[[1, 1], pl.INT32],
+    ):
+        pld.tensor.put(w, peer=0, src=x, dst_offsets=[0, 0])
+        return x
+
+    return step
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error"),
+    [
+        (kernel_put_to_a_tensor, NotDistributed),
+        (kernel_signal_of_floats, BadSignal),
+        (kernel_half_a_region, TransferMismatch),
+    ],
+)
+def test_mistakes_in_kernels(kernel, error) -> None:
+    with pytest.raises(UserErrors) as caught:
+        lowered(kernel()).lower()
+    assert [d.code for d in caught.value.diagnostics] == [error.code]
+    assert caught.value.diagnostics[0].loc is not None
+
+
+def test_a_peer_outside_the_domain() -> None:
+    @pl.jit.incore
+    def step(
+        x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]],
+        w: pld.DistributedTensor[[1, SIZE], pl.FP32],
+        s: pld.DistributedTensor[[1, 1], pl.INT32],
+    ):
+        pld.tensor.put(w, peer=pld.nranks(pld.get_comm_ctx(w)), src=x)
+        return x
+
+    with pytest.raises(NoSuchPeer, match=r"peer 2 of a domain of 2"):
+        lowered(step)(rows(2), config=world(2))
+
+
+def test_the_host_calls_no_kernel() -> None:
+    @pl.jit.incore
+    def step(x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]]):
+        return x
+
+    @pl.jit.host
+    def host(x: pl.InOut[pl.Tensor[[2, 1, SIZE], pl.FP32]]):
+        for r in pl.range(pld.world_size()):
+            step(x[r], device=r)
+
+    with pytest.raises(UserErrors) as caught:
+        host.lower()
+    assert caught.value.diagnostics[0].code == BadDispatch.code
+
+
+def test_a_device_outside_the_world() -> None:
+    @pl.jit.incore
+    def step(x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]]):
+        x = pl.store(pl.neg(pl.load(x, [0, 0], [1, SIZE])), [0, 0], x)
+        return x
+
+    @pl.jit
+    def chip(x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]]):
+        return step(x)
+
+    @pl.jit.host
+    def host(x: pl.InOut[pl.Tensor[[2, 1, SIZE], pl.FP32]]):
+        for r in pl.range(2):
+            chip(x[r], device=r)
+
+    with pytest.raises(BadDevice, match=r"rank 1 of a world of 1"):
+        host(rows(2), config=world(1))
+
+
+def test_a_view_past_its_allocation() -> None:
+    @pl.jit
+    def chip(w: pld.DistributedTensor[[1, SIZE], pl.FP32]):
+        return w
+
+    @pl.jit.host
+    def host(x: pl.InOut[pl.Tensor[[2, 1, SIZE], pl.FP32]]):
+        buf = pld.alloc_window_buffer(SIZE)
+        for r in pl.range(pld.world_size()):
+            chip(pld.window(buf, [1, SIZE], dtype=pl.FP32), device=r)
+
+    with pytest.raises(UserErrors, match=r"256 bytes of a window buffer of 64") as caught:
+        host.lower()
+    assert caught.value.diagnostics[0].code == BadWindowBuffer.code
+
+
+def test_a_buffer_that_nobody_gets() -> None:
+    @pl.jit
+    def chip(x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]]):
+        return x
+
+    @pl.jit.host
+    def host(x: pl.InOut[pl.Tensor[[2, 1, SIZE], pl.FP32]]):
+        buf = pld.alloc_window_buffer(SIZE)  # noqa: F841
+        for r in pl.range(pld.world_size()):
+            chip(x[r], device=r)
+
+    with pytest.raises(BadWindowBuffer, match=r"no dispatch gets a view of `buf`"):
+        host(rows(2), config=world(2))
