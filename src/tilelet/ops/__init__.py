@@ -1,4 +1,4 @@
-"""Ops: one definition each. Importing this package fills `registry.REGISTRY`."""
+"""Op definitions; importing this package fills `registry.REGISTRY`."""
 
 from tilelet.ir import structure
 from tilelet.ops import (

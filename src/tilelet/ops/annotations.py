@@ -1,4 +1,4 @@
-"""Names for the types in op signatures, as editors show them."""
+"""Type names used in op signatures, as editors show them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Running an op by its NumPy reference: the one place that knows what `OpSpec.reference` is given.
+"""Run an op by its NumPy reference; only this module knows the arguments of `OpSpec.reference`.
 
-The interpreter runs most ops this way, and the CPU engine those it has no C for. They bring the
-operands as arrays, and say where the results go.
+The interpreter runs most ops this way, and the CPU engine those without C code. They pass operands
+as arrays and decide where the results go.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ Regions = Mapping[str, tuple[Shape, Valid]]
 """Shape and valid region of each array among the arguments, by parameter name."""
 
 Result = tuple[Array, Shape, Valid]
-"""What the reference gives for one tile, its shape and its valid region. The array is not zero
-outside the region yet; it may be the valid part alone."""
+"""The reference's array for one tile, its shape and its valid region. The array is not yet zeroed
+outside the region; it may be only the valid part."""
 
 
 class Application:
-    """An op, ready to be applied any number of times."""
+    """An op prepared for repeated application."""
 
     __slots__ = ("_cleared", "_fixed", "_known", "_memoise", "_op", "_types", "_where")
 
     def __init__(self, op: Op, where: str = "") -> None:
-        """`where`: the function that the op stands in, for reports of bugs."""
+        """`where`: the function that contains the op, for bug reports."""
         self._op = op
         self._where = where
         self._cleared = cleared_operand(op)
         self._fixed = {"result_type": op.result.type} if op.spec.takes_result_type else {}
         self._types = [r.type for r in op.results if isinstance(r.type, TileType)]
-        # Shapes are constant: without run-time numbers only the regions can differ.
+        # Shapes are constant, so without scalar operands only the regions can differ.
         self._memoise = not any(isinstance(v.type, ScalarType) for v in op.operands)
         self._known: dict[tuple[Valid, ...], list[Valid]] = {}
 
     def operand(self, array: Array, valid: Valid) -> Array:
-        """An array operand as the reference takes it: all of it, or its valid part alone."""
+        """Return an array operand as the reference expects it: whole, or only its valid part."""
         if self._op.spec.cut_to_valid and valid != array.shape:
             return array[box(valid)]
         return array
 
     def results(self, args: Args, regions: Regions) -> list[Result]:
-        """What the op gives for its tile results."""
+        """Return the op's tile results."""
         try:
             valids = self.valids(args, regions)
             if self._op.spec.cut_to_valid and any(0 in valid for valid in valids):
@@ -67,7 +67,7 @@ class Application:
         return [(a, t.shape, valid) for a, t, valid in zip(arrays, self._types, valids)]
 
     def contents(self, args: Args, regions: Regions) -> Array:
-        """The new contents of the tensor that the op writes in place."""
+        """Return the new contents of the tensor that the op writes in place."""
         try:
             (contents,) = self._arrays(args, regions)
         except Exception as error:
@@ -85,7 +85,7 @@ class Application:
         return (zero_where_undefined(made, args[self._cleared]) if self._cleared else made,)
 
     def valids(self, args: Args, regions: Regions) -> list[Valid]:
-        """The valid region of each result."""
+        """Return the valid region of each result."""
         key = tuple([valid for _, valid in regions.values()])
         known = self._known.get(key) if self._memoise else None
         if known is not None:
@@ -97,7 +97,7 @@ class Application:
         return valids
 
     def _report(self, error: Exception) -> NoReturn:
-        """A mistake of the program is reported at the op's place, anything else as our bug."""
+        """Report a program error at the op's location, and anything else as an internal error."""
         if isinstance(error, Fault):
             raise error.error(self._op.loc) from None
         if isinstance(error, (UserError, InternalError, MemoryError)):
@@ -107,7 +107,7 @@ class Application:
 
 
 def with_zeros(array: Array, shape: Shape, valid: Valid) -> Array:
-    """The valid part of `array` (which may be that part alone) with zeros around it."""
+    """Pad the valid part of `array` (which may be only that part) with zeros."""
     if valid == shape:
         return array
     whole: Array = np.zeros(shape, array.dtype)

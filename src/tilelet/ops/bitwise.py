@@ -1,6 +1,6 @@
-"""Bitwise ops and shifts, of integers and (where it makes sense) BOOL."""
+"""Bitwise ops and shifts on integers and, where meaningful, BOOL."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or.
 
     lhs, rhs: integers or BOOL, of one shape or broadcast as in `pl.add`; one may be a number
-    tmp: scratch tile of older code, not needed
+    tmp: scratch tile, accepted for compatibility and ignored
     result: the larger shape, promoted dtype
 
     Example: `differ = pl.xor(a, b)`
@@ -121,7 +121,7 @@ def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or with a number.
 
     lhs: a tile of integers or BOOL; rhs: a number, which takes the tile's dtype
-    tmp: scratch tile of older code, not needed
+    tmp: scratch tile, accepted for compatibility and ignored
     result: the tile's shape and dtype
 
     Example: `flipped = pl.xors(bits, 0x80)`
@@ -172,10 +172,10 @@ def shls(lhs: Shaped, rhs: Number) -> Shaped:
 
 @op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), cost=Cost.LOGIC, **_BINARY)
 def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
-    """`lhs >> rhs`: signed types copy the sign in, unsigned ones 0.
+    """`lhs >> rhs`: arithmetic for signed types, logical for unsigned.
 
     lhs, rhs: integers, of one shape or broadcast as in `pl.add`; one may be a number
-    result: the larger shape, promoted dtype; all sign if the amount is at least the width
+    result: the larger shape, promoted dtype; only the sign if the amount is at least the width
 
     Example: `high = pl.shr(bits, 16)`
     """

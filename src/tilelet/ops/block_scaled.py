@@ -1,12 +1,12 @@
 """Block-scaled (MX) formats: 32 elements along k share one scale, a power of two (FP8E8M0).
 
-Scales lie in memory in an order that suits the cube unit of A5: a parameter
-`pl.Tensor[[M, K // 32], pl.FP8E8M0, pl.MX_A_ZZ]` (or `pl.MX_B_NN` of `[K // 32, N]`) holds them so,
-as does `pl.tensor.view(x, shape, layout=pl.MX_A_ZZ)`, and `pl.load` of either gives them in the
-order of rows and columns. `pl.quant_mx` makes them in that order.
+In memory, scales have the layout that the cube of A5 expects: that of a parameter
+`pl.Tensor[[M, K // 32], pl.FP8E8M0, pl.MX_A_ZZ]` (or `pl.MX_B_NN` of `[K // 32, N]`) or of
+`pl.tensor.view(x, shape, layout=pl.MX_A_ZZ)`. `pl.load` of either returns them by row and column.
+`pl.quant_mx` produces them in that layout.
 """
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias", "quant_mx"]
 
-_BLOCK, _PAIR = 16, 2  # of the layouts: rows or columns of a block, groups side by side
+_BLOCK, _PAIR = 16, 2  # of the layouts: rows or columns per block, adjacent groups
 LAYOUTS = ("MX_A_ZZ", "MX_B_NN")
 
 _CUBE: dict[str, Any] = {
@@ -48,7 +48,7 @@ _CUBE: dict[str, Any] = {
 
 
 def unpacked(scales: Array, layout: str) -> Array:
-    """Scales by row and column, of memory that holds them in an MX layout."""
+    """Convert scales from an MX layout to row and column order."""
     rows, columns = scales.shape
     if layout == "MX_A_ZZ":
         blocks = scales.reshape(rows // _BLOCK, columns // _PAIR, _BLOCK, _PAIR)
@@ -58,7 +58,7 @@ def unpacked(scales: Array, layout: str) -> Array:
 
 
 def packed(scales: Array, layout: str) -> Array:
-    """Scales in an MX layout, of scales by row and column."""
+    """Convert scales from row and column order to an MX layout."""
     rows, columns = scales.shape
     if layout == "MX_A_ZZ":
         blocks = scales.reshape(rows // _BLOCK, _BLOCK, columns // _PAIR, _PAIR)
@@ -119,7 +119,7 @@ def load_scale(
     target_memory: Mem = Mem.Mat,
     layout: str = "MX_A_ZZ",
 ) -> Tile:
-    """A window of scales that lie in memory in an MX layout; `pl.load` of such a parameter is this.
+    """Load a window of scales stored in an MX layout, as `pl.load` of such a parameter does.
 
     tensor: `[M, K / 32]` in layout "MX_A_ZZ", or `[K / 32, N]` in "MX_B_NN"
     offsets, shapes: the window, by row and column
@@ -131,7 +131,7 @@ def load_scale(
     ...
 
 
-# --- quantisation --------------------------------------------------------------------------------
+# --- quantization --------------------------------------------------------------------------------
 
 
 def _infer_quant(call: Call) -> infer.Types:
@@ -171,18 +171,18 @@ def _quant_mx(src: Array, layout: TensorLayout, dtype: DType) -> tuple[Array, Ar
     cost=Cost.ROW_REDUCE,
 )
 def quant_mx(src: Shaped, *, layout: TensorLayout, dtype: DType = FP8E4M3FN) -> Shaped:
-    """Quantise in groups of 32 along k, each with a scale, for `pl.matmul_mx`.
+    """Quantize in groups of 32 along k, each with a scale, for `pl.matmul_mx`.
 
-    The scale is the power of two that brings the largest of a group to the largest exponent of
-    `dtype`; larger numbers than `dtype` has become its largest. Computed in FP32.
+    The scale is the power of two that maps the largest exponent of a group to that of `dtype`;
+    values out of the range of `dtype` saturate. Computed in FP32.
 
     src: `[M, K]` for `pl.MX_A_ZZ` (M a multiple of 16), `[N, K]` for `pl.MX_B_NN` (N of 32), K a
         multiple of 64; FP32, FP16 or BF16. Elements outside its valid region count as zero
-    layout: whether this will be the left or the right operand
-    dtype: FP8E4M3FN, or FP4 of FP16 and BF16
-    result: two tiles: the numbers, as `[M, K]` or `[K, N]`, and the FP8E8M0 scales, as
-        `[M, K / 32]` or `[K / 32, N]`, whose memory is in that layout: store them and load them as
-        a parameter or `pl.tensor.view` of that layout
+    layout: that of the left or the right operand
+    dtype: FP8E4M3FN, or FP4 for FP16 and BF16
+    result: two tiles: the elements, `[M, K]` or `[K, N]`, and the FP8E8M0 scales, `[M, K / 32]` or
+        `[K / 32, N]`, in that layout: store them, and load them through a parameter or
+        `pl.tensor.view` of that layout
 
     Example: `q, scale = pl.quant_mx(x, layout=pl.MX_A_ZZ)`
     """
@@ -255,7 +255,7 @@ def _matmul_mx(
     acc: Array | None = None,
     bias: Array | None = None,
 ) -> Array:
-    """FP32 numbers, each an element times its scale, multiplied as by `pl.matmul`."""
+    """Scale the elements in FP32 and multiply as `pl.matmul` does."""
     a, b = _scaled(lhs, lhs_scale, 1), _scaled(rhs, rhs_scale, 0)
     inner = min(a.shape[1], b.shape[0])
     if bias is not None:
@@ -282,7 +282,7 @@ def matmul_mx_acc(
 ) -> Shaped:
     """`pl.matmul_mx` added to an accumulator.
 
-    acc: `[M, N]` FP32; lhs, lhs_scale, rhs, rhs_scale: as of `pl.matmul_mx`
+    acc: `[M, N]` FP32; lhs, lhs_scale, rhs, rhs_scale: as in `pl.matmul_mx`
     result: acc's shape and dtype
 
     Example: `acc = pl.matmul_mx_acc(acc, a, a_scale, b, b_scale)`
@@ -294,9 +294,9 @@ def matmul_mx_acc(
 def matmul_mx_bias(
     lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped, bias: Shaped
 ) -> Shaped:
-    """`pl.matmul_mx` that starts from a bias row.
+    """`pl.matmul_mx` plus a bias row.
 
-    bias: `[1, N]` FP32; lhs, lhs_scale, rhs, rhs_scale: as of `pl.matmul_mx`
+    bias: `[1, N]` FP32; lhs, lhs_scale, rhs, rhs_scale: as in `pl.matmul_mx`
     result: `[M, N]` FP32
 
     Example: `y = pl.matmul_mx_bias(a, a_scale, b, b_scale, bias)`

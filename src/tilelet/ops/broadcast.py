@@ -3,7 +3,7 @@
 A row vector holds one value per row, a column vector one per column.
 """
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ROW_AXIS, _COL_AXIS = -1, -2
 def _check_vector(
     call: Call, x: str, tile: TileType, vec: str, vector: TileType, axis: int
 ) -> None:
-    """`vector` must be `tile` with `axis` of extent 1; one for all columns may be alone."""
+    """Check that `vector` is `tile` with `axis` of extent 1; a column vector may have rank 1."""
     infer.at_least_2d(call, x, tile)
     wanted = tuple(1 if i - len(tile.shape) == axis else d for i, d in enumerate(tile.shape))
     fits = infer.stretches(vector.shape, tile.shape) and vector.shape[axis] == 1
@@ -261,7 +261,7 @@ def col_expand_expdif(x: Shaped, col_vec: Shaped) -> Shaped:
     return exp(col_expand_sub(x, col_vec))
 
 
-# --- filling a shape -----------------------------------------------------------------------------
+# --- expansion to a shape -------------------------------------------------------------------------
 
 
 def _infer_col_expand(call: Call) -> infer.Types:
@@ -291,7 +291,7 @@ def _col_expand(target: Array, col_vec: Array) -> Array:
 def col_expand(target: Shaped, col_vec: Shaped) -> Shaped:
     """Repeat a column vector in every row: `result[i, j] = col_vec[j]`.
 
-    target: `[M, N]`, gives the shape only; col_vec: `[1, N]` of the same dtype
+    target: `[M, N]`, only its shape is used; col_vec: `[1, N]` of the same dtype
     result: `[M, N]`; `target` is not changed
 
     Example: `gamma_tile = pl.col_expand(x, gamma)`
@@ -333,7 +333,7 @@ def _valid_row_expand(operands: Operands, result_shape: Shape, args: Args) -> Va
 def row_expand(target: Shaped, row_vec: Shaped | None = None) -> Shaped:
     """Repeat a row vector in every column: `result[i, j] = row_vec[i]`.
 
-    target: `[M, N]`, gives the shape only; row_vec: `[M, 1]` of the same dtype. The older form
+    target: `[M, N]`, only its shape is used; row_vec: `[M, 1]` of the same dtype. The older form
         `row_expand(src)` repeats the first column of `src`
     result: `[M, N]`; `target` is not changed
 
@@ -362,9 +362,9 @@ def _expands(target: Array, scalar: float) -> Array:
     cost=Cost.COPY,
 )
 def expands(target: Shaped, scalar: Number) -> Shaped:
-    """A tile of `target`'s shape and dtype filled with a number, which may be known at run time.
+    """A tile of `target`'s shape and dtype filled with a number, constant or not.
 
-    target: gives shape and dtype only; scalar: a number
+    target: only its shape and dtype are used; scalar: a number
     result: the same shape and dtype; `target` is not changed
 
     Example: `bias_tile = pl.expands(x, bias)`
@@ -404,7 +404,7 @@ def expand_clone(src: Shaped, target: Shaped) -> Shaped:
     """`src` repeated along its axes of extent 1 until it has the shape of `target`.
 
     src: extents of 1 or those of `target`, same rank and dtype
-    target: gives the shape; a parameter that is declared an output is written
+    target: its shape is used; a parameter declared as an output is written
     result: a tile of `target`'s shape, or that output under its new name
 
     Example: `heads = pl.expand_clone(one_head, all_heads)`

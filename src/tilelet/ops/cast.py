@@ -1,6 +1,6 @@
 """Conversion between element types."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["cast"]
 
 
 def mode_name(mode: str | int | RoundMode) -> str:
-    """The name of a rounding mode given as a name, a code or an enum member; ValueError if none."""
+    """Return the name of a rounding mode given as a name, a code or an enum member, or raise."""
     if isinstance(mode, str) and mode.lower() in MODES:
         return mode.lower()
     if isinstance(mode, int) and 0 <= mode < len(MODES):
@@ -28,7 +28,7 @@ def mode_name(mode: str | int | RoundMode) -> str:
 
 
 def check_mode(call: Call) -> str:
-    """The argument `mode` must name a rounding mode."""
+    """Check that the argument `mode` names a rounding mode."""
     try:
         return mode_name(call["mode"])
     except ValueError:

@@ -1,6 +1,6 @@
-"""`x * 0` and `x - x`: zeros, even where `x` is memory that was never written.
+"""`x * 0` and `x - x`, which return zeros even if `x` is unwritten memory.
 
-Programs clear memory that way. Every other use of such memory shows in the results.
+Programs zero memory that way. Any other use of unwritten memory shows up in the results.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tilelet.ir.types import TileType
 
 
 def cleared_operand(op: Op) -> str | None:
-    """The operand that an op turns into zeros, if it is `x * 0` or `x - x`."""
+    """Return the operand that an op zeroes, if it is `x * 0` or `x - x`."""
     if op.name in ("mul", "muls"):
         for x, other in (("lhs", "rhs"), ("rhs", "lhs")):
             if _is_tile(op.args[x]) and _is_zero(op.args[other]):

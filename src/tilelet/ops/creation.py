@@ -1,6 +1,6 @@
-"""Ops that make a tensor or tile out of nothing."""
+"""Ops that create a tensor or tile."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _infer_create_tensor(call: Call) -> infer.Types:
 
 
 def _check_initial(call: Call, dtype: DType) -> None:
-    """`init_value` is what the control processor can write: any integer, a 32-bit float, or 0."""
+    """Check that the control processor can write `init_value`: an integer, a 32-bit float, or 0."""
     value = infer.constant_of(call["init_value"])
     if call["init_value"] is None:
         return
@@ -82,14 +82,14 @@ def create_tensor(
     manual_dep: bool = False,
     valid_shape: Ints | None = None,
 ) -> Tensor:
-    """A new tensor whose contents are undefined until they are written.
+    """A new tensor whose contents are undefined until written.
 
     shape: extents; constants inside a scope, constants or scalars in the control program
     dtype: its element type
-    layout: how the device stores it; results do not depend on it
+    layout: storage layout on the device; results do not depend on it
     init_value: a constant to fill it with (control program only; for floats other than FP32 only 0)
-    manual_dep: if True, tasks are not ordered by their use of this tensor
-    valid_shape: how much of it will hold data
+    manual_dep: if True, accesses to this tensor do not order tasks
+    valid_shape: the part that will hold data
     result: global memory in the control program, an on-chip tile inside a scope
 
     Example: `acc = pl.create_tensor([16, 128], dtype=pl.FP32)`
@@ -113,7 +113,7 @@ def _infer_create_tile(call: Call) -> infer.Types:
     traits=Trait.CREATION,
 )
 def create_tile(shape: Ints, dtype: DType, target_memory: Mem = Mem.Vec) -> Tile:
-    """A new on-chip tile whose contents are undefined until they are written.
+    """A new on-chip tile whose contents are undefined until written.
 
     shape: constants; dtype: its element type; target_memory: where it is placed
     result: a tile in that memory
@@ -125,12 +125,11 @@ def create_tile(shape: Ints, dtype: DType, target_memory: Mem = Mem.Vec) -> Tile
 
 @composition(engine=Engine.NONE, era="HEAD")
 def create_l1(shape: Ints, dtype: DType, transpose: bool = False) -> Tensor:
-    """A new tile for an operand of a matrix product, to be filled by `pl.gather_row`.
+    """A new tile for a matrix product operand that `pl.gather_row` will fill.
 
     shape: constants; dtype: its element type
-    transpose: how the device is to lay it out; results do not depend on it
-    result: a tile whose contents are undefined until they are written. Where it is placed follows
-        from its use
+    transpose: layout on the device; results do not depend on it
+    result: a tile whose contents are undefined until written; its memory is chosen by its use
 
     Example: `keys = pl.create_l1([128, 64], pl.BF16)`
     """
@@ -204,11 +203,11 @@ def _ramp(start: int, shape: tuple[int, ...], dtype: DType, descending: bool) ->
 def arange(
     start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = False
 ) -> Tensor:
-    """Counting numbers: `start, start + 1, ...` along one row.
+    """Consecutive numbers: `start, start + 1, ...` along one row.
 
     start: the first number, constant or not; shape: `[1, N]` with N at least 2
     dtype: INT16, INT32, UINT16 or UINT32; descending: count down instead
-    result: `[1, N]`; numbers beyond the dtype wrap
+    result: `[1, N]`; numbers wrap in the dtype
 
     Example: `idx = pl.arange(0, [1, 512], dtype=pl.UINT32)`
     """
@@ -221,7 +220,7 @@ def ci(start: Int, shape: Ints, dtype: DType = dtypes.INT32, descending: bool = 
 
     start: the first number, constant or not; shape: `[1, N]` with N at least 2
     dtype: INT16, INT32, UINT16 or UINT32; descending: count down instead
-    result: `[1, N]`; numbers beyond the dtype wrap
+    result: `[1, N]`; numbers wrap in the dtype
 
     Example: `idx = pl.ci(0, [1, 512], dtype=pl.INT32)`
     """
@@ -235,7 +234,7 @@ _ROUNDS = (7, 10)
 
 
 def _patterned(call: Call, dtype: DType) -> infer.Types:
-    """The type of a tile that is filled by position, in all of it or a part."""
+    """Return the type of a tile that is filled, wholly or partially, by position."""
     shape = infer.constant_shape(call, "shape")
     infer.check_rank(call, "shape", len(shape), 2)
     if call["valid_shape"] is not None:
@@ -281,10 +280,10 @@ def tri(
     dtype: DType = dtypes.INT32,
     upper: bool = False,
 ) -> Tile:
-    """A triangle of ones in zeros: 1 where column <= row + diagonal.
+    """A triangular mask: 1 where column <= row + diagonal, else 0.
 
     diagonal: a constant or a scalar; shape: `[M, N]`, constants
-    valid_shape: how much of it is filled, all if left out
+    valid_shape: the part to fill; default all
     dtype: a float, or an integer of up to 32 bits; upper: 1 where column >= row + diagonal instead
     result: a tile of that shape
 
@@ -325,16 +324,16 @@ def random(
     dtype: DType = dtypes.UINT32,
     rounds: int = 10,
 ) -> Tile:
-    """Pseudo-random words that follow from a key, a counter and the position alone.
+    """Counter-based pseudo-random words, determined by key, counter and position.
 
     key0, key1: the two words of the key
-    counter0, counter1, counter2, counter3: the words of the counter, lowest first. Of all these
-        integers the lowest 32 bits count
-    shape: `[M, N]`, constants; valid_shape: how much of it is filled, all if left out
+    counter0, counter1, counter2, counter3: the words of the counter, lowest first. Only the low
+        32 bits of each integer are used
+    shape: `[M, N]`, constants; valid_shape: the part to fill; default all
     dtype: UINT32 or INT32; rounds: 7 or 10
     result: Philox4x32: element k in row-major order is word `k % 4` of the block with the counter
-        increased by `k // 4`. The same arguments give the same tile, here always; the device's
-        words are others
+        increased by `k // 4`. The same arguments always give the same tile; the device generates
+            different words
 
     Example: `noise = pl.random(seed, 0, step, 0, 0, 0, [16, 128])`
     """

@@ -2,10 +2,10 @@
 
 All work on the valid region. Two tiles are of one shape, or `[M, N]` with `[M, 1]` or `[1, N]`, in
 either order; leading axes of extent 1 may be missing from one of them. The result has the promoted
-dtype; a number takes the dtype of the tile it meets.
+dtype; a number takes the dtype of the tile.
 """
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _UNARY: dict[str, Any] = {
     "traits": Trait.POINTWISE | Trait.ARITHMETIC,
     "valid": valid.kept("x"),
 }
-# Computed in several steps, which need their operand until the last one.
+# Computed in several steps; the last one still reads the operand.
 _STEPWISE = Trait.ELEMENTWISE | Trait.KEEPS_VALID | Trait.ARITHMETIC
 _STEPWISE_UNARY: dict[str, Any] = {**_UNARY, "traits": _STEPWISE}
 
@@ -356,7 +356,7 @@ def neg(x: Shaped) -> Shaped:
 def abs(x: Shaped) -> Shaped:
     """`|x|`.
 
-    x: floats or integers (the lowest integer stays itself)
+    x: floats or integers (the absolute value of the lowest integer wraps to itself)
     result: x's shape and dtype
 
     Example: `amax = pl.row_max(pl.abs(x))`
@@ -552,7 +552,8 @@ def _prelu(x: Array, slope: Array, tmp: Array | None) -> Array:
 def prelu(x: Shaped, slope: Shaped, tmp: Shaped | None = None) -> Shaped:
     """Parametric ReLU: `x` where it is greater than 0, else `slope * x`, with a slope per element.
 
-    x, slope: floats of one shape and dtype; tmp: scratch tile of older code, not needed
+    x, slope: floats of one shape and dtype
+    tmp: scratch tile, accepted for compatibility and ignored
     result: x's shape and dtype
 
     Example: `y = pl.prelu(x, slopes)`
@@ -628,7 +629,7 @@ def subsc(lhs: Shaped, rhs: Number, rhs2: Shaped) -> Shaped:
     return add(sub(lhs, rhs), rhs2)
 
 
-# --- partly valid operands -----------------------------------------------------------------------
+# --- partially valid operands ---------------------------------------------------------------------
 
 
 def _infer_part(call: Call) -> infer.Types:
@@ -639,7 +640,7 @@ def _infer_part(call: Call) -> infer.Types:
 
 
 def _where_both(function: Any) -> Any:
-    """`function` where both are valid; elsewhere the one that is (the other one is zero there)."""
+    """Apply `function` where both are valid; elsewhere return the valid one (the other is zero)."""
 
     def reference(lhs: Array, rhs: Array, valid: dict[str, tuple[int, ...]]) -> Array:
         in_both = tuple(slice(0, min(a, b)) for a, b in zip(valid["lhs"], valid["rhs"]))
@@ -665,10 +666,10 @@ def _part(name: str) -> dict[str, Any]:
 
 @op(reference=_where_both(numerics.add), cost=Cost.ADD, **_part("part_add"))
 def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
-    """Sum of two tiles of which one may be valid in a smaller part.
+    """Sum of two tiles, one of which may have a smaller valid region.
 
     lhs, rhs: tiles of one shape and dtype; one valid region contains the other
-    result: the sum where both are valid, elsewhere the one that is; valid where either is
+    result: the sum where both are valid, elsewhere the valid one; valid where either is
 
     Example: `y = pl.part_add(block, tail)`
     """
@@ -677,10 +678,10 @@ def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
 
 @op(reference=_where_both(numerics.mul), cost=Cost.MUL, **_part("part_mul"))
 def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
-    """Product of two tiles of which one may be valid in a smaller part.
+    """Product of two tiles, one of which may have a smaller valid region.
 
     lhs, rhs: tiles of one shape and dtype; one valid region contains the other
-    result: the product where both are valid, elsewhere the one that is; valid where either is
+    result: the product where both are valid, elsewhere the valid one; valid where either is
 
     Example: `y = pl.part_mul(block, tail)`
     """
@@ -689,10 +690,10 @@ def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
 
 @op(reference=_where_both(numerics.maximum), cost=Cost.ADD, **_part("part_max"))
 def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
-    """Maximum of two tiles of which one may be valid in a smaller part.
+    """Maximum of two tiles, one of which may have a smaller valid region.
 
     lhs, rhs: tiles of one shape and dtype; one valid region contains the other
-    result: the maximum where both are valid, elsewhere the one that is; valid where either is
+    result: the maximum where both are valid, elsewhere the valid one; valid where either is
 
     Example: `y = pl.part_max(block, tail)`
     """
@@ -701,10 +702,10 @@ def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
 
 @op(reference=_where_both(numerics.minimum), cost=Cost.ADD, **_part("part_min"))
 def part_min(lhs: Shaped, rhs: Shaped) -> Shaped:
-    """Minimum of two tiles of which one may be valid in a smaller part.
+    """Minimum of two tiles, one of which may have a smaller valid region.
 
     lhs, rhs: tiles of one shape and dtype; one valid region contains the other
-    result: the minimum where both are valid, elsewhere the one that is; valid where either is
+    result: the minimum where both are valid, elsewhere the valid one; valid where either is
 
     Example: `y = pl.part_min(block, tail)`
     """

@@ -1,8 +1,8 @@
-"""What people write who come from torch, NumPy or Triton, and what to write here.
+"""Names from torch, NumPy and Triton, and what to write in `pl` instead.
 
-Names are without their module: `torch.sigmoid`, `pl.sigmoid` and `x.sigmoid()` mean the same. Each
-text is code with `x`, `y` (tiles `[16, 64]` in FP32), `w` (`[64, 16]`), `mask` and `idx`; what
-needs more than code has a remark. Names that `pl` has under the same spelling need no entry.
+Names are without their module: `torch.sigmoid`, `pl.sigmoid` and `x.sigmoid()` are the same entry.
+Each replacement is code with `x`, `y` (tiles `[16, 64]` in FP32), `w` (`[64, 16]`), `mask` and
+`idx`; entries that need more than code have a remark. Names that `pl` also has need no entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Equivalent(NamedTuple):
 
     @property
     def help(self) -> str:
-        """A line for a message."""
+        """Return a help line for a message."""
         if not self.code:
             return self.remark
         return f"write `{self.code}`" + (f": {self.remark}" if self.remark else "")
@@ -121,7 +121,7 @@ EQUIVALENTS: dict[str, Equivalent] = {
     "sort": _SORT,
     "argsort": _SORT,
     "topk": _SORT,
-    # Making and shaping
+    # Creation and shapes
     "zeros": _ZEROS,
     "zeros_like": _ZEROS,
     "ones": Equivalent("pl.full([16, 64], dtype=pl.FP32, value=1.0)"),
@@ -191,7 +191,7 @@ EQUIVALENTS: dict[str, Equivalent] = {
 
 
 def equivalent(name: str) -> str:
-    """What to write for a name of another library, as a line of help; empty if that is unknown."""
+    """Return a help line for a name of another library; empty if unknown."""
     last = name.rpartition(".")[2]
     if last in EQUIVALENTS:
         return EQUIVALENTS[last].help
@@ -201,7 +201,7 @@ def equivalent(name: str) -> str:
 
 
 def equivalents_markdown() -> str:
-    """The table of docs/ops.md, with names that mean the same in one row."""
+    """Return the table for docs/ops.md, with synonyms in one row."""
     rows: dict[Equivalent, list[str]] = {}
     for name, found in EQUIVALENTS.items():
         rows.setdefault(found, []).append(name)

@@ -1,9 +1,9 @@
 """Moving elements by position: gather and scatter.
 
-Indices out of range stop the run with the line, the index and the extent.
+An index out of range stops the run; the message gives the line, the index and the extent.
 """
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _VECTOR: dict[str, Any] = {"engine": Engine.VEC, "plane": Plane.SCOPE}
 
 
 def _checked(op_name: str, index: Array, axis: int, extent: int) -> Array:
-    """Indices as integers for NumPy; a fault at the first that is out of range."""
+    """Convert indices for NumPy; raise a fault at the first that is out of range."""
     wide = index.astype(np.int64)
     outside = (wide < 0) | (wide >= extent)
     if outside.any():
@@ -73,7 +73,7 @@ def _index_tile(call: Call, param: str) -> TileType:
 
 
 def pattern_name(pattern: Arg) -> str | None:
-    """The name of a mask pattern given as an enum member, a name or a code; None if it is none."""
+    """Return the name of a mask pattern given as an enum member, a name or a code, or None."""
     if isinstance(pattern, str):
         return pattern if pattern in MASK_PATTERNS else None
     try:
@@ -83,7 +83,7 @@ def pattern_name(pattern: Arg) -> str | None:
 
 
 def _check_pattern(call: Call) -> tuple[int, int]:
-    """First column and step of the call's mask pattern."""
+    """Return the first column and step of the call's mask pattern."""
     name = pattern_name(call["mask_pattern"])
     if name is None:
         shown = call["mask_pattern"]
@@ -136,10 +136,10 @@ def _valid_gather_mask(operands: Operands, result_shape: Shape, args: Args) -> V
 def gather_mask(
     x: Shaped, mask_pattern: MaskPattern | int | str, output_dtype: DType | None = None
 ) -> Shaped:
-    """The columns that a pattern picks: the tile-level name of `pl.gather(x, mask_pattern=...)`.
+    """Select columns by a pattern: the tile-level name of `pl.gather(x, mask_pattern=...)`.
 
     x: a tile; mask_pattern, output_dtype: as in `pl.gather`
-    result: the picked columns, side by side
+    result: the selected columns, side by side
 
     Example: `values = pl.tile.gather_mask(pairs, pl.tile.MaskPattern.P0101)`
     """
@@ -175,9 +175,9 @@ def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
     moves=("dst", "src"),
 )
 def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str) -> Shaped:
-    """Put columns where a pattern says: the tile-level `pl.scatter(..., mask_pattern=...)`.
+    """Write columns by a pattern: the tile-level `pl.scatter(..., mask_pattern=...)`.
 
-    dst: `[M, N]`; src: `[M, K]`, K the number of columns that the pattern picks of N
+    dst: `[M, N]`; src: `[M, K]`, where the pattern selects K of N columns
     mask_pattern: as in `pl.gather`
     result: `dst` with those columns replaced
 
@@ -197,7 +197,7 @@ _GATHER_FORMS = (
 
 
 def _form(call: Call) -> str:
-    """Which form of `gather` the arguments are."""
+    """Return which form of `gather` the arguments match."""
     given = {name for name, arg in call.args.items() if arg is not None} - {"x", "tmp"}
     if given in ({"mask_pattern"}, {"mask_pattern", "output_dtype"}):
         return "mask"
@@ -238,7 +238,7 @@ def _infer_gather(call: Call) -> infer.Types:
 def _check_along(
     call: Call, data: str, x: TileType, param: str, index: ShapedType, axis: int
 ) -> None:
-    """An index for one axis: the same rank, and no larger in the other axes."""
+    """Check an index for one axis: the same rank, and no larger in the other axes."""
     fits = len(index.shape) == len(x.shape) and all(
         isinstance(i, int) and (i <= d or a == axis)
         for a, (i, d) in enumerate(zip(index.shape, x.shape))
@@ -254,7 +254,7 @@ def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Arr
     if args["index"] is None:
         return _gather_compare(x, valid["x"], **args)
     index = args["index"]
-    # Outside its valid region an index is 0, which is in range.
+    # Outside its valid region the index is 0, which is in range.
     if args["dim"] is None:
         return np.ravel(x)[_checked("gather", index, 0, x.size)]
     axis = args["dim"] % x.ndim
@@ -311,19 +311,19 @@ def gather(
     count_dtype: DType | None = None,
     tmp: Shaped | None = None,
 ) -> Any:
-    """Pick elements by position. Four forms:
+    """Select elements by position. Four forms:
 
-    `gather(x, mask_pattern=P)`: columns. P0101 takes the even ones, P1010 the odd ones, P0001 to
+    `gather(x, mask_pattern=P)`: columns. P0101 selects the even ones, P1010 the odd ones, P0001 to
         P1000 every fourth with phase 0 to 3, P1111 all. With `output_dtype` each row's bytes are
         read as that type first (nothing is converted)
     `gather(x, dim=-1, index=I)`: `result[i, k] = x[i, I[i, k]]` (for dim=-1), in I's shape
     `gather(x, index=I)`: `result[i, k]` is the element number `I[i, k]` of x in row-major order
     `gather(x, kvalue=V, cmp_mode=C, out_cols=N)`: for each row the columns whose element compares
-        to V as C says (codes as in `pl.cmp`; equal, if C is not given). Two INT32 results: `[M, N]`
-        columns in ascending order, 0 beyond the last, and `[1, M]` how many there are, at most N.
+        to V by C (codes as in `pl.cmp`; default equal). Two INT32 results: `[M, N]`
+        columns in ascending order, 0 after the last, and `[1, M]` their number, at most N.
         `offset` is added to each column; `count_dtype` (INT32 or UINT32) is the dtype of the counts
 
-    index: integers; tmp: scratch tile of older code, not needed
+    index: integers; tmp: scratch tile, accepted for compatibility and ignored
 
     Example: `values = pl.gather(pairs, mask_pattern=pl.tile.MaskPattern.P0101)`
     """
@@ -363,7 +363,7 @@ def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     axis = args["dim"] % x.ndim
     positions = _checked("scatter", args["index"][region], axis, x.shape[axis])
     result: Array = np.array(x)
-    # One element after the other along the axis: of equal positions the last one stays.
+    # Sequentially along the axis: for equal positions the last one wins.
     for k in range(positions.shape[axis]):
         at = (slice(None),) * axis + (slice(k, k + 1),)
         line = positions[at]
@@ -374,7 +374,7 @@ def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
 
 
 def _scatter_flat(op_name: str, into: Array, index: Array, src: Array) -> Array:
-    """`into` with elements replaced by their numbers in row-major order; the last one stays."""
+    """Replace elements of `into` at row-major positions; the last one wins."""
     elements: Array = np.array(np.ravel(into))
     positions = _checked(op_name, np.ravel(index), 0, len(elements))
     for position, element in zip(positions, np.ravel(src)):
@@ -405,12 +405,12 @@ def scatter(
     mask_pattern: MaskPattern | int | str | None = None,
     dst: Shaped | None = None,
 ) -> Shaped:
-    """Put elements at positions; of equal positions the last one stays. Three forms:
+    """Write elements to positions; for equal positions the last one wins. Three forms:
 
     `scatter(x, dim=-1, index=I, src=S)`: x with `result[i, I[i, k]] = S[i, k]` (for dim=-1)
     `scatter(x, index=I, src=S)`: x with element number `I[i, k]`, in row-major order, replaced by
         `S[i, k]`; also written `pl.tile.scatter(x, S, I)`
-    `scatter(x, mask_pattern=P, dst=D)`: D with the columns that P picks replaced by those of x;
+    `scatter(x, mask_pattern=P, dst=D)`: D with the columns selected by P replaced by those of x;
         the inverse of `pl.gather(..., mask_pattern=P)`
 
     index: integers of S's shape; S has x's dtype
@@ -484,7 +484,7 @@ def scatter_update(
     ...
 
 
-# --- by way of global memory ---------------------------------------------------------------------
+# --- through global memory -----------------------------------------------------------------------
 
 _COALESCE = ("row", "elem")
 _OUT_OF_BOUNDS = ("undefined", "clamp", "wrap", "zero")
@@ -518,15 +518,15 @@ def _infer_mgather(call: Call) -> infer.Types:
 
 
 def _choice(given: object, choices: tuple[str, ...]) -> str | None:
-    """One of several words, given as such or by its number."""
+    """Return one of several words, given as such or by its number."""
     if isinstance(given, int) and 0 <= given < len(choices):
         return choices[given]
     return given if isinstance(given, str) and given in choices else None
 
 
 def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
-    """Indices made legal by `rule`, and where the result must be zero."""
-    # The device takes indices without a sign, so that a negative one is beyond the end.
+    """Apply the out-of-range `rule` to indices; return also where the result must be zero."""
+    # The device reads indices as unsigned, so a negative one is past the end.
     bits = np.uint64(2 ** max(32, 8 * idx.itemsize) - 1)
     positions = idx.astype(np.int64).astype(np.uint64) & bits
     outside = positions >= extent
@@ -600,11 +600,11 @@ def mgather(
     mem: a tensor; idx: integers
     coalesce: "row": each index names a row of the 2-D `mem`, and the result has one row per index;
         "elem": each names an element of `mem` in row-major order, and the result has idx's shape
-    gather_oob: what an index out of range gives: "undefined" (here: an error), "clamp", "wrap"
-        or "zero". Indices count as unsigned: -1 is far beyond the end
+    gather_oob: handling of indices out of range: "undefined" (here: an error), "clamp", "wrap"
+        or "zero". Indices are unsigned: -1 is far past the end
     target_memory: where the result goes
-    valid_shape: how much of the result counts; default all that `idx` has indices for
-    result: a tile of mem's dtype. Both words may also be given by their number, from 0
+    valid_shape: the valid part of the result; default all that `idx` has indices for
+    result: a tile of mem's dtype. Both options may also be given by number, from 0
 
     Example: `rows = pl.mgather(table, row_ids, coalesce="row")`
     """
@@ -669,15 +669,15 @@ def paged_gather(
     is_trans: bool = False,
     is_b_matrix: bool = False,
 ) -> Tensor:
-    """Load rows of a paged tensor by their numbers.
+    """Load rows of a paged tensor by their logical numbers.
 
-    src: `[rows, columns]`; indices: INT32 row numbers as they would be without paging
+    src: `[rows, columns]`; indices: INT32 logical row numbers
     block_table: INT32; row number i is row `block_table[i // block_size] * block_size
         + i % block_size` of `src`
-    size: how many elements of each row, from column `col_off` on
-    max_indices: rows of the result; if there are fewer indices, only so many are valid
-    space, is_b_matrix: what the device is to prepare for; results do not depend on them
-    is_trans: give the rows as columns
+    size: number of elements of each row, starting at column `col_off`
+    max_indices: rows of the result; if there are fewer indices, only that many rows are valid
+    space, is_b_matrix: hints for the device; results do not depend on them
+    is_trans: return the rows as columns
     result: `[max_indices, size]`, or `[size, max_indices]` with is_trans
 
     Example: `keys = pl.paged_gather(pool, chosen, pages, block_size=128, size=64, max_indices=32)`
@@ -714,7 +714,7 @@ def mscatter(src: Tile | Tensor, idx: Tile | Tensor, output_tensor: Tensor) -> T
     """Store elements into a tensor by a tile of indices, in place.
 
     src: a tile; idx: integers of its shape, each an element of the tensor in row-major order
-    output_tensor: of src's dtype; of equal indices the last one in row-major order stays
+    output_tensor: of src's dtype; for equal indices the last one in row-major order wins
     result: the tensor, written; use it instead of the old name
 
     Example: `out = pl.mscatter(values, slots, out)`
@@ -768,8 +768,8 @@ def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid
 def gatherb(src: Shaped, offset: Shaped, *, output_dtype: DType | None = None) -> Shaped:
     """Copy blocks of 32 bytes by their byte offsets.
 
-    src: a tile; offset: `[M, K]` UINT32, where each block starts in src's bytes
-    output_dtype: how the bytes are read; default src's dtype
+    src: a tile; offset: `[M, K]` UINT32 byte offsets of the blocks in src
+    output_dtype: type of the result's elements; default src's dtype
     result: `[M, K * 32 / element size]` of that dtype
 
     Example: `blocks = pl.gatherb(src, offsets)`

@@ -1,7 +1,7 @@
-"""What the inference of many ops has in common: reading arguments, and the usual type rules.
+"""Helpers for type inference of ops: reading arguments, and the common type rules.
 
-Every function that reads an argument raises the catalogue's error, with the argument's span, if
-the argument is not what the op takes.
+Every function that reads an argument raises a catalogue error at the argument's span if the op does
+not accept the argument.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ NUMBERS: tuple[DType, ...] = (*FLOATS, *INTEGERS)
 ORDERED: tuple[DType, ...] = (*NUMBERS, dtypes.BOOL)
 BITS: tuple[DType, ...] = (*INTEGERS, dtypes.BOOL)
 
-# INDEX is stored as INT64, and counts as such wherever data is concerned.
+# INDEX is stored as INT64, and treated as such in data.
 _STORED_AS = {dtypes.INDEX: dtypes.INT64}
 
 
-# --- what an argument is -------------------------------------------------------------------------
+# --- arguments -----------------------------------------------------------------------------------
 
 
 def describe(arg: Arg) -> str:
-    """An argument in a message: its type, or what Python object it is."""
+    """Describe an argument in a message: its type, or its Python type."""
     if isinstance(arg, Value):
         return f"`{arg.type}`"
     if isinstance(arg, Const):
@@ -79,7 +79,7 @@ def describe(arg: Arg) -> str:
 
 
 def is_scalar(arg: Arg) -> bool:
-    """A number: a Python one, a pinned constant, or a run-time scalar."""
+    """Return whether an argument is a number: Python's, a pinned constant, or a run-time scalar."""
     return scalar_dtype(arg) not in (None, dtypes.TASK_ID)
 
 
@@ -88,7 +88,7 @@ def bad(call: Call, param: str, expected: str, helps: Sequence[str] = ()) -> Bad
 
 
 def shaped(call: Call, param: str) -> ShapedType:
-    """The type of a tensor or tile."""
+    """Return the type of a tensor or tile argument."""
     arg = call[param]
     if isinstance(arg, Value) and isinstance(arg.type, (TensorType, TileType)):
         return arg.type
@@ -96,7 +96,7 @@ def shaped(call: Call, param: str) -> ShapedType:
 
 
 def tensor(call: Call, param: str) -> TensorType:
-    """The type of a tensor in global memory."""
+    """Return the type of a tensor argument in global memory."""
     arg = call[param]
     if isinstance(arg, Value) and isinstance(arg.type, TensorType):
         return arg.type
@@ -104,7 +104,7 @@ def tensor(call: Call, param: str) -> TensorType:
 
 
 def tile(call: Call, param: str) -> TileType:
-    """The type of an on-chip value."""
+    """Return the type of an on-chip argument."""
     arg = call[param]
     if isinstance(arg, Value) and isinstance(arg.type, TileType):
         return arg.type
@@ -112,13 +112,13 @@ def tile(call: Call, param: str) -> TileType:
 
 
 def scratch(call: Call, param: str) -> None:
-    """A scratch tile, which older code passes: any tile, or nothing."""
+    """Check a scratch tile, which older code passes: any tile, or nothing."""
     if call[param] is not None:
         tile(call, param)
 
 
 def scalar(call: Call, param: str) -> DType:
-    """The dtype of a number."""
+    """Return the dtype of a number argument."""
     arg = call[param]
     found = scalar_dtype(arg)
     if found is None or found is dtypes.TASK_ID:
@@ -127,7 +127,7 @@ def scalar(call: Call, param: str) -> DType:
 
 
 def integer(call: Call, param: str) -> None:
-    """An integer, constant or not."""
+    """Check that an argument is an integer, constant or not."""
     if not is_integer(call[param]):
         raise bad(call, param, "an integer")
 
@@ -138,7 +138,7 @@ def is_integer(arg: Arg) -> bool:
 
 
 def constant_of(arg: Arg) -> int | float | bool | None:
-    """The value of a constant number; None for anything else."""
+    """Return the value of a constant number; None for anything else."""
     if isinstance(arg, Const):
         return arg.value
     if isinstance(arg, (bool, int, float)):
@@ -147,19 +147,19 @@ def constant_of(arg: Arg) -> int | float | bool | None:
 
 
 def name_of(call: Call, param: str) -> str:
-    """How the program calls an operand."""
+    """Return the program's name for an operand."""
     arg = call[param]
     return arg.name if isinstance(arg, Value) else ""
 
 
 def int_of(arg: Arg) -> int | None:
-    """The value of a constant integer; None for anything else."""
+    """Return the value of a constant integer; None for anything else."""
     found = constant_of(arg)
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def constant_int(call: Call, param: str, at_least: int | None = None) -> int:
-    """A compile-time integer."""
+    """Return a compile-time integer argument."""
     arg = call[param]
     found = int_of(arg)
     if found is None and isinstance(arg, Value) and is_integer(arg):
@@ -171,7 +171,7 @@ def constant_int(call: Call, param: str, at_least: int | None = None) -> int:
 
 
 def flag(call: Call, param: str) -> bool:
-    """A compile-time True or False."""
+    """Return a compile-time bool argument."""
     arg = call[param]
     if isinstance(arg, Value):
         raise NotConstant(call.at(param), call.shown, param)
@@ -181,7 +181,7 @@ def flag(call: Call, param: str) -> bool:
 
 
 def dtype(call: Call, param: str, allowed: Iterable[DType] | None = None) -> DType:
-    """An element type given as an argument."""
+    """Return an element type given as an argument."""
     arg = call[param]
     if not isinstance(arg, DType):
         raise bad(call, param, "an element type such as `pl.FP32`")
@@ -193,7 +193,7 @@ def dtype(call: Call, param: str, allowed: Iterable[DType] | None = None) -> DTy
 def check_dtype(
     call: Call, param: str, found: DType, allowed: Iterable[DType], hint: str = ""
 ) -> None:
-    """The element type of an operand must be one the op works on."""
+    """Check that the op supports the element type of an operand."""
     choices = tuple(allowed)
     if _STORED_AS.get(found, found) not in choices:
         raise DTypeNotAllowed(call.at(param), call.shown, found, choices, hint)
@@ -210,7 +210,7 @@ def at_least_2d(call: Call, param: str, t: ShapedType) -> None:
 
 
 def axis(call: Call, param: str, rank: int) -> int:
-    """A constant axis number, counted from 0."""
+    """Return a constant axis argument, normalized to be non-negative."""
     found = constant_int(call, param)
     if not -rank <= found < rank:
         raise BadAxis(call.at(param), call.shown, found, rank)
@@ -221,12 +221,12 @@ def axis(call: Call, param: str, rank: int) -> int:
 
 
 def as_tuple(arg: Any) -> tuple[Any, ...]:
-    """A list argument; a bare entry counts as a list of one."""
+    """Return a list argument as a tuple; a bare entry counts as a list of one."""
     return cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
 
 
 def items(call: Call, param: str) -> tuple[Arg, ...]:
-    """A list argument whose entries are integers (a bare integer counts as a list of one)."""
+    """Return a list of integers (a bare integer counts as a list of one)."""
     entries: tuple[Arg, ...] = as_tuple(call[param])
     if not all(is_integer(e) for e in entries):
         raise bad(call, param, "a list of integers")
@@ -234,7 +234,7 @@ def items(call: Call, param: str) -> tuple[Arg, ...]:
 
 
 def constant_shape(call: Call, param: str) -> tuple[int, ...]:
-    """A shape of compile-time constants, as tiles have."""
+    """Return a shape of compile-time constants, as tiles have."""
     entries = items(call, param)
     shape: list[int] = []
     for i, entry in enumerate(entries):
@@ -247,7 +247,7 @@ def constant_shape(call: Call, param: str) -> tuple[int, ...]:
 
 
 def dims(call: Call, param: str) -> tuple[Dim, ...]:
-    """A shape; run-time extents become symbols named after their scalars."""
+    """Return a shape; run-time extents become symbols named after their scalars."""
     shape: list[Dim] = []
     for entry in items(call, param):
         extent = int_of(entry)
@@ -261,7 +261,7 @@ def dims(call: Call, param: str) -> tuple[Dim, ...]:
 
 
 def result_shape(call: Call, param: str) -> tuple[Dim, ...]:
-    """A shape argument that becomes the result's: constant inside a scope."""
+    """Return the shape argument of a result: constant inside a scope."""
     return constant_shape(call, param) if call.in_scope else dims(call, param)
 
 
@@ -274,16 +274,16 @@ def check_positive(call: Call, param: str, shape: Sequence[Dim]) -> None:
 
 
 def count_of(shape: Sequence[Dim]) -> int | None:
-    """The number of elements; None if it is known only at run time."""
+    """Return the number of elements, or None if it is known only at run time."""
     extents = [d for d in shape if isinstance(d, int)]
     return math.prod(extents) if len(extents) == len(shape) else None
 
 
-# --- the usual type rules ------------------------------------------------------------------------
+# --- common type rules ---------------------------------------------------------------------------
 
 
 def vector_space(call: Call, *params: str) -> Mem | None:
-    """Where a vector op puts its result; its tiles must be where the vector unit reaches them."""
+    """Return the memory of a vector op's result, checking that its tiles are accessible."""
     result: Mem | None = None
     for param in params:
         arg = call[param]
@@ -304,7 +304,7 @@ def vector_space(call: Call, *params: str) -> Mem | None:
 
 
 def broadcast(call: Call, lhs: str, a: TileType, rhs: str, b: TileType) -> tuple[int, ...]:
-    """Equal shapes, or `[M, N]` with `[M, 1]`, `[1, N]` or `[1, 1]`, in either order (rule N9)."""
+    """Broadcast equal shapes, or `[M, N]` with `[M, 1]`, `[1, N]` or `[1, 1]` (rule N9)."""
     for wide, narrow in ((a.shape, b.shape), (b.shape, a.shape)):
         if stretches(narrow, wide):
             return wide
@@ -319,10 +319,10 @@ def broadcast(call: Call, lhs: str, a: TileType, rhs: str, b: TileType) -> tuple
 
 
 def stretches(narrow: Sequence[int], wide: Sequence[int]) -> bool:
-    """Whether `narrow` is `wide`, or differs from it only by a 1 in one of the last two axes.
+    """Return whether `narrow` equals `wide` except for a 1 in one of the last two axes.
 
-    A row for all rows there are, `[1, 1, N]`, may be 1 in every axis but the last; one element in
-    that, too.
+    A single row, `[1, 1, N]`, may have extent 1 in every axis but the last; a single element has 1
+    in all axes.
     """
     differ = [i for i, (n, w) in enumerate(zip(narrow, wide)) if n != w]
     if len(narrow) != len(wide):
@@ -336,7 +336,7 @@ def stretches(narrow: Sequence[int], wide: Sequence[int]) -> bool:
 
 
 def fitting_scalar(call: Call, param: str, other: str, element: DType) -> None:
-    """A number that joins a tile of `element`: it must survive the tile's dtype."""
+    """Check that a number combined with a tile of `element` is representable in it."""
     found = scalar(call, param)
     if element.is_float or not found.is_float:
         check_range(call, param, element)
@@ -355,7 +355,7 @@ def fitting_scalar(call: Call, param: str, other: str, element: DType) -> None:
 
 
 def check_range(call: Call, param: str, element: DType) -> None:
-    """A constant must be a value of an integer `element`."""
+    """Check that a constant is representable in an integer `element`."""
     value = constant_of(call[param])
     if value is None or not element.is_integer:
         return
@@ -363,9 +363,9 @@ def check_range(call: Call, param: str, element: DType) -> None:
 
 
 def check_constant(value: float | bool, element: DType, loc: Loc) -> None:
-    """A number must be a value of the integer type `element`."""
+    """Check that a number is representable in the integer type `element`."""
     lowest, highest = element.limits
-    is_whole = isinstance(value, int) or value.is_integer()  # no infinity is
+    is_whole = isinstance(value, int) or value.is_integer()  # infinities are not
     if not (is_whole and lowest <= value <= highest):
         raise ConstantOutOfRange(loc, value, element, lowest, highest)
 
@@ -373,7 +373,7 @@ def check_constant(value: float | bool, element: DType, loc: Loc) -> None:
 def binary(
     call: Call, lhs: str = "lhs", rhs: str = "rhs", allowed: Iterable[DType] = NUMBERS
 ) -> TileType:
-    """The result of an elementwise op of two tiles, or of a tile and a number."""
+    """Return the result type of an elementwise op on two tiles, or a tile and a number."""
     choices = tuple(allowed)
     left_is_number, right_is_number = is_scalar(call[lhs]), is_scalar(call[rhs])
     space = vector_space(call, lhs, rhs)
@@ -392,7 +392,7 @@ def binary(
 
 
 def infer_binary(allowed: Iterable[DType] = NUMBERS, *scratches: str) -> Callable[[Call], Types]:
-    """`infer` of an op with operands `lhs` and `rhs`."""
+    """Return `infer` for an op with operands `lhs` and `rhs`."""
     choices = tuple(allowed)
 
     def infer(call: Call) -> Types:
@@ -406,7 +406,7 @@ def infer_binary(allowed: Iterable[DType] = NUMBERS, *scratches: str) -> Callabl
 def infer_with_number(
     allowed: Iterable[DType] = NUMBERS, *scratches: str
 ) -> Callable[[Call], Types]:
-    """`infer` of an op of a tile `lhs` and a number `rhs`."""
+    """Return `infer` for an op of a tile `lhs` and a number `rhs`."""
     choices = tuple(allowed)
 
     def infer(call: Call) -> Types:
@@ -422,7 +422,7 @@ def infer_with_number(
 def infer_unary(
     allowed: Iterable[DType] = NUMBERS, to_float: bool = False
 ) -> Callable[[Call], Types]:
-    """`infer` of an elementwise op of `x`; with `to_float`, integers give FP32."""
+    """Return `infer` for an elementwise op of `x`; with `to_float`, integers give FP32."""
     choices = tuple(allowed)
 
     def infer(call: Call) -> Types:
@@ -437,22 +437,22 @@ def infer_unary(
 
 
 def same_shape(call: Call, lhs: str, a: ShapedType, rhs: str, b: ShapedType, why: str = "") -> None:
-    """Two operands that must have one shape."""
+    """Check that two operands have the same shape."""
     if not shapes_agree(a.shape, b.shape):
         raise ShapeMismatch(call.shown, call.at(lhs), a.shape, call.at(rhs), b.shape, why)
 
 
 def same_dtype(call: Call, lhs: str, a: DType, rhs: str, b: DType, hint: str = "") -> None:
-    """Two operands that must have one element type."""
+    """Check that two operands have the same element type."""
     if _STORED_AS.get(a, a) is not _STORED_AS.get(b, b):
         raise DTypeMismatch(call.shown, call.at(lhs), a, call.at(rhs), b, hint)
 
 
 def expects(t: ShapedType) -> str:
-    """A shape and a dtype, as messages write them."""
+    """Format shape and dtype for a message."""
     return f"{shape_text(t.shape)} {t.dtype}"
 
 
 def scalar_type(element: DType) -> ScalarType:
-    """The type of one element read from a tensor."""
+    """Return the type of one element read from a tensor."""
     return ScalarType(element)

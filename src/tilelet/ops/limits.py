@@ -1,4 +1,4 @@
-"""Forms of ops that public compilers do not take: facts for the definitions of the ops."""
+"""Forms of ops that public compilers do not support, for use in op definitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY, Limit
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
 
-# Bytes that a row of a tile must be a multiple of.
+# Row alignment of tiles in bytes.
 _ROW = 32
 
 MadeBy = Callable[[Arg], str]
@@ -78,7 +78,7 @@ def _as_column_form(spelled: str, texts: Mapping[str, str]) -> str | None:
 
 
 def _as_column_form_swapped(spelled: str, texts: Mapping[str, str]) -> str | None:
-    """The row comes second; what the order matters to has no such form."""
+    """Swap the operands so that the row comes second; only for commutative ops."""
     is_symmetric = spelled.rpartition(".")[2] in ("add", "mul")
     swapped = {"lhs": texts["rhs"], "rhs": texts["lhs"]}
     return _as_column_form(spelled, swapped) if is_symmetric else None
@@ -97,7 +97,7 @@ def _starts_with_number(args: Mapping[str, Arg], _: Type, __: MadeBy) -> bool:
 
 
 def _tensor_first(spelled: str, texts: Mapping[str, str]) -> str | None:
-    """The same number, rounded in the same way; of a quotient that is known for reciprocals."""
+    """Rewrite with the tensor first, if the result is the same number with the same rounding."""
     language, _, name = spelled.rpartition(".")
     number, tensor = texts["lhs"], texts["rhs"]
     if name in ("add", "mul", "maximum", "minimum"):

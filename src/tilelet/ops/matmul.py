@@ -1,11 +1,11 @@
-"""Matrix products, which the cube unit computes.
+"""Matrix products, computed by the cube.
 
 Products are exact; each output element is accumulated over ascending k with one rounding per step,
 in FP32 for floats and exactly in INT32 for INT8. The valid region has the rows of the left operand
-and the columns of the right one; k runs over what both have.
+and the columns of the right one; k runs over the valid part of both.
 """
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _REACHABLE = {"lhs": (Mem.Left, Mem.Mat, Mem.Vec), "rhs": (Mem.Right, Mem.Mat, M
 
 
 def _product(call: Call) -> tuple[Shape, DType, Mem | None]:
-    """Shape of the product, the type it is accumulated in, and where it is."""
+    """Return the shape of the product, its accumulation type, and its memory."""
     lhs, rhs = infer.tile(call, "lhs"), infer.tile(call, "rhs")
     for param, operand in (("lhs", lhs), ("rhs", rhs)):
         infer.at_least_2d(call, param, operand)
@@ -80,7 +80,7 @@ def _swapped(pair: Shape, swap: bool) -> Shape:
 
 
 def _would_fit(operand: TileType, inner: int, transposed: bool) -> bool:
-    """Whether the operand, stored the other way round, would have this inner dimension."""
+    """Return whether the operand would have this inner dimension if transposed."""
     return not transposed and inner in operand.shape[-2:]
 
 
@@ -113,7 +113,7 @@ def _infer_matmul(call: Call) -> infer.Types:
         why = "the result would be stored in fractal order"
         raise UnsupportedKeyword(call.at("c_matrix_nz"), call.shown, "c_matrix_nz", why)
     if call["out_dtype"] is None:
-        # Placed tiles are tile-level code, where the result is what the cube unit holds.
+        # Placed tiles mean tile-level code, where the result has the accumulation type.
         own = accumulated if placed or accumulated is INT32 else infer.tile(call, "lhs").dtype
         return (TileType(shape, own, placed),)
     allowed = (INT32,) if accumulated is INT32 else (FP32, FP16, BF16)
@@ -163,7 +163,7 @@ def _infer_bias(call: Call) -> infer.Types:
 
 
 def _one_row(infer_product: Callable[[Call], infer.Types]) -> Callable[[Call], infer.Types]:
-    """`infer` of a product whose left operand is one row."""
+    """Return `infer` for a product with a one-row left operand."""
 
     def infer_types(call: Call) -> infer.Types:
         lhs = infer.tile(call, "lhs")
@@ -182,13 +182,13 @@ def _one_row(infer_product: Callable[[Call], infer.Types]) -> Callable[[Call], i
     return infer_types
 
 
-# --- meaning -------------------------------------------------------------------------------------
+# --- references ----------------------------------------------------------------------------------
 
 
 def _multiply(
     lhs: Array, rhs: Array, a_trans: bool = False, b_trans: bool = False, acc: Array | None = None
 ) -> Array:
-    """The product of valid parts: k runs over what both operands have."""
+    """Multiply the valid parts; k runs over the valid part of both operands."""
     a = np.swapaxes(lhs, -1, -2) if a_trans else lhs
     b = np.swapaxes(rhs, -1, -2) if b_trans else rhs
     inner = min(a.shape[-1], b.shape[-2])
@@ -260,7 +260,7 @@ def matmul(
     lhs: `[M, K]`, or stored as `[K, M]` with a_trans; rhs: `[K, N]`, or `[N, K]` with b_trans.
         Both FP32, FP16, BF16 or INT8. Leading batch axes broadcast
     out_dtype: dtype of the result; default the operands' own, INT32 for INT8, and FP32 for tiles
-        that were placed by hand
+        with explicit placement
     a_trans, b_trans: whether an operand is stored transposed (free on the device)
     c_matrix_nz: not supported
     result: `[M, N]`, accumulated in FP32 (INT32) and rounded to nearest even at the end
@@ -290,8 +290,8 @@ def matmul_acc(
 
     acc: `[M, N]` FP32 for float operands, INT32 for INT8
     lhs, rhs, a_trans, b_trans: as in `pl.matmul`
-    init_cond: if given and true, `acc` is not read and the product alone is the result
-    result: a new value of acc's shape and dtype; splitting K over calls changes no bit
+    init_cond: if given and true, `acc` is not read and the result is the product alone
+    result: a new value of acc's shape and dtype; splitting K over calls does not change the result
 
     Example: `acc = pl.matmul_acc(acc, x, w, init_cond=k == 0)`
     """
@@ -300,7 +300,7 @@ def matmul_acc(
 
 @op(infer=_infer_bias, reference=_with_bias, valid=valid.product, **_CUBE)
 def matmul_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
-    """Matrix product that starts from a bias row: `bias + lhs @ rhs`.
+    """Matrix product plus a bias row: `bias + lhs @ rhs`.
 
     lhs: `[M, K]`; rhs: `[K, N]`; bias: `[1, N]`, FP32 for float operands, INT32 for INT8
     result: `[M, N]` of the bias's dtype
@@ -356,7 +356,7 @@ def gemv_acc(acc: Shaped, lhs: Shaped, rhs: Shaped) -> Shaped:
     **_CUBE,
 )
 def gemv_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
-    """One row times a matrix, starting from a bias row.
+    """One row times a matrix, plus a bias row.
 
     lhs: `[1, K]`; rhs: `[K, N]`; bias: `[1, N]` FP32 (INT32 for INT8)
     result: `[1, N]` of the bias's dtype

@@ -1,6 +1,6 @@
-"""Ops on the valid region itself: marking it, and filling what lies outside."""
+"""Ops on the valid region: setting it, and filling the padding outside."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FP8E4M3FN_MAX = 448.0
 
 
 def pad_kind(pad_value: Arg) -> PadValue | None:
-    """What a pad value stands for: an enum member, or the numbers 0, inf and -inf."""
+    """Return the kind of a pad value: an enum member, or the number 0, inf or -inf."""
     if isinstance(pad_value, PadValue):
         return pad_value if pad_value is not PadValue.null else None
     number = infer.constant_of(pad_value)
@@ -54,7 +54,7 @@ def pad_kind(pad_value: Arg) -> PadValue | None:
 
 
 def check_pad(call: Call, param: str) -> None:
-    """An argument must be a pad value."""
+    """Check that an argument is a pad value."""
     arg = call[param]
     if pad_kind(arg) is None:
         if isinstance(arg, Value):
@@ -65,19 +65,19 @@ def check_pad(call: Call, param: str) -> None:
 
 
 def pad_element(pad_value: Arg, dtype: DType) -> Any:
-    """The element that fills the padding: infinities for floats, the type's limits for integers."""
+    """Return the padding element: infinities for floats, the type's limits for integers."""
     kind = pad_kind(pad_value)
     if kind is PadValue.zero or dtype is BOOL:
         return dtype.numpy.type(int(kind is PadValue.max))
     if dtype.is_float:
-        # FP8E4M3FN has no infinity: it gets its largest finite value.
+        # FP8E4M3FN has no infinity: use its largest finite value.
         limit = _FP8E4M3FN_MAX if dtype is FP8E4M3FN else math.inf
         return dtype.numpy.type(limit if kind is PadValue.max else -limit)
     return dtype.numpy.type(dtype.limits[kind is PadValue.max])
 
 
 def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
-    """`x`'s valid region in a new array of `shape`, the pad value everywhere else."""
+    """Copy `x`'s valid region into a new array of `shape` filled with the pad value."""
     result = np.full(shape or x.shape, pad_element(pad_value, numerics.dtype_of(x)), x.dtype)
     inside = box(region)
     result[inside] = x[inside]
@@ -109,11 +109,11 @@ def _fillpad(x: Array, pad_value: Arg, valid: dict[str, Valid]) -> Array:
     seed_region=SeedRegion.TRACKED,
 )
 def fillpad(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
-    """Fill what lies outside the valid region; the result is valid everywhere.
+    """Fill the padding outside the valid region; the result is valid everywhere.
 
     x: a tile, or a view that is loaded first
-    pad_value: `pl.PadValue.zero`, `.min` or `.max`, or 0, -inf, inf. It should be what the next
-        reduction ignores: min for a maximum, zero for a sum. Floats get infinities, integers the
+    pad_value: `pl.PadValue.zero`, `.min` or `.max`, or 0, -inf, inf. Use the neutral element of the
+        next reduction: min for a maximum, zero for a sum. Floats get infinities, integers the
         limits of their type
     result: x's shape and dtype
 
@@ -124,7 +124,7 @@ def fillpad(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
 
 @composition(infer=_infer_fillpad)
 def fillpad_inplace(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> Shaped:
-    """The tile-level `pl.fillpad` that reuses x's buffer; here it gives a new value as well.
+    """The tile-level `pl.fillpad` that reuses x's buffer; in Tilelet it also returns a new value.
 
     x: a tile; pad_value: as in `pl.fillpad`
     result: x's shape and dtype, valid everywhere
@@ -164,21 +164,21 @@ def _fillpad_expand(
     cost=Cost.COPY,
 )
 def fillpad_expand(x: Shaped, shape: Ints, pad_value: PadValue | float = PadValue.zero) -> Shaped:
-    """Copy into a larger tile and fill the rest.
+    """Copy into a larger tile and fill the padding.
 
     x: a tile; shape: constants, each at least x's own; pad_value: as in `pl.fillpad`
-    result: a tile of `shape`, valid everywhere. Nothing is repeated: see `pl.row_expand` for that
+    result: a tile of `shape`, valid everywhere; to repeat elements, see `pl.row_expand`
 
     Example: `q = pl.fillpad_expand(q_heads, [16, 128])`
     """
     ...
 
 
-# --- marking -------------------------------------------------------------------------------------
+# --- setting the region --------------------------------------------------------------------------
 
 
 def check_valid_extent(call: Call, param: str, axis: int, entry: Arg, extent: Dim) -> None:
-    """A constant valid extent must fit its axis."""
+    """Check that a constant valid extent fits its axis."""
     wanted = infer.int_of(entry)
     if wanted is not None and (wanted < 0 or (isinstance(extent, int) and wanted > extent)):
         raise ValidShapeTooLarge(call.at(param), axis, wanted, extent)
@@ -215,11 +215,11 @@ def _valid_marked(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     limits=(limits.REGION_EXTENT,),
 )
 def set_validshape(x: Shaped, rows: Int, cols: Int) -> Shaped:
-    """Say how much of a value holds data; nothing is moved.
+    """Set the valid region of a value; no data is moved.
 
     x: a 2-D tile, or a view in the control program
     rows, cols: the valid region, constant or not, at most x's shape
-    result: the same elements with that region; inside a scope those outside read as zero
+    result: the same elements with that region; inside a scope, elements outside read as zero
 
     Example: `tail = pl.set_validshape(tile, rows_left, 128)`
     """

@@ -1,6 +1,6 @@
-"""Bringing memory into the cache ahead of its use: `pl.prefetch`. It changes no result here.
+"""Cache prefetching: `pl.prefetch`. It has no effect on results.
 
-The handles that these ops give are numbers without meaning.
+The handles that these ops return are arbitrary numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HANDLE = 0
 
 @composition(name="prefetch.make_context", **_FIELDS)
 def make_context() -> int:
-    """What `pl.prefetch.async_prefetch` and `pl.prefetch.session` belong to.
+    """Create the context of `pl.prefetch.async_prefetch` and `pl.prefetch.session`.
 
     result: a handle
 
@@ -44,9 +44,9 @@ def _infer_prefetch(call: Call) -> infer.Types:
 
 @composition(name="prefetch.async_prefetch", infer=_infer_prefetch, **_FIELDS)
 def async_prefetch(src: Tensor, ctx: Int) -> int:
-    """Begin to bring a tensor into the cache.
+    """Start prefetching a tensor into the cache.
 
-    src: a tensor, which is not changed; ctx: made by `pl.prefetch.make_context`
+    src: a tensor, which is not changed; ctx: from `pl.prefetch.make_context`
     result: a handle for `pl.prefetch.wait`
 
     Example: `event = pl.prefetch.async_prefetch(weights, warm)`
@@ -56,9 +56,9 @@ def async_prefetch(src: Tensor, ctx: Int) -> int:
 
 @composition(name="prefetch.session", **_FIELDS)
 def session(ctx: Int) -> int:
-    """The order in which transfers of a context are done.
+    """Create a session that orders the transfers of a context.
 
-    ctx: made by `pl.prefetch.make_context`
+    ctx: from `pl.prefetch.make_context`
     result: a handle for `pl.prefetch.wait`
 
     Example: `order = pl.prefetch.session(warm)`

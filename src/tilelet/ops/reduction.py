@@ -1,6 +1,6 @@
 """Reductions along rows (last axis) or columns (second-last axis). Only the valid region counts."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROW, _COL = -1, -2
 def _reduction(
     name: str, axis: int, function: Callable[[Array], Array], result: DType | None = None
 ) -> dict[str, Any]:
-    """The fields of a reduction of `x` along `axis`, which stays with extent 1."""
+    """Return the spec fields of a reduction of `x` along `axis`, which keeps extent 1."""
 
     def infer_types(call: Call) -> infer.Types:
         x = infer.tile(call, "x")
@@ -74,7 +74,7 @@ def _of_region(
 ) -> Array:
     if x.size:
         return function(x)
-    # No rows at all: nothing to compute. (An empty axis to reduce is refused by the valid rule.)
+    # No rows, nothing to compute. (The valid rule rejects an empty reduction axis.)
     shape = [*x.shape]
     shape[axis] = 1
     return np.zeros(shape, result.numpy if result else x.dtype)
@@ -85,7 +85,7 @@ def row_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Sum of each row.
 
     x: `[M, N]` of floats or integers (integers wrap)
-    tmp_tile: scratch tile of tile-level code, not needed
+    tmp_tile: scratch tile of tile-level code, ignored
     result: `[M, 1]`, same dtype. Summed in eight lanes that are then added pairwise; BF16 and FP16
         are summed in FP32 and rounded once
 
@@ -98,8 +98,8 @@ def row_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def row_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Maximum of each row.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[M, 1]`, same dtype; NaN if the row holds one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[M, 1]`, same dtype; NaN if the row contains one
 
     Example: `m = pl.row_max(scores)`
     """
@@ -110,8 +110,8 @@ def row_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def row_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Minimum of each row.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[M, 1]`, same dtype; NaN if the row holds one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[M, 1]`, same dtype; NaN if the row contains one
 
     Example: `lowest = pl.row_min(x)`
     """
@@ -122,7 +122,7 @@ def row_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def row_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Product of each row, in the order of `pl.row_sum`.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
     result: `[M, 1]`, same dtype
 
     Example: `p = pl.row_prod(x)`
@@ -134,8 +134,8 @@ def row_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def row_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Column of each row's maximum.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[M, 1]` INT32; the first of equals; the first NaN, if there is one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[M, 1]` INT32; the first among equals; the first NaN, if any
 
     Example: `token = pl.row_argmax(logits)`
     """
@@ -146,8 +146,8 @@ def row_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def row_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Column of each row's minimum.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[M, 1]` INT32; the first of equals; the first NaN, if there is one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[M, 1]` INT32; the first among equals; the first NaN, if any
 
     Example: `nearest = pl.row_argmin(distances)`
     """
@@ -166,10 +166,9 @@ def col_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Sum of each column, rows in ascending order.
 
     x: `[M, N]` of floats or integers (integers wrap)
-    tmp_tile: scratch tile; with it FP16 rows are added in pairs, those sums in pairs again, and so
-        on (a row left over joins the first pair), as the device adds all floats then
-    result: `[1, N]`, same dtype. Sums of FP16 are rounded at every step; those of BF16 once, from
-        FP32
+    tmp_tile: scratch tile; if given, FP16 rows are added pairwise, these sums pairwise again, and
+        so on (an odd row joins the first pair), as the device then adds all floats
+    result: `[1, N]`, same dtype. FP16 sums are rounded at every step, BF16 sums once, from FP32
 
     Example: `total = pl.col_sum(x)`
     """
@@ -180,8 +179,8 @@ def col_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def col_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Maximum of each column.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[1, N]`, same dtype; NaN if the column holds one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[1, N]`, same dtype; NaN if the column contains one
 
     Example: `m = pl.col_max(x)`
     """
@@ -192,8 +191,8 @@ def col_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def col_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Minimum of each column.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[1, N]`, same dtype; NaN if the column holds one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[1, N]`, same dtype; NaN if the column contains one
 
     Example: `lowest = pl.col_min(x)`
     """
@@ -204,7 +203,7 @@ def col_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def col_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Product of each column, rows in ascending order.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
     result: `[1, N]`, same dtype
 
     Example: `p = pl.col_prod(x)`
@@ -216,8 +215,8 @@ def col_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def col_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Row of each column's maximum.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[1, N]` INT32; the first of equals; the first NaN, if there is one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[1, N]` INT32; the first among equals; the first NaN, if any
 
     Example: `best = pl.col_argmax(x)`
     """
@@ -228,8 +227,8 @@ def col_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
 def col_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Row of each column's minimum.
 
-    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, not needed
-    result: `[1, N]` INT32; the first of equals; the first NaN, if there is one
+    x: `[M, N]` of floats or integers; tmp_tile: scratch tile of tile-level code, ignored
+    result: `[1, N]` INT32; the first among equals; the first NaN, if any
 
     Example: `best = pl.col_argmin(x)`
     """
@@ -248,7 +247,7 @@ def _infer_along(call: Call) -> infer.Types:
     infer.check_dtype(call, "x", x.dtype, NUMBERS)
     of_two = _OF_TWO.get(call.shown.rpartition(".")[2])
     if of_two is not None and not infer.is_integer(call["axis"]):
-        # A second value where the axis stands: what NumPy calls `maximum` is meant.
+        # A second value in place of the axis: the user means NumPy's `maximum`.
         helps = [f"element by element, of two values: `pl.{of_two}(x, y)`"]
         raise infer.bad(call, "axis", "a constant integer", helps)
     axis = infer.axis(call, "axis", 2)
@@ -277,7 +276,7 @@ def _along(
 def tile_sum(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
     """Sum along an axis: the early form of `pl.row_sum` (axis 1) and `pl.col_sum` (axis 0).
 
-    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether the axis stays with extent 1
+    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether to keep the axis with extent 1
     result: same dtype
 
     Example: `l = pl.tile.sum(p, axis=1, keepdim=True)`
@@ -289,7 +288,7 @@ def tile_sum(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
 def tile_max(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
     """Maximum along an axis: the early form of `pl.row_max` (axis 1) and `pl.col_max` (axis 0).
 
-    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether the axis stays with extent 1
+    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether to keep the axis with extent 1
     result: same dtype
 
     Example: `m = pl.tile.max(s, axis=1, keepdim=True)`
@@ -301,7 +300,7 @@ def tile_max(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
 def tile_min(x: Shaped, axis: int, keepdim: bool = False) -> Shaped:
     """Minimum along an axis: the early form of `pl.row_min` (axis 1) and `pl.col_min` (axis 0).
 
-    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether the axis stays with extent 1
+    x: `[M, N]`; axis: 0, 1, -1 or -2; keepdim: whether to keep the axis with extent 1
     result: same dtype
 
     Example: `m = pl.tile.min(s, axis=1, keepdim=True)`

@@ -1,7 +1,7 @@
-"""From functions on NumPy arrays (`numerics/`) to references of ops.
+"""Adapters from functions on NumPy arrays (`numerics/`) to references of ops.
 
-A reference takes every bound argument of its op by name; these adapters pick the operands, bring
-them to one element type, and leave the rest (scratch tiles, accuracy hints) alone.
+A reference takes every bound argument of its op by name; these adapters select the operands,
+convert them to one element type, and ignore the rest (scratch tiles, accuracy hints).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Binary = Callable[[Array, Array], Array]
 
 
 def narrowed(value: float, element: DType) -> Array:
-    """A number as an element of a tile: floats by way of FP32, integers modulo the width."""
+    """Convert a number to an element: floats through FP32, integers modulo the width."""
     if element.is_float:
         with np.errstate(all="ignore"):
             return numerics.cast(np.asarray(value, np.float64).astype(np.float32), element, "rint")
@@ -32,18 +32,18 @@ def narrowed(value: float, element: DType) -> Array:
 
 
 def wrapped(value: int, element: DType) -> int:
-    """An integer modulo the width of an integer type."""
+    """Wrap an integer to the width of an integer type."""
     bits = value & ((1 << element.bits) - 1)
     return bits - (1 << element.bits) if element.is_signed and bits >> (element.bits - 1) else bits
 
 
 def converted(x: Array, element: DType) -> Array:
-    """A tile brought to the common element type of a binary op."""
+    """Convert a tile to the common element type of a binary op."""
     return x if x.dtype == element.numpy else numerics.cast(x, element, "rint")
 
 
 def matched(lhs: Operand, rhs: Operand) -> tuple[Array, Array]:
-    """Two operands, at most one of them a number, with one element type."""
+    """Convert two operands, at most one of them a number, to one element type."""
     if isinstance(lhs, np.ndarray) and isinstance(rhs, np.ndarray):
         common = dtypes.promote(numerics.dtype_of(lhs), numerics.dtype_of(rhs))
         return converted(lhs, common), converted(rhs, common)
@@ -54,7 +54,7 @@ def matched(lhs: Operand, rhs: Operand) -> tuple[Array, Array]:
 
 
 def of_two(function: Binary, first: str = "lhs", second: str = "rhs") -> Reference:
-    """Reference of an op of two operands, matched first."""
+    """Return the reference of an op of two operands, converted to one element type."""
 
     def reference(**args: Any) -> Array:
         return function(*matched(args[first], args[second]))
@@ -63,7 +63,7 @@ def of_two(function: Binary, first: str = "lhs", second: str = "rhs") -> Referen
 
 
 def of_one(function: Unary, param: str = "x") -> Reference:
-    """Reference of an op of one tile."""
+    """Return the reference of an op of one tile."""
 
     def reference(**args: Any) -> Array:
         return function(args[param])

@@ -1,8 +1,8 @@
-"""Arithmetic on scalars: what Python's operators mean between run-time numbers.
+"""Arithmetic on scalars: the meaning of Python's operators on run-time numbers.
 
 These ops have no `pl` function: they are written as operators, `pl.min`, `pl.max` and `pl.cast`.
-A Python number takes the dtype of the scalar it meets. Integers wrap in their type; `//` and `%`
-truncate, as the device does, unlike Python's.
+A Python number takes the dtype of the other operand. Integers wrap in their type; `//` and `%`
+truncate as on the device, unlike in Python.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Operation = Callable[..., Any]
 
 
 def as_number(value: Number, dtype: DType) -> Number:
-    """`value` as a number of type `dtype`: integers wrap, floats round to nearest even."""
+    """Convert `value` to `dtype`: integers wrap, floats round to nearest even."""
     if dtype is BOOL:
         return bool(value)
     return float(narrowed(value, dtype)) if dtype.is_float else wrapped(int(value), dtype)
@@ -54,7 +54,7 @@ def _kind(arg: Arg) -> str:
 
 
 def _common(call: Call, symbol: str) -> DType:
-    """The dtype of two operands: a Python number takes that of the scalar it meets."""
+    """Return the common dtype of two operands; a Python number takes that of the other."""
     a, b = _dtype_of(call, "lhs", symbol), _dtype_of(call, "rhs", symbol)
     a_adapts, b_adapts = _adapts(call["lhs"], b), _adapts(call["rhs"], a)
     if b_adapts and not a_adapts:
@@ -135,7 +135,7 @@ def _infer_cast(call: Call) -> tuple[Type, ...]:
     return (ScalarType(target),)
 
 
-# --- meaning -------------------------------------------------------------------------------------
+# --- references ----------------------------------------------------------------------------------
 
 
 def _quotient(lhs: int, rhs: int) -> int:
@@ -186,7 +186,7 @@ def _extreme(choose: Callable[[Number, Number], Number]) -> Operation:
 
 
 def _of_two(operation: Operation) -> Callable[..., Number]:
-    """A reference: the operation on Python numbers, as a number of the result's type."""
+    """Return a reference: the operation on Python numbers, converted to the result's type."""
 
     def reference(lhs: Number, rhs: Number, result_type: ScalarType) -> Number:
         return as_number(operation(lhs, rhs), result_type.dtype)
@@ -265,7 +265,7 @@ _BINARY: tuple[tuple[str, str, str, Callable[[str], Infer], Operation], ...] = (
 )
 
 OPERATIONS: Mapping[str, Operation] = {name: operation for name, *_, operation in _BINARY}
-"""The binary ops on Python numbers, before the result is brought to its type."""
+"""The binary ops on Python numbers, before conversion to the result's type."""
 
 for _name, _symbol, _doc, _rule, _operation in _BINARY:
     _define(_name, f"{_doc}: `lhs {_symbol} rhs`.", _rule(_symbol), _of_two(_operation))

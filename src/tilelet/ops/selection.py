@@ -1,6 +1,6 @@
 """Comparison and selection."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ _COMPARE = {
 
 
 def comparison(kind: int | str | CmpType) -> CmpType:
-    """The comparison that a code, a name or an enum member stands for; KeyError or ValueError."""
+    """Return the comparison for a code, a name or an enum member; KeyError or ValueError."""
     return CmpType[kind.upper()] if isinstance(kind, str) else CmpType(kind)
 
 
 def check_comparison(call: Call, param: str) -> None:
-    """An argument must name a comparison."""
+    """Check that an argument names a comparison."""
     kind = call[param]
     try:
         comparison(kind)
@@ -78,7 +78,7 @@ def _infer_cmps(call: Call) -> infer.Types:
 
 
 def cmp_mask(lhs: Array, rhs: Array | float, kind: int | str | CmpType) -> Array:
-    """Where the comparison holds, as Booleans."""
+    """Return where the comparison holds, as booleans."""
     a, b = matched(lhs, rhs)
     if numerics.dtype_of(a).is_float:
         a, b = widen(a), widen(b)
@@ -96,8 +96,8 @@ def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) ->
 
     lhs: a tile; rhs: a tile of the same shape, or broadcast as in `pl.add`, or a number
     cmp_type: 0 to 5 for ==, !=, <, <=, >, >=, or "eq", "ne", "lt", "le", "gt", "ge"
-    result: the larger shape. Comparisons with NaN are false, except !=. `pl.sel` takes it as it is;
-        `pl.tile.cmp` gives one bit per element instead, for `pl.tile.sel`
+    result: the larger shape. Comparisons with NaN are false, except !=. Use it with `pl.sel`;
+        `pl.tile.cmp` returns one bit per element instead, for `pl.tile.sel`
 
     Example: `mask = pl.cmp(x, limit, cmp_type=4)`
     """
@@ -144,8 +144,8 @@ def _sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Arra
 def sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """`lhs` where `mask` is not 0, else `rhs`.
 
-    mask: a tile, as `pl.cmp` gives; lhs: a tile of its shape; rhs: such a tile, or a number
-    tmp: scratch tile of older code, not needed
+    mask: a tile, as returned by `pl.cmp`; lhs: a tile of its shape; rhs: such a tile, or a number
+    tmp: scratch tile, accepted for compatibility and ignored
     result: the mask's shape, the promoted dtype of lhs and rhs
 
     Example: `y = pl.sel(pl.cmp(x, 0.0, cmp_type="gt"), x, other)`
@@ -180,9 +180,9 @@ def _sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Array:
 def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> Shaped:
     """`x` where `mask` is not 0, else a number.
 
-    mask: a tile, as `pl.cmp` gives; x: a tile of its shape
-    tmp: scratch tile, may be None; scalar: a number, which takes x's dtype; where that is unsigned,
-        a negative constant means the number with the same bits
+    mask: a tile, as returned by `pl.cmp`; x: a tile of its shape
+    tmp: scratch tile, may be None; scalar: a number, which takes x's dtype; for an unsigned dtype,
+        a negative constant stands for the number with the same bits
     result: x's shape and dtype
 
     Example: `masked = pl.sels(mask, scores, None, -3e38)`
@@ -193,7 +193,7 @@ def sels(mask: Shaped, x: Shaped, tmp: Shaped | Tile | None, scalar: Number) -> 
 # --- masks of one bit per element ----------------------------------------------------------------
 
 _PER_BYTE = 8
-_ROW_BYTES = 32  # on-chip memory is addressed in such blocks
+_ROW_BYTES = 32  # block size of on-chip memory
 _CARRIERS = (
     dtypes.UINT8, dtypes.INT8, dtypes.UINT16, dtypes.INT16, dtypes.UINT32, dtypes.INT32,
 )  # fmt: skip
@@ -249,11 +249,11 @@ _PACKED: dict[str, Any] = {
 
 @op(name="tile.cmp", infer=_infer_packed_cmp, **_PACKED)
 def tile_cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
-    """`pl.cmp` with a mask of one bit per element, as the device makes it.
+    """`pl.cmp` with a mask of one bit per element, as on the device.
 
     lhs, rhs, cmp_type: as in `pl.cmp`
-    result: UINT8 bytes: bit `j % 8` of byte `j // 8` of a row says what holds in column j. Of N
-        columns there are N / 8 bytes, rounded up to a multiple of 32
+    result: UINT8 bytes: bit `j % 8` of byte `j // 8` of a row is the result for column j. N columns
+        take N / 8 bytes, rounded up to a multiple of 32
 
     Example: `mask = pl.tile.cmp(x, limit, cmp_type=4)`
     """
@@ -265,7 +265,7 @@ def tile_cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Sh
     """`pl.tile.cmp` with a number.
 
     lhs: a tile; rhs: a number, which takes the tile's dtype; cmp_type: as in `pl.cmp`
-    result: one bit per element, as of `pl.tile.cmp`
+    result: one bit per element, as in `pl.tile.cmp`
 
     Example: `positive = pl.tile.cmps(x, 0.0, cmp_type="gt")`
     """
@@ -273,7 +273,7 @@ def tile_cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Sh
 
 
 def _check_bits(call: Call, chosen: TileType) -> None:
-    """A mask of bits has a row for each row, with a bit for each column."""
+    """Check a mask of bits: one row per row, one bit per column."""
     mask = infer.tile(call, "mask")
     infer.check_dtype(call, "mask", mask.dtype, _CARRIERS)
     width = mask.shape[-1] * mask.dtype.itemsize
@@ -298,7 +298,7 @@ def _infer_packed_sel(call: Call) -> infer.Types:
 
 
 def _unpacked(mask: Array, columns: int) -> Array:
-    """A mask of one element each."""
+    """Unpack a mask of bits to one element each."""
     if numerics.dtype_of(mask).is_float or mask.dtype == np.bool_:
         return mask
     carriers: Any = np.array(mask, order="C")
@@ -329,8 +329,8 @@ _PACKED_SELECT: dict[str, Any] = {
 def tile_sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """`pl.sel` by a mask of one bit per element.
 
-    mask: as `pl.tile.cmp` gives, or any integers of 8, 16 or 32 bits, whose bits are taken from the
-        lowest on; floats and BOOL count one element each, as in `pl.sel`
+    mask: as returned by `pl.tile.cmp`, or integers of 8, 16 or 32 bits, read from the lowest bit;
+        floats and BOOL are one element each, as in `pl.sel`
     lhs, rhs, tmp: as in `pl.sel`
     result: the shape of lhs, the promoted dtype of lhs and rhs
 
@@ -391,9 +391,9 @@ def _infer_select(call: Call) -> infer.Types:
 
 @composition(name="tile.select", infer=_infer_select, era="HEAD")
 def tile_select(cond: Shaped, on_true: Shaped | Number, on_false: Shaped | Number) -> Shaped:
-    """One of two values for each element, by a mask; it needs no scratch tile.
+    """Select between two values per element by a mask; needs no scratch tile.
 
-    cond: as `pl.cmp` and `pl.cmps` give, of elements or of bits
+    cond: as returned by `pl.cmp` or `pl.cmps`, of elements or of bits
     on_true, on_false: tiles of one shape and dtype; one of them may be a number
     result: their shape and dtype
 

@@ -1,6 +1,6 @@
 """Sorting of (value, index) records."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _infer_mrgsort(call: Call) -> infer.Types:
 
 
 def _unfit(shape: Sequence[int], block: int) -> str:
-    """What a row must have for runs of `block`; empty if this one has it."""
+    """Return what a row needs for runs of `block`; empty if it fits."""
     fits = block > 0 and block % 64 == 0 and shape[-1] % (4 * block) == 0
     if fits and math.prod(shape[:-1]) == 1:
         return ""
@@ -169,13 +169,13 @@ def mrgsort(
 ) -> Shaped:
     """Merge sorted runs of (value, index) records. Two forms:
 
-    `mrgsort(src0, block_len=B)`: each four adjacent runs of B columns of the one row become one
-        sorted run of 4 B. B is a multiple of 64 (what `pl.sort32` gives), the row one of 4 B; it
-        may be a run-time number
+    `mrgsort(src0, block_len=B)`: every four adjacent runs of B columns of the single row become one
+        sorted run of 4 B. B is a multiple of 64 (as returned by `pl.sort32`) and may be a run-time
+        number; the row length is a multiple of 4 B
     `mrgsort(src0, src1, src2, src3)`: two to four sorted lists become one. With
-        `exhausted=True` the merge stops when one list is used up; what follows is zero
+        `exhausted=True` the merge stops when one list is exhausted; the rest is zero
 
-    tmp: scratch tile of older code, not needed
+    tmp: scratch tile, accepted for compatibility and ignored
     result: records, greatest value first, as `pl.sort32` orders them
 
     Example: `pairs = pl.mrgsort(pairs, block_len=64)`

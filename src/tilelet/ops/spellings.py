@@ -1,8 +1,8 @@
-"""How else the language writes calls of the ops: other names and orders of parameters.
+"""Alternative spellings of op calls: other names and orders of parameters.
 
 An op has one signature, that of its function. The language has renamed parameters between its
-versions, has names of its own for each of `pl`, `pl.tensor` and `pl.tile`, and takes arguments that
-steer a device and change no result. The tables here say how such calls are read.
+versions, uses different names in `pl`, `pl.tensor` and `pl.tile`, and accepts arguments that only
+affect a device. The tables here map such calls to the signature.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
 
 
 def spelled(spec: OpSpec, keyword: str) -> str:
-    """The parameter that a keyword of a call means; the keyword itself if it is no other name."""
+    """Return the parameter that a keyword refers to; the keyword itself if it is no alias."""
     if keyword in spec.signature.parameters:
         return keyword
     if keyword in _FIRST and "x" in spec.signature.parameters:
@@ -99,16 +99,16 @@ def spelled(spec: OpSpec, keyword: str) -> str:
 
 
 def without_effect(spec: OpSpec) -> dict[str, str]:
-    """Parameters that a call may give and that change nothing, each with the reason."""
+    """Return the parameters that are accepted and ignored, each with the reason."""
     return _WITHOUT_EFFECT.get(spec.name, {})
 
 
-# Memories by number, as they were given until February 2026.
+# Memory spaces by number, as used until February 2026.
 _SPACES = {1: Mem.Vec, 2: Mem.Mat, 3: Mem.Left, 4: Mem.Right}
 
 
 def meant(param: str, value: Arg) -> Arg:
-    """What a value means that is given for a parameter."""
+    """Return the meaning of a value given for a parameter."""
     if param == "target_memory" and isinstance(value, int):
         return _SPACES.get(value, value)
     return value
@@ -125,14 +125,14 @@ def _shaped(values: Sequence[Arg], at: int) -> bool:
 
 
 def _order_of_load(values: Sequence[Arg]) -> Order | None:
-    """The valid shape stands before the memory since summer 2026."""
+    """The valid shape comes before the memory since summer 2026."""
     if len(values) > 3 and not isinstance(values[3], Mem):
         return ("tensor", "offsets", "shapes", "valid_shape", "target_memory", "clamp")
     return None
 
 
 def _order_of_store(values: Sequence[Arg]) -> Order | None:
-    """The shape came before the tensor until spring 2026, and was left out for a while."""
+    """The shape came before the tensor until spring 2026, and was omitted for a while."""
     if len(values) == 4 and isinstance(values[2], tuple):
         return ("tile", "offsets", "shapes", "tensor")
     shapes = len(values) > 3 and isinstance(values[3], tuple)
@@ -140,7 +140,7 @@ def _order_of_store(values: Sequence[Arg]) -> Order | None:
 
 
 def _order_of_slice(values: Sequence[Arg]) -> Order | None:
-    """Axes to drop have stood before the padding since May 2026, and for a while before `clamp`."""
+    """Dropped axes come before the padding since May 2026, and for a while before `clamp`."""
     head = ("x", "shape", "offset", "valid_shape")
     if len(values) > 4 and isinstance(values[4], (PadValue, float)):
         return (*head, "pad_value")
@@ -157,7 +157,7 @@ def _order_of_gather_row(values: Sequence[Arg]) -> Order | None:
 
 
 def _order_of_mrgsort(values: Sequence[Arg]) -> Order | None:
-    """Memory for the counts stood before `exhausted` until May 2026."""
+    """The memory for the counts came before `exhausted` until May 2026."""
     if len(values) > 5 and _shaped(values, 5):
         return ("src0", "src1", "src2", "src3", "tmp", "executed", "exhausted")
     if 3 <= len(values) <= 5 and isinstance(values[-1], bool):
@@ -187,7 +187,7 @@ def _order_of_scatter_update(values: Sequence[Arg]) -> Order | None:
 
 
 def _order_of_tensor_random(_: Sequence[Arg]) -> Order | None:
-    """A tensor has no valid region of its own."""
+    """The tensor form has no valid region."""
     counters = tuple(f"counter{i}" for i in range(4))
     return ("key0", "key1", *counters, "shape", "dtype", "rounds")
 
@@ -226,9 +226,9 @@ _ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
 
 
 def order(spec: OpSpec, public: str, values: Sequence[Arg]) -> Order | None:
-    """The parameters that positional arguments go to, if it is not the order of the signature.
+    """Return the parameters for positional arguments, if not in signature order.
 
-    public: the name as the call spells it, with `tile.` or `tensor.`
+    public: the name as spelled in the call, with `tile.` or `tensor.`
     """
     rule = _ORDERS.get(public) or _ORDERS.get(spec.name)
     return rule(values) if rule is not None else None

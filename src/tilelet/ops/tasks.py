@@ -1,6 +1,6 @@
-"""Ops of the control program that handle tasks, small arrays, and where a block stands."""
+"""Ops for tasks and small arrays in the control program, and for block indices."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def create(length: int, dtype: DType) -> Array:
     """A small array of scalars or task ids, kept by the control program.
 
     length: a constant; dtype: an integer type, BOOL, or `pl.TASK_ID`
-    result: an array of zeros (of no tasks). Read `a[i]`, write `a[i] = value`
+    result: an array of zeros (or invalid task ids). Read `a[i]`, write `a[i] = value`
 
     Example: `tids = pl.array.create(8, pl.TASK_ID)`
     """
@@ -119,7 +119,7 @@ def create(length: int, dtype: DType) -> Array:
 def get(array: Array, index: Int) -> Scalar:
     """One entry of an array; `array[index]` is the same.
 
-    array: made by `pl.array.create`; index: constant or not
+    array: from `pl.array.create`; index: constant or not
     result: a scalar of the array's dtype
 
     Example: `tid = pl.array.get(tids, i)`
@@ -137,8 +137,8 @@ def get(array: Array, index: Int) -> Scalar:
 def set(array: Array, index: Int, value: Number) -> Array:
     """The array with one entry replaced; `array[index] = value` is the same.
 
-    array: made by `pl.array.create`; index: constant or not; value: of the array's dtype
-    result: a new array, under which the old name goes on
+    array: from `pl.array.create`; index: constant or not; value: of the array's dtype
+    result: the updated array; rebind the name to it
 
     Example: `tids = pl.array.set(tids, i, tid)`
     """
@@ -149,7 +149,7 @@ def set(array: Array, index: Int, value: Number) -> Array:
 def get_element(array: Array, index: Int) -> Scalar:
     """Another name of `pl.array.get`.
 
-    array: made by `pl.array.create`; index: constant or not
+    array: from `pl.array.create`; index: constant or not
     result: a scalar of the array's dtype
 
     Example: `count = pl.array.get_element(counts, i)`
@@ -161,8 +161,8 @@ def get_element(array: Array, index: Int) -> Scalar:
 def update_element(array: Array, index: Int, value: Number) -> Array:
     """Another name of `pl.array.set`.
 
-    array: made by `pl.array.create`; index: constant or not; value: of the array's dtype
-    result: a new array, under which the old name goes on
+    array: from `pl.array.create`; index: constant or not; value: of the array's dtype
+    result: the updated array; rebind the name to it
 
     Example: `counts = pl.array.update_element(counts, i, n)`
     """
@@ -190,10 +190,10 @@ def _infer_task_dummy(call: Call) -> infer.Types:
     traits=Trait.SUBMITS,
 )
 def task_dummy(deps: Sequence[Any] = ()) -> Scalar:
-    """A task that does nothing but wait: one id for many.
+    """A task that only waits for others: one id for many.
 
     deps: task ids, arrays of them, or None
-    result: the id of a task that is done when all of them are
+    result: the id of a task that completes when all of them have
 
     Example: `ready = pl.system.task_dummy(deps=[tids])`
     """
@@ -206,7 +206,7 @@ def _infer_task_invalid(call: Call) -> infer.Types:
 
 @op(infer=_infer_task_invalid, name="system.task_invalid", engine=Engine.NONE, plane=Plane.CONTROL)
 def task_invalid() -> Scalar:
-    """The id of no task; waiting for it takes no time.
+    """The id of no task; waiting for it returns immediately.
 
     result: a task id
 
@@ -215,7 +215,7 @@ def task_invalid() -> Scalar:
     ...
 
 
-# --- where a block stands ------------------------------------------------------------------------
+# --- block indices -------------------------------------------------------------------------------
 
 
 def _infer_index(call: Call) -> infer.Types:
@@ -227,7 +227,7 @@ _POSITION = Trait.OF_BLOCK | Trait.BY_BLOCK
 
 @op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=_POSITION)
 def get_block_idx() -> Scalar:
-    """Number of the running block of a `pl.spmd` launch, from 0; 0 in other scopes.
+    """Index of the running block of a `pl.spmd` launch, from 0; 0 in other scopes.
 
     result: INDEX
 
@@ -238,7 +238,7 @@ def get_block_idx() -> Scalar:
 
 @op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=Trait.OF_BLOCK)
 def get_block_num() -> Scalar:
-    """How many blocks the running `pl.spmd` launch has; 1 in other scopes.
+    """Number of blocks of the running `pl.spmd` launch; 1 in other scopes.
 
     result: INDEX
 
@@ -249,9 +249,9 @@ def get_block_num() -> Scalar:
 
 @op(infer=_infer_index, engine=Engine.SCALAR, plane=Plane.SCOPE, traits=_POSITION)
 def get_subblock_idx() -> Scalar:
-    """Number of the vector lane within a block: in `pl.split_aiv` the lane, elsewhere 0.
+    """Index of the vector lane within a block: the lane in `pl.split_aiv`, elsewhere 0.
 
-    result: INDEX. What two lanes of a split scope do is done here at once, as by lane 0
+    result: INDEX. Tilelet runs both lanes of a split scope at once, as lane 0
 
     Example: `lane = pl.tile.get_subblock_idx()`
     """
@@ -263,9 +263,9 @@ CLUSTERS, LANES = 24, 48
 
 @composition(name="system.available_cluster_count", era="HEAD", **_COUNT)
 def available_cluster_count() -> int:
-    """How many clusters (a cube core and its vector cores) a launch can fill: 24, as on A2/A3.
+    """Number of clusters (a cube core and its vector cores) available to a launch: 24, as on A2/A3.
 
-    result: a number for `pl.spmd`; a program must not depend on what it is
+    result: a number for `pl.spmd`; a program must not depend on its value
 
     Example: `for core in pl.spmd(pl.system.available_cluster_count()): ...`
     """
@@ -274,9 +274,9 @@ def available_cluster_count() -> int:
 
 @composition(name="system.available_aiv_count", era="HEAD", **_COUNT)
 def available_aiv_count() -> int:
-    """How many vector cores a launch can fill: 48, as on A2/A3.
+    """Number of vector cores available to a launch: 48, as on A2/A3.
 
-    result: as of `pl.system.available_cluster_count`
+    result: as for `pl.system.available_cluster_count`
 
     Example: `for core in pl.spmd(pl.system.available_aiv_count()): ...`
     """
@@ -303,7 +303,7 @@ _SYNC: dict[str, Any] = {"engine": Engine.NONE, "plane": Plane.SCOPE}
 
 @op(infer=_infer_nothing, name="system.bar_v", **_SYNC)
 def bar_v() -> None:
-    """Wait for the vector pipeline. Ops are in order here: it changes no result.
+    """Wait for the vector pipeline. No effect in Tilelet, which runs ops in order.
 
     Example: `pl.system.bar_v()`
     """
@@ -311,7 +311,7 @@ def bar_v() -> None:
 
 @op(infer=_infer_nothing, name="system.bar_m", **_SYNC)
 def bar_m() -> None:
-    """Wait for the matrix pipeline. Ops are in order here: it changes no result.
+    """Wait for the matrix pipeline. No effect in Tilelet, which runs ops in order.
 
     Example: `pl.system.bar_m()`
     """
@@ -319,7 +319,7 @@ def bar_m() -> None:
 
 @op(infer=_infer_nothing, name="system.bar_all", **_SYNC)
 def bar_all() -> None:
-    """Wait for all pipelines of the core. Ops are in order here: it changes no result.
+    """Wait for all pipelines of the core. No effect in Tilelet, which runs ops in order.
 
     Example: `pl.system.bar_all()`
     """
@@ -327,7 +327,7 @@ def bar_all() -> None:
 
 @op(infer=_infer_sync, name="system.sync_src", **_SYNC)
 def sync_src(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
-    """Signal from one pipeline to another. Ops are in order here: it changes no result.
+    """Signal from one pipeline to another. No effect in Tilelet, which runs ops in order.
 
     set_pipe, wait_pipe: `pl.PipeType`; event_id: a constant
 
@@ -337,7 +337,7 @@ def sync_src(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
 
 @op(infer=_infer_sync, name="system.sync_dst", **_SYNC)
 def sync_dst(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
-    """Wait for a signal of `pl.system.sync_src`. Ops are in order here: it changes no result.
+    """Wait for a signal of `pl.system.sync_src`. No effect in Tilelet, which runs ops in order.
 
     set_pipe, wait_pipe: `pl.PipeType`; event_id: a constant
 
@@ -349,7 +349,7 @@ _LANES = (None, "aic", "aiv", KernelType.AIC, KernelType.AIV)
 
 
 def _check_flag(call: Call) -> None:
-    """Arguments of an event between the cores of a block."""
+    """Check the arguments of an event between the cores of a block."""
     infer.integer(call, "event_id")
     if not isinstance(call["pipe"], PipeType):
         raise infer.bad(call, "pipe", "a `pl.PipeType`")
@@ -395,9 +395,10 @@ def sync_set(
 ) -> None:
     """Signal from the cube core of a block to its vector cores, or back.
 
-    event_id: which flag; pipe: the pipeline that signals; ffts_mode: a constant, who is meant
-    core_type: "aic" or "aiv" (or a `pl.KernelType`), the side that signals. The text of a scope is
-        in order here: it changes no result
+    event_id: the flag; pipe: the pipeline that signals; ffts_mode: a constant that selects the
+        receivers
+    core_type: "aic" or "aiv" (or a `pl.KernelType`), the side that signals. No effect in Tilelet,
+        which runs ops in order
 
     Example: `pl.system.sync_set(0, pipe=pl.PipeType.MTE3, core_type="aiv")`
     """
@@ -405,9 +406,9 @@ def sync_set(
 
 @op(infer=_infer_wait_flag, name="system.sync_wait", era="HEAD", **_SYNC)
 def sync_wait(event_id: Int, *, pipe: PipeType, core_type: str | KernelType | None = None) -> None:
-    """Wait for a signal of `pl.system.sync_set`. It changes no result here.
+    """Wait for a signal of `pl.system.sync_set`. No effect in Tilelet.
 
-    event_id: which flag; pipe: the pipeline that waits; core_type: "aic" or "aiv" (or a
+    event_id: the flag; pipe: the pipeline that waits; core_type: "aic" or "aiv" (or a
         `pl.KernelType`), the side
 
     Example: `pl.system.sync_wait(0, pipe=pl.PipeType.MTE3, core_type="aic")`
@@ -423,7 +424,7 @@ def _infer_cache_policy(call: Call) -> infer.Types:
 
 @op(infer=_infer_cache_policy, name="system.set_cache_policy", era="HEAD", on_chip=(), **_SYNC)
 def set_cache_policy(tensor: Tensor, policy: CachePolicy) -> None:
-    """Whether the device reads a tensor by way of its cache. It changes no result here.
+    """Set whether the device reads a tensor through its cache. No effect in Tilelet.
 
     tensor: in global memory; policy: `pl.CachePolicy.DEFAULT` or `.BYPASS`
 
@@ -433,7 +434,7 @@ def set_cache_policy(tensor: Tensor, policy: CachePolicy) -> None:
 
 @op(infer=_infer_set_ffts, name="system.set_ffts", era="HEAD", on_chip=(), **_SYNC)
 def set_ffts(workspace: Tensor) -> None:
-    """Where the device keeps the flags of `pl.system.sync_set`. It changes no result here.
+    """Set where the device keeps the flags of `pl.system.sync_set`. No effect in Tilelet.
 
     workspace: a tensor, which is neither read nor written
 
@@ -443,7 +444,7 @@ def set_ffts(workspace: Tensor) -> None:
 
 @op(infer=_infer_nothing, name="system.fence", era="HEAD", **_SYNC)
 def fence() -> None:
-    """Wait until stores have reached memory. Ops are in order here: it changes no result.
+    """Wait until stores have reached memory. No effect in Tilelet, which runs ops in order.
 
     Example: `pl.system.fence()`
     """
@@ -453,9 +454,9 @@ def fence() -> None:
 def cacheinvalid(
     tensor: Tensor | None = None, shapes: Ints | None = None, offsets: Ints | None = None
 ) -> None:
-    """Forget what the core's cache holds of memory. There is none here: it changes no result.
+    """Invalidate the core's cache. No effect in Tilelet, which has no cache.
 
-    tensor, shapes, offsets: a window of a tensor; all memory if they are left out
+    tensor, shapes, offsets: a window of a tensor; default all memory
 
     Example: `pl.system.cacheinvalid()`
     """
@@ -468,7 +469,7 @@ WITHOUT_EFFECT = tuple(
         "sync_dst", "sync_set", "sync_src", "sync_wait",
     )
 )  # fmt: skip
-"""What orders a device whose pipelines and cores run side by side: here ops are in order."""
+"""Ops that synchronize the pipelines and cores of a device; in Tilelet ops run in order."""
 
 
 # --- debugging -----------------------------------------------------------------------------------
@@ -476,9 +477,9 @@ WITHOUT_EFFECT = tuple(
 
 @op(infer=_infer_nothing, engine=Engine.NONE, plane=Plane.BOTH)
 def breakpoint(values: Sequence[Any], names: Sequence[str]) -> None:
-    """What Python's `breakpoint()` in a kernel becomes: a debugger with the kernel's variables.
+    """Python's `breakpoint()` in a kernel: opens a debugger with the kernel's variables.
 
-    values, names: the variables in sight, filled in by the compiler
+    values, names: the visible variables, filled in by the compiler
 
     Example: `breakpoint()`
     """
@@ -486,9 +487,9 @@ def breakpoint(values: Sequence[Any], names: Sequence[str]) -> None:
 
 @op(infer=_infer_nothing, engine=Engine.NONE, plane=Plane.BOTH, on_chip=())
 def dump(values: Sequence[Any], names: Sequence[str]) -> None:
-    """What `pl.dump(x, y)` becomes: prints values whenever it is executed.
+    """`pl.dump(x, y)`: prints values whenever it is executed.
 
-    values, names: what to print, and how it is called in the text
+    values, names: what to print, and its names in the source
 
     Example: `pl.dump(x, y)`
     """

@@ -1,10 +1,10 @@
-"""Moving data: windows that are taken, loaded and stored.
+"""Data movement: windows, loads and stores.
 
 In the control program a window of a tensor is a view of the same memory; inside a scope taking it
 loads a tile, and assembling into a tensor stores to it. docs/design.md has the table.
 """
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check_window(
     extents: Sequence[Dim],
     clamps: bool = False,
 ) -> None:
-    """A window that is certainly outside its tensor is an error at compile time."""
+    """Raise at compile time if a window is certainly outside its tensor."""
     for axis, (start, size, extent) in enumerate(zip(starts, sizes, extents)):
         first = infer.int_of(start)
         length = size if isinstance(size, int) else 0
@@ -99,7 +99,7 @@ def _rank_of_list(call: Call, param: str, entries: Sequence[object], rank: int) 
 def _window(
     call: Call, x: str, t: ShapedType, offset: str, shape: str, valid_shape: str
 ) -> tuple[Dim, ...]:
-    """Check a window given by offset, shape and valid shape; its shape."""
+    """Check a window given by offset, shape and valid shape; return its shape."""
     sizes = infer.result_shape(call, shape)
     _rank_of_list(call, shape, sizes, len(t.shape))
     starts = infer.items(call, offset)
@@ -114,7 +114,7 @@ def _window(
         taken = [infer.int_of(limit) for limit in limits]
     if not infer.flag(call, "clamp"):
         if not call.in_scope and call[valid_shape] is None:
-            # A view may reach past the end, unless that is known before the program runs.
+            # A view may extend past the end, unless that is known at compile time.
             fixed = [infer.int_of(start) is not None for start in starts]
             taken = [size if known else 0 for size, known in zip(sizes, fixed)]
         check_window(call, offset, infer.name_of(call, x), starts, taken, t.shape, clamps=True)
@@ -124,7 +124,7 @@ def _window(
 
 
 def _dropped(call: Call, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """The shape without the axes of `drop_dims`, which must have extent 1."""
+    """Return the shape without the axes of `drop_dims`, which must have extent 1."""
     if call["drop_dims"] is None:
         return shape
     rank, axes = len(shape), set[int]()
@@ -159,7 +159,7 @@ def _kept_axes(args: Args, rank: int) -> list[int]:
 
 
 def window_region(x_valid: Valid, args: Args) -> Valid:
-    """The valid region of `slice`'s window, before axes are dropped or padding is filled."""
+    """Return the valid region of `slice`'s window, before dropping axes or filling padding."""
     shape, offset = tuple(args["shape"]), tuple(args["offset"])
     seen = valid.window(x_valid, offset, shape)
     if args["valid_shape"] is None:
@@ -210,16 +210,16 @@ def slice(
     clamp: bool = False,
     sized: bool = False,
 ) -> Shaped:
-    """A window of a tensor or tile. Mind the order: shape first, then offset.
+    """A window of a tensor or tile. Note the argument order: shape first, then offset.
 
     x: a tensor or tile
     shape: extents of the window, one per axis; constants inside a scope
     offset: where it starts, one per axis, constant or not
-    valid_shape: how much of the window holds data, counted from its own start; only that is read
-    drop_dims: axes of extent 1 to leave out of the result
-    pad_value: fill the rest of the window, as `pl.fillpad` does (inside a scope)
-    clamp: the window may reach past the edge; what is outside is not valid
-    sized: `valid_shape` is the size that the text gives the window: a negative one is an error
+    valid_shape: the part of the window that holds data, from its own start; only that is read
+    drop_dims: axes of extent 1 to drop from the result
+    pad_value: fill the rest of the window, like `pl.fillpad` (inside a scope)
+    clamp: the window may extend past the edge; the part outside is not valid
+    sized: `valid_shape` is the size of the window as written: a negative one is an error
     result: the control program gets a view of the same memory; inside a scope a tensor's window is
         loaded into a tile, zero outside the valid part
 
@@ -288,14 +288,14 @@ def load(
     clamp: bool = False,
     sized: bool = False,
 ) -> Tile:
-    """Load a window of a tensor into a tile. Mind the order: offsets first, then shapes.
+    """Load a window of a tensor into a tile. Note the argument order: offsets first, then shapes.
 
     tensor: in global memory; offsets: where the window starts; shapes: its extents, constants
     target_memory: `pl.Mem.Vec`, or `pl.Mem.Mat` for operands of the cube unit
-    valid_shapes, valid_shape: (two spellings) how much of the window holds data
-    transpose: swap the last two axes on the way (only to Mat)
-    clamp: the window may reach past the edge; what is outside is not valid
-    sized: `valid_shape` is the size that the text gives the window: a negative one is an error
+    valid_shapes, valid_shape: (two spellings) the part of the window that holds data
+    transpose: swap the last two axes while loading (only to Mat)
+    clamp: the window may extend past the edge; the part outside is not valid
+    sized: `valid_shape` is the size of the window as written: a negative one is an error
     result: a tile in that memory, zero outside the valid part
 
     Example: `a = pl.load(x, [0, k0], [16, 128], target_memory=pl.Mem.Mat)`
@@ -339,8 +339,8 @@ def move(tile: Tile, target_memory: Mem, transpose: bool = False) -> Tile:
     """Copy a tile to another on-chip memory.
 
     tile: a tile; target_memory: `pl.Mem.Vec`, `.Mat`, `.Left`, `.Right` or `.Bias`
-    transpose: with rows and columns swapped
-    result: the same elements there
+    transpose: swap rows and columns
+    result: the same elements in that memory
 
     Example: `left = pl.move(a, pl.Mem.Left)`
     """
@@ -361,7 +361,7 @@ def _check_atomic(call: Call) -> bool:
 def _check_store(
     call: Call, target: str, into: ShapedType, source: str, stored: ShapedType, offset: str
 ) -> None:
-    """A value written into a window of another: element types, ranks, range."""
+    """Check a store into a window: element types, ranks, range."""
     atomic = _check_atomic(call)
     narrows = (
         isinstance(stored, TileType)
@@ -385,13 +385,13 @@ def _check_store(
         raise ShapeMismatch(
             call.shown, call.at(target), into.shape, call.at(source), stored.shape, why
         )
-    # A tile may be valid in less than its shape, and only that is written: then the run decides.
+    # Only the valid part of a tile is written, so a partially valid one is checked at run time.
     certain = sizes if isinstance(stored, TensorType) else [1] * len(sizes)
     check_window(call, offset, infer.name_of(call, target), starts, certain, into.shape)
 
 
 def fitted(shape: Sequence[Any], rank: int) -> tuple[Any, ...] | None:
-    """A shape with leading extents of 1 added or removed to reach `rank`; None if impossible."""
+    """Add or remove leading extents of 1 to reach `rank`; None if impossible."""
     extra = len(shape) - rank
     if extra > 0 and any(d != 1 for d in shape[:extra]):
         return None
@@ -435,11 +435,11 @@ def store(
 
     tile: in Vec or Acc; offsets: where it goes, one per axis of the tensor
     tensor: of the tile's dtype; an FP32 tile in Acc may go to FP16 or BF16, rounded to nearest even
-    pre_quant: a product (FP32 or INT32) times this number is stored, limited to what the tensor's
-        dtype holds; pre_relu: only where it is above 0, else 0, and that before it is scaled
-    shapes: the tile is reshaped to this first, one extent per axis of the tensor
-    atomic: `pl.AtomicType.Add` adds to what is there; any FP32 tile may be added to FP16 or BF16,
-        rounded first
+    pre_quant: scale a product (FP32 or INT32) by this number, saturating to the tensor's dtype;
+        pre_relu: apply ReLU before scaling
+    shapes: reshape the tile to this first, one extent per axis of the tensor
+    atomic: `pl.AtomicType.Add` adds to the existing contents; any FP32 tile may be added to FP16
+        or BF16, rounded first
     result: the tensor, written; use it instead of the old name
 
     Example: `out = pl.store(tile, [0, n0], out)`
@@ -509,15 +509,15 @@ def assemble(
     pre_quant: Number | None = None,
     pre_relu: bool = False,
 ) -> Shaped:
-    """Write `source` into a window of `target`; the result is `target` under its new name.
+    """Write `source` into a window of `target` and return the updated `target`.
 
-    target: a tensor, written in place, or a tile, of which the result is a changed copy
+    target: a tensor, written in place, or a tile, of which the result is an updated copy
     source: of the same dtype; an FP32 tile in Acc may go to a tile of FP16 or BF16, rounded to
         nearest even. Only its valid region is written. Leading axes of extent 1 may be missing
     offset: where it goes, one per axis of `target`; pre_quant, pre_relu: as in `pl.store`
-    atomic: `pl.AtomicType.Add` adds to what is there (a tensor, inside a scope); FP32 may be added
-        to FP16 or BF16, rounded first
-    result: use it instead of the old name, which must not be read any more
+    atomic: `pl.AtomicType.Add` adds to the existing contents (a tensor, inside a scope); FP32 may
+        be added to FP16 or BF16, rounded first
+    result: the updated target; the old name must not be read any more
 
     Example: `out = pl.assemble(out, tile, [b0, n0])`
     """
@@ -544,12 +544,12 @@ def gather_row(
     *,
     valid_shape: Ints | None = None,
 ) -> Shaped:
-    """Load a window of a tensor into a place of a tile.
+    """Load a window of a tensor into a part of a tile.
 
-    acc: a 2-D tile, as `pl.create_l1` makes; src: a 2-D tensor of its dtype
-    dst_offset: where in `acc` it goes; src_offset: where in `src` it begins
+    acc: a 2-D tile, as returned by `pl.create_l1`; src: a 2-D tensor of its dtype
+    dst_offset: offset in `acc`; src_offset: offset in `src`
     shapes: the size of the window, constants; usually one row
-    transpose: put rows of `src` as columns; valid_shape: how much of the window to load
+    transpose: store rows of `src` as columns; valid_shape: the part of the window to load
     result: `acc` with that part replaced; use it instead of the old name
 
     Example: `keys = pl.gather_row(keys, pool, [r, 0], [row, 0], [1, 128])`
@@ -571,9 +571,9 @@ def _infer_extract(call: Call) -> infer.Types:
 def extract(src: Tile, index_row: Int, index_col: Int, shape: Ints, *, target_memory: Mem) -> Tile:
     """A part of a tile, copied to another on-chip memory.
 
-    src: a 2-D tile; index_row, index_col: where the part begins; shape: its size, constants
+    src: a 2-D tile; index_row, index_col: offset of the part; shape: its size, constants
     target_memory: as in `pl.move`
-    result: the part, there
+    result: the part, in that memory
 
     Example: `left = pl.tile.extract(a, 0, k0, [64, 32], target_memory=pl.Mem.Left)`
     """

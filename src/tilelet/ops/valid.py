@@ -1,7 +1,7 @@
-"""How valid regions pass through ops: the rules named in `OpSpec.valid`.
+"""Propagation of valid regions through ops: the rules for `OpSpec.valid`.
 
-A rule has the type `registry.ValidRule`. Regions are boxes that start at the origin, given by
-their extents. Tiles are zero outside their region, and every op keeps it so.
+A rule has the type `registry.ValidRule`. Regions are boxes at the origin, given by their extents.
+Tiles are zero outside their region, and every op preserves that.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Args = Mapping[str, Any]
 
 
 def full(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    """All of the result."""
+    """The whole result is valid."""
     return result_shape
 
 
 def kept(param: str) -> ValidRule:
-    """The region of one operand, whose shape the result has."""
+    """The result has the region of an operand of the same shape."""
 
     def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
         return operands[param][1]
@@ -34,7 +34,7 @@ def kept(param: str) -> ValidRule:
 
 
 def spread(shape: Shape, valid: Valid, result_shape: Shape) -> Valid:
-    """The region of an operand after its axes of extent 1 were stretched to `result_shape`."""
+    """Return the region of an operand after broadcasting to `result_shape`."""
     return tuple(
         v if extent == wanted else (wanted if v else 0)
         for extent, v, wanted in zip(shape, valid, result_shape)
@@ -42,7 +42,7 @@ def spread(shape: Shape, valid: Valid, result_shape: Shape) -> Valid:
 
 
 def meet(*params: str) -> ValidRule:
-    """The intersection of the (stretched) regions of those of `params` that are tiles."""
+    """The result has the intersection of the (broadcast) regions of the tiles in `params`."""
 
     def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
         regions = [spread(*operands[p], result_shape) for p in params if p in operands]
@@ -52,7 +52,7 @@ def meet(*params: str) -> ValidRule:
 
 
 def join(op: str, first: str, second: str) -> ValidRule:
-    """The union of two regions, of which one must contain the other."""
+    """The result has the union of two regions, one of which must contain the other."""
 
     def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
         a, b = operands[first][1], operands[second][1]
@@ -65,7 +65,7 @@ def join(op: str, first: str, second: str) -> ValidRule:
 
 
 def reduced(op: str, axis: int) -> ValidRule:
-    """`x`'s region with `axis` (negative) reduced to 1."""
+    """The result has `x`'s region with `axis` (negative) reduced to 1."""
 
     def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
         return reduce_axis(op, *operands["x"], axis)
@@ -74,7 +74,7 @@ def reduced(op: str, axis: int) -> ValidRule:
 
 
 def reduce_axis(op: str, shape: Shape, valid: Valid, axis: int) -> Valid:
-    """`valid` with one axis reduced to 1; of no elements there is no sum or maximum."""
+    """Reduce one axis of `valid` to 1; an empty axis has no sum or maximum."""
     result = tuple(1 if i == axis % len(valid) else v for i, v in enumerate(valid))
     if valid[axis] == 0 and 0 not in result:
         raise RegionFault(op, valid, shape)
@@ -82,7 +82,7 @@ def reduce_axis(op: str, shape: Shape, valid: Valid, axis: int) -> Valid:
 
 
 def product(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    """A matrix product: rows of `lhs`, columns of `rhs`. Batch axes must be wholly valid."""
+    """Matrix product: rows of `lhs`, columns of `rhs`. Batch axes must be fully valid."""
     for param in ("lhs", "rhs"):
         shape, region = operands[param]
         if region[:-2] != shape[:-2]:
@@ -94,13 +94,13 @@ def product(operands: Operands, result_shape: Shape, args: Args) -> Valid:
 
 
 def accumulated(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    """A product added to `acc`: what both have; the product alone if `init_cond` holds."""
+    """Product added to `acc`: the intersection, or the product's region if `init_cond` holds."""
     region = product(operands, result_shape, args)
     return region if args.get("init_cond") else tuple(map(min, region, operands["acc"][1]))
 
 
 def transposed(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    """`x`'s region with two axes swapped."""
+    """The result has `x`'s region with two axes swapped."""
     valid = list(operands["x"][1])
     a, b = args["axis1"], args["axis2"]
     valid[a], valid[b] = valid[b], valid[a]
@@ -108,7 +108,7 @@ def transposed(operands: Operands, result_shape: Shape, args: Args) -> Valid:
 
 
 def reshaped(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    """The box of the new shape that holds the same elements in the same order, if there is one."""
+    """Return the box of the new shape with the same elements in the same order, if there is one."""
     shape, valid = operands["x"]
     if valid == shape:
         return result_shape
@@ -125,7 +125,7 @@ def reshaped(operands: Operands, result_shape: Shape, args: Args) -> Valid:
 
 
 def side_by_side(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    """Two tiles joined along columns: the gap between their regions must be nothing."""
+    """Two tiles joined along columns: there must be no gap between their regions."""
     (a_shape, a), (_, b) = operands["src0"], operands["src1"]
     if 0 in b:
         return a
@@ -135,9 +135,9 @@ def side_by_side(operands: Operands, result_shape: Shape, args: Args) -> Valid:
 
 
 def given(wanted: Sequence[int], shape: Shape) -> Valid:
-    """A region given at run time, checked against the shape it is a part of.
+    """Check a region given at run time against its shape.
 
-    Nothing of an axis is valid if its extent is negative, as it is beyond the end of a context.
+    A negative extent makes an axis empty, as past the end of a context.
     """
     for axis, (v, extent) in enumerate(zip(wanted, shape)):
         if v > extent:
@@ -146,12 +146,12 @@ def given(wanted: Sequence[int], shape: Shape) -> Valid:
 
 
 def window(valid: Valid, offset: Shape, shape: Shape) -> Valid:
-    """What a window of a value sees of the value's region."""
+    """Return the part of a value's region inside a window."""
     return tuple(max(0, min(v - o, s)) for v, o, s in zip(valid, offset, shape))
 
 
 def inserted(shape: Shape, target: Valid, source: Valid, offset: Shape) -> Valid:
-    """The region of a tile after a box was written into it."""
+    """Return the region of a tile after writing a box into it."""
     if 0 in source:
         return target
     end = tuple(o + v for o, v in zip(offset, source))

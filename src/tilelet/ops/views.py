@@ -1,6 +1,6 @@
-"""The same data in another shape or type, and single elements of it."""
+"""Views of data in another shape or type, and access to single elements."""
 
-# The dots say that a body is empty on purpose: an op is its signature and its manual.
+# Op bodies are `...`: an op consists of its signature and its manual.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ def _reshape(x: Array, shape: tuple[int, ...]) -> Array:
     moves=("x",),
 )
 def reshape(x: Shaped, shape: Ints) -> Shaped:
-    """The same elements, in row-major order, under another shape.
+    """The same elements, in row-major order, in another shape.
 
     x: a tensor or tile; shape: the new extents, with the same product
-    result: for a tensor a view of the same memory. A partly valid tile can be reshaped only if its
-        valid region stays a box
+    result: for a tensor a view of the same memory. A partially valid tile can be reshaped only if
+        its valid region stays a box
 
     Example: `row = pl.reshape(col, [1, 16])`
     """
@@ -90,7 +90,7 @@ def reshape(x: Shaped, shape: Ints) -> Shaped:
 
 
 def has_no_tile(x: object) -> bool:
-    """Whether a value is a tensor that no tile can hold: some extent is known at run time only."""
+    """Return whether a value is a tensor that cannot be a tile, because an extent is dynamic."""
     if not isinstance(x, Value) or not isinstance(x.type, TensorType):
         return False
     return not all(isinstance(n, int) for n in x.type.shape)
@@ -128,9 +128,9 @@ def transpose(x: Shaped, axis1: int, axis2: int) -> Shaped:
     """Swap two axes.
 
     x: a tensor or tile; axis1, axis2: different axes, negative ones count from the end
-    result: in the control program a view; inside a scope the data is moved: of a tensor only the
-        windows that are taken of the result. For operands of `pl.matmul`, `a_trans=` and
-        `b_trans=` cost nothing
+    result: in the control program a view; inside a scope the data is moved, for a tensor only in
+        the windows taken of the result. For operands of `pl.matmul`, `a_trans=` and `b_trans=` are
+        free
 
     Example: `xt = pl.transpose(x, 0, 1)`
     """
@@ -163,9 +163,9 @@ def _transpose_view(x: Array) -> Array:
     moves=("x",),
 )
 def transpose_view(x: Shaped) -> Shaped:
-    """Swap the last two axes of a tile without moving anything: its bytes are read otherwise.
+    """Swap the last two axes of a tile without moving data, by reinterpreting its layout.
 
-    x: a tile, as a rule in `pl.Mem.Mat`, so that one load serves a product and its transpose
+    x: a tile, usually in `pl.Mem.Mat`, so that one load serves a product and its transpose
     result: the transposed tile in the same memory
 
     Example: `scores = pl.matmul(q, pl.tile.transpose_view(k))`
@@ -263,7 +263,7 @@ def _valid_reinterpreted(operands: Operands, result_shape: Shape, args: Args) ->
 def reinterpret_view(x: Shaped, dtype: DType, *, shape: Ints | None = None) -> Shaped:
     """The same bytes as elements of another type; nothing is converted.
 
-    x: a tensor or tile; dtype: how its bytes are read
+    x: a tensor or tile; dtype: the new element type
     shape: the new extents; default x's, the last one scaled by the ratio of the element sizes
     result: for a tensor a view of the same memory
 
@@ -328,7 +328,7 @@ def write(x: Shaped, indices: Ints | Int, value: Number) -> Shaped:
 
     x: a tensor, written in place, or a tile; indices: one per axis (a bare number for a 1-D tensor)
     value: a number; a run-time one must have x's dtype
-    result: x with the element changed; a call that stands alone as a statement rebinds the name
+    result: x with the element changed; a call used as a statement rebinds the name
 
     Example: `pl.write(out, [row, 0], total)`
     """
