@@ -6,6 +6,7 @@ BIN      := $(VENV)/bin
 JOBS     ?= 2
 VERSIONS ?= 3.10 3.11 3.12 3.13
 ARGS     ?=
+AGAINST  ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 SECONDS  ?= 600
 SEED     ?=
 DEMO     ?= tilelet demo
@@ -18,7 +19,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check web web-check screenshots page-bench fuzz docs walkthrough bench calibrate format clean
+.PHONY: help demo test test-all check web web-check screenshots page-bench fuzz docs walkthrough bench bench-against calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -78,6 +79,10 @@ walkthrough: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qw
 
 bench: $(INSTALLED_DEV) ## measure the native engine on this machine
 	$(BIN)/tilelet bench $(ARGS)
+
+bench-against: $(INSTALLED_DEV) ## compare the native engine with that of AGAINST= (the last release)
+	@test -n "$(AGAINST)" || { echo "error: no release is tagged here: say make bench-against AGAINST=REVISION"; exit 1; }
+	$(BIN)/tilelet bench --against $(AGAINST) $(ARGS)
 
 calibrate: $(INSTALLED_DEV) ## compare the device model with published measurements
 	$(BIN)/tilelet calibrate report $(if $(PROGRAMS),--programs $(PROGRAMS)) $(ARGS)

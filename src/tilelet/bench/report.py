@@ -185,12 +185,17 @@ class Report:
         }
 
     def save(self, path: Path) -> None:
-        text = json.dumps(self.document(), indent=2) + "\n"
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise CannotWrite(str(path), error.strerror or str(error)) from error
+        save_document(self.document(), path)
+
+
+def save_document(document: dict[str, Any], path: Path) -> None:
+    """Write figures as JSON."""
+    text = json.dumps(document, indent=2) + "\n"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CannotWrite(str(path), error.strerror or str(error)) from error
 
 
 def _table(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import statistics
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilelet.bench.report import Report
+from tilelet.bench import against
+from tilelet.bench.report import Report, save_document, time_text
 from tilelet.bench.runner import Bench, machine_text
 from tilelet.bench.sections import SECTIONS
 from tilelet.cli.messages import print_text
@@ -39,6 +41,49 @@ def bench_command(sections: Sequence[str], is_quick: bool, path: Path | None) ->
     if report.interrupted:
         return exit_codes.INTERRUPTED
     return exit_codes.of_findings(bool(report.failed))
+
+
+def against_command(tree: str, sections: Sequence[str], is_quick: bool, path: Path | None) -> int:
+    """Compare this tree with another one; 1 if a case is slower here or could not be run."""
+    chosen = _chosen(sections)
+    path = path or _default_path()
+    found: list[against.Comparison] = []
+    progress = Progress()
+    progress.start()
+    try:
+        against.compare(tree, chosen, is_quick, progress.say, found.append)
+    except KeyboardInterrupt:
+        progress.print("interrupted: the comparison ends here")
+        return exit_codes.INTERRUPTED
+    finally:
+        progress.stop()
+        show([_comparison_table(tree, found)])
+    save_document({"against": tree, "cases": [c.document() for c in found]}, path)
+    print(f"\nsaved as {path}")
+    return exit_codes.of_findings(any(c.is_slower or c.error for c in found))
+
+
+def _comparison_table(tree: str, found: Sequence[against.Comparison]) -> Table:
+    heads = ["", "CPU time", f"{tree}", "ratio", "quartiles", "wall ratio", "quartiles", ""]
+    table = Table(f"this tree / {tree}: below 1 is faster", heads)
+    for each in found:
+        if not each.rounds:
+            table.rows.append([each.label, *[""] * 6, f"failed: {each.error}"])
+            continue
+        times = [statistics.median(s.processor for s in side) for side in zip(*each.rounds)]
+        ratios = [
+            text
+            for of in (against.by_processor, against.by_clock)
+            for text in _spread(against.quartiles(each.ratios(of)))
+        ]
+        verdict = "slower" if each.is_slower else ""
+        table.rows.append([each.label, *map(time_text, times), *ratios, verdict])
+    return table
+
+
+def _spread(quartiles: Sequence[float]) -> tuple[str, str]:
+    low, middle, high = (f"{q:.3f}" for q in quartiles)
+    return middle, f"{low}..{high}"
 
 
 def _chosen(asked: Sequence[str]) -> list[str]:

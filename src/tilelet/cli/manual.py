@@ -244,6 +244,7 @@ examples:
   tilelet bench --quick              small shapes: does it work?
   tilelet bench --list               the sections
   tilelet bench vector --json v.json
+  tilelet bench --against v0.3.0     this checkout and that revision in turn
 
 Everything is measured in one run, the machine's peaks first and then again beside each figure.
 Exit code 1: something failed or gave wrong results; a figure out of reach is not an error.

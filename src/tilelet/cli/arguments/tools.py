@@ -30,6 +30,11 @@ def _add_bench(parser: Parser) -> None:
     parser.add_argument("--list", action="store_true", help="list the sections")
     parser.add_argument("--quick", action="store_true", help="small shapes, few runs")
     parser.add_argument(
+        "--against",
+        metavar="TREE",
+        help="compare with a git revision, source folder, sdist or wheel; 1 if slower",
+    )
+    parser.add_argument(
         "--json",
         type=new_file,
         metavar="FILE",
@@ -43,6 +48,8 @@ def _bench(_: Parser, found: Namespace) -> int:
 
     if found.list:
         return bench.list_sections()
+    if found.against is not None:
+        return bench.against_command(found.against, found.sections, found.quick, found.json)
     return bench.bench_command(found.sections, found.quick, found.json)
 
 
