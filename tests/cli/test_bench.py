@@ -42,7 +42,7 @@ def wrong(bench: Bench) -> None:
 def test_help_has_examples(tilelet: Run) -> None:
     code, out, _ = tilelet("bench", "--help")
     assert code == 0
-    assert "tilelet bench matmul decode" in out.split("examples:")[1]
+    assert "tilelet bench matmul decode" in out.split("Examples:")[1]
 
 
 def test_sections_are_listed(tilelet: Run) -> None:

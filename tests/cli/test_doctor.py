@@ -71,7 +71,7 @@ def test_the_text_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["doctor", "--help"])
-    assert "tilelet doctor --format json" in capsys.readouterr().out.split("examples:")[1]
+    assert "tilelet doctor --format json" in capsys.readouterr().out.split("Examples:")[1]
 
 
 def test_no_compiler_is_broken_and_has_two_ways_out(

@@ -8,8 +8,8 @@ from pathlib import Path
 from tilelet.advice import report as reports
 from tilelet.advice.advisor import Advisor, Report
 from tilelet.advice.programs import ExportedPrograms, Setting
+from tilelet.cli.commands.speed import AdviseCommand
 from tilelet.cli.messages import print_findings
-from tilelet.cli.options import AdviseOptions
 from tilelet.cli.pages import write_page
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
@@ -23,7 +23,7 @@ from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
 
 
-def advise_command(options: AdviseOptions) -> int:
+def advise_command(options: AdviseCommand) -> int:
     """1 if there is advice, 0 if there is none."""
     machines = machines_for(options)
     first = record(options.target, options, options.platform)
@@ -59,7 +59,7 @@ def _advisor(target: Target, setting: Setting, *, unproved: bool) -> Advisor:
     return Advisor(dataclasses.replace(target, text=text), setting, unproved=unproved)
 
 
-def _print(report: Report, options: AdviseOptions) -> None:
+def _print(report: Report, options: AdviseCommand) -> None:
     found = reports.diagnostics(report)
     if options.format == "json":
         name, machines = report.target.name, options.machines[:1]
@@ -79,7 +79,7 @@ def _print(report: Report, options: AdviseOptions) -> None:
             print(text if report.findings else "no advice: nothing was found that would help")
 
 
-def _closing(report: Report, options: AdviseOptions) -> list[str]:
+def _closing(report: Report, options: AdviseCommand) -> list[str]:
     """What `--fix` did not do, and the options that do it."""
     lines: list[str] = []
     if report.held_back:

@@ -9,8 +9,8 @@ from typing import Any
 from tilelet.checks.comparison import Comparison
 from tilelet.checks.registry import chosen
 from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on
+from tilelet.cli.commands.write import CheckCommand
 from tilelet.cli.messages import print_findings, print_text
-from tilelet.cli.options import CheckOptions
 from tilelet.cli.page import wants_page, write_page
 from tilelet.cli.portable import NEWEST, note_compared, portability, print_places
 from tilelet.cli.profile import failed, machines_for, period_of
@@ -25,7 +25,7 @@ from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
 
 
-def check_command(options: CheckOptions) -> int:
+def check_command(options: CheckCommand) -> int:
     """Make the checks asked for; 1 if there is a finding."""
     from tilelet.report.document import check_document
 

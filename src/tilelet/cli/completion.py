@@ -7,12 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilelet.cli.usage import OneOf, folder, new_file
+from tilelet.cli.values import OneOf, folder, new_file
 
 if TYPE_CHECKING:
-    from tilelet.cli.arguments.command import Command
-
-SHELLS = ("bash", "zsh", "fish")
+    from tilelet.cli.declaration import Command, Parser
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Completed:
     arguments: Values
 
 
-def completion_script(shell: str, commands: Iterable[Command]) -> str:
+def completion_script(shell: str, commands: Iterable[type[Command]]) -> str:
     """The script of a shell; whoever sources it needs nothing else."""
     described = [_described(command) for command in commands]
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](described)
@@ -52,80 +50,32 @@ def completion_script(shell: str, commands: Iterable[Command]) -> str:
 # What there is to complete
 
 
-def _described(command: Command) -> Completed:
-    actions = command.parser().own_actions
+def _described(command: type[Command]) -> Completed:
+    parser = command.parser()
     options = [
-        Option(tuple(a.option_strings), a.help or "", None if a.nargs == 0 else _values(a))
-        for a in actions
+        Option(tuple(a.option_strings), a.help or "", None if a.nargs == 0 else _values(parser, a))
+        for a in parser.own_actions
         if a.option_strings
     ]
-    places = [_values(a) for a in actions if not a.option_strings]
+    places = [_values(parser, a) for a in parser.own_actions if not a.option_strings]
     words = tuple(dict.fromkeys(word for place in places for word in place.words))
     arguments = Values(words, files=any(place.files for place in places))
-    return Completed(command.name, command.about, tuple(options), arguments)
+    return Completed(command.name, command.about(), tuple(options), arguments)
 
 
-def _values(action: argparse.Action) -> Values:
+def _values(parser: Parser, action: argparse.Action) -> Values:
     if isinstance(action.type, OneOf):
         return Values(action.type.words)
     if action.type is folder:
         return Values(folders=True)
     if action.type is new_file:
         return Values(files=True)
-    find = {
-        "platform": lambda: Values(_machines(), files=True),
-        "platforms": lambda: Values((",".join(_machines()),)),
-        "period": lambda: Values(_periods()),
-        "engine": lambda: Values(_engines()),
-        "script": lambda: Values(_programs(), files=True),
-        "a": lambda: Values(_programs(), files=True),
-        "sections": lambda: Values(_sections()),
-        "code": lambda: Values(_codes()),
-        "names": lambda: Values(_examples()),
-    }.get(action.dest, Values)
-    return find()
+    words = parser.words.get(action.dest)
+    return Values(tuple(words()) if words else (), files=action.dest in _MAY_BE_FILES)
 
 
-def _machines() -> tuple[str, ...]:
-    from tilelet.device.machine.description import machine_names
-
-    return tuple(machine_names())
-
-
-def _periods() -> tuple[str, ...]:
-    from tilelet.device.machine.description import load_machine
-
-    return tuple(sorted({p for name in _machines() for p in load_machine(name).runtime}))
-
-
-def _engines() -> tuple[str, ...]:
-    from tilelet.runtime.programs import engines
-
-    return tuple(engines.known())
-
-
-def _programs() -> tuple[str, ...]:
-    from tilelet.models import registry
-
-    return tuple(registry.models())
-
-
-def _sections() -> tuple[str, ...]:
-    from tilelet.bench.sections import SECTIONS
-
-    return tuple(SECTIONS)
-
-
-def _codes() -> tuple[str, ...]:
-    from tilelet.diag.catalogue import classes
-
-    return tuple(classes())
-
-
-def _examples() -> tuple[str, ...]:
-    from tilelet.cli.examples import example_names
-
-    return tuple(example_names())
+# Machines are names or machine files; programs are names or scripts.
+_MAY_BE_FILES = ("platform", "script", "a", "b", "directory")
 
 
 # bash

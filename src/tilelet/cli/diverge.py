@@ -8,8 +8,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from tilelet.cli.commands.debug import DivergeCommand
 from tilelet.cli.messages import print_findings, show_problems
-from tilelet.cli.options import DEFAULT_MACHINE, DivergeOptions
+from tilelet.cli.options import DEFAULT_MACHINE
 from tilelet.cli.page import save_page
 from tilelet.cli.run import print_problems
 from tilelet.device.machine.description import load_machine
@@ -29,7 +30,7 @@ from tilelet.scripts.stand_ins import stand_ins
 from tilelet.scripts.target import Target, is_model
 
 
-def diverge_command(options: DivergeOptions) -> int:
+def diverge_command(options: DivergeCommand) -> int:
     """Look at all programs of a target, or at those of one against those of another."""
     first, second = _targets(options.target)
     cases, code = _cases(first, options)
@@ -57,7 +58,7 @@ def diverge_command(options: DivergeOptions) -> int:
 
 
 def _write_page(
-    cases: list[tuple[str, Case]], answers: list[Answer], options: DivergeOptions, platform: str
+    cases: list[tuple[str, Case]], answers: list[Answer], options: DivergeCommand, platform: str
 ) -> None:
     """The page of the first program that has a finding, else of the first."""
     from tilelet.report.html import page_html
@@ -84,7 +85,7 @@ def _nothing(target: Target) -> int:
     raise BadFlag(f"`{target.name}` runs no program with inputs: there is nothing to look at")
 
 
-def _cases(target: Target, options: DivergeOptions) -> tuple[list[tuple[str, Case]], int]:
+def _cases(target: Target, options: DivergeCommand) -> tuple[list[tuple[str, Case]], int]:
     """Everything that the target runs; no engine executes anything."""
     found: list[tuple[str, Case]] = []
     now = Session(
@@ -104,7 +105,7 @@ def _cases(target: Target, options: DivergeOptions) -> tuple[list[tuple[str, Cas
     return found, exit_codes.of_script(outcome, now)
 
 
-def _show(answers: list[Answer], options: DivergeOptions) -> None:
+def _show(answers: list[Answer], options: DivergeCommand) -> None:
     found = [d for a in answers for d in a.diagnostics]
     if options.format == "json":
         document = json.loads(to_json(found))

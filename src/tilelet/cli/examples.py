@@ -29,6 +29,8 @@ def examples_command(names: Sequence[str], folder: Path | None) -> int:
                 "",
                 "`tilelet examples --copy DIR` copies them; `tilelet run DIR/01_hello.py`",
             ]
+            lines += ["", "programs that run by name, as `tilelet run qwen3/scope3:tuned`:", ""]
+            lines.append(list_models())
         print_text("\n".join(lines))
         return exit_codes.PASSED
     for path in chosen:
@@ -39,6 +41,18 @@ def examples_command(names: Sequence[str], folder: Path | None) -> int:
             write_page(target, path.read_text(encoding="utf-8"))
             print(target)
     return exit_codes.PASSED
+
+
+def list_models() -> str:
+    """Every program that ships with Tilelet and its variants, one line each."""
+    from tilelet.models import registry
+
+    lines: list[str] = []
+    for name, model in registry.models().items():
+        lines.append(f"{name}  {model.about}")
+        width = max(map(len, model.variants))
+        lines += [f"  :{name:<{width}}  {v.about}" for name, v in model.variants.items()]
+    return "\n".join(lines)
 
 
 def example_names() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.cli.commands.models import GenerateCommand
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
@@ -55,7 +55,7 @@ class _Times:
     steps: float = 0.0
 
 
-def generate_command(found: argparse.Namespace) -> int:
+def generate_command(found: GenerateCommand) -> int:
     """1 if a comparison finds differences that rounding does not explain."""
     sampling = Sampling(found.temperature, found.top_k, found.top_p, found.seed)
     config = Qwen3Config.read(found.model)
@@ -109,7 +109,7 @@ def generate_command(found: argparse.Namespace) -> int:
     return exit_codes.of_findings(comparison is not None and not comparison.agrees)
 
 
-def _prompts(found: argparse.Namespace, config: Qwen3Config) -> list[_Answer]:
+def _prompts(found: GenerateCommand, config: Qwen3Config) -> list[_Answer]:
     if found.tokens:
         for number, tokens in enumerate(found.tokens):
             check_tokens(number, tokens, config.vocab_size)  # any integers, before they are 64 bits
@@ -137,7 +137,7 @@ def _say_memory(parts: dict[str, int]) -> None:
 def _run(
     model: Model,
     answers: Sequence[_Answer],
-    found: argparse.Namespace,
+    found: GenerateCommand,
     stop: set[int],
     sampling: Sampling,
     times: _Times,
@@ -201,12 +201,12 @@ def _speed(answers: Sequence[_Answer], times: _Times) -> str:
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def _compared(model: Model, found: argparse.Namespace, answers: Sequence[_Answer]) -> Comparison:
+def _compared(model: Model, found: GenerateCommand, answers: Sequence[_Answer]) -> Comparison:
     reference = Reference(found.model, model.dtype, model.config.num_hidden_layers)
     return compare(model, reference, [a.prompt for a in answers], [a.tokens for a in answers])
 
 
-def _narrowed(model: Model, found: argparse.Namespace, answer: _Answer) -> Int8Error:
+def _narrowed(model: Model, found: GenerateCommand, answer: _Answer) -> Int8Error:
     """What INT8 changes for the first prompt."""
     return int8_error(
         found.model,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 
+from tilelet.cli.commands.models import LayerCommand
 from tilelet.diag.text import plural
 from tilelet.models.qwen3.one_layer import LayerInput, LayerResult, run_layer, saving_place
 from tilelet.runtime.data.arrays import dtype_of
 from tilelet.scripts import exit_codes
 
 
-def layer_command(found: argparse.Namespace) -> int:
+def layer_command(found: LayerCommand) -> int:
     """0 if the layer gives what its golden does, 1 if not."""
     if found.save:
         saving_place(found.save)  # before anything that takes long

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from tilelet import __version__
-from tilelet.cli import manual
-from tilelet.cli.commands import COMMANDS
-from tilelet.cli.usage import Parser
+from tilelet.cli.commands import COMMANDS, listed
+from tilelet.cli.declaration import Parser
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import did_you_mean, near
 from tilelet.scripts import exit_codes, interrupt, output
@@ -51,17 +50,16 @@ def _guarded(argv: Sequence[str] | None) -> int:
 def _run(argv: Sequence[str]) -> int:
     """Find the command, read its options, and do it."""
     name = _command_name(argv)
-    command = COMMANDS[name]
-    found = argparse.Namespace()
+    found: Any = None
     try:
-        parser = command.parser()
-        found = parser.parse(argv[1:])
-        return command.run(parser, found)
+        found = COMMANDS[name].parse(argv[1:])
+        return found.run()
     except (UserError, UserErrors) as error:
         from tilelet.cli.messages import show_problems
 
         problems = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
-        show_problems(problems, getattr(found, "format", "text"), getattr(found, "script", ""))
+        target = getattr(found, "target", None)
+        show_problems(problems, getattr(found, "format", "text"), target.name if target else "")
         if isinstance(error, UserErrors):
             return exit_codes.COULD_NOT_RUN
         return exit_codes.of_error(error)
@@ -80,26 +78,46 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _command_name(argv: Sequence[str]) -> str:
-    shown = [c for c in COMMANDS.values() if not c.is_internal]
     parser = Parser(
-        "tilelet",
+        prog="tilelet",
         usage="tilelet COMMAND ...",
         description="Run, check and profile tile kernels written in the pl language, on any CPU.",
-        epilog=_command_list() + manual.TILELET,
+        epilog=_overview() if not argv or argv[0] in ("-h", "--help") else "",
     )
     parser.add_argument("--version", action="version", version=f"tilelet {__version__}")
     if not argv:
-        parser.refuse("no command is named")
+        parser.print_help(sys.stderr)
+        return parser.exit(exit_codes.WRONG_USAGE)
     if argv[0].startswith("-"):
         parser.parse(argv[:1])
         parser.refuse("no command is named")
     if argv[0] not in COMMANDS:
-        close = near(argv[0], [c.name for c in shown])
+        close = near(argv[0], [command.name for command in listed()])
         parser.refuse(f"no command `{argv[0]}`", did_you_mean(close))
     return argv[0]
 
 
-def _command_list() -> str:
-    shown = [c for c in COMMANDS.values() if not c.is_internal]
-    width = max(len(c.name) for c in shown)
-    return "\n".join(["commands:", *(f"  {c.name:<{width}}  {c.about}" for c in shown), "\n"])
+def _overview() -> str:
+    """The commands by group, and how to begin."""
+    lines: list[str] = []
+    group = None
+    for command in listed():
+        if command.group != group:
+            group = command.group
+            lines += ["", f"{group}:"]
+        lines.append(f"  {command.name:<10}  {command.about()}")
+    return "\n".join([*lines[1:], "", _BEGIN])
+
+
+_BEGIN = """\
+Examples:
+  tilelet examples --copy .            small kernels to start from
+  tilelet run 01_hello.py              run a script and compare its outputs with its golden
+  tilelet verdict kernel.py            is it right, does it fit, what does it cost
+  tilelet profile kernel.py -p a2a3    time on a modelled NPU
+  tilelet view kernel.py --open        timeline, source and memory in the browser
+  tilelet explain E0203                what an error code means
+
+`tilelet COMMAND --help` has the options. Exit codes: 0 passed, 1 mismatch or finding, 2 wrong
+usage, 3 could not run.
+"""

@@ -1,71 +1,130 @@
-"""What the command line asks for, as each command gets it."""
+"""Options that several commands have in common, as bases of the commands."""
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from tilelet.cli.declaration import Command, option, script
+from tilelet.cli.values import OneOf, folder, machines, name_list, new_file, periods, whole_number
 from tilelet.scripts.target import Target
 
 TEXT, JSON, SARIF = FORMATS = ("text", "json", "sarif")
 DEFAULT_MACHINE = "a2a3"
 
-NO_TARGET = Target("")
-"""Of `compare`, which has two."""
 
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class ScriptOptions:
-    """How a script runs, whatever is asked about it.
-
-    command     "run", "profile", ...
-    pypto       what `import pypto` means: "tilelet" or "installed"
-    golden      what `import golden` means: "tilelet" or "script"
-    """
-
-    command: str
-    format: str = TEXT
-    build_dir: Path | None = None
-    seed: int = 0
-    pypto: str = "tilelet"
-    golden: str = "tilelet"
+def format_option(*formats: str, about: str = "format of the answer") -> Any:
+    return option(about, default=TEXT, parse=OneOf(*formats), variable="TILELET_FORMAT")
 
 
-@dataclass(frozen=True)
+def platform_option(
+    about: str = "a2a3 (default), a5, or a machine file (.toml)", **more: Any
+) -> Any:
+    settings: dict[str, Any] = {"default": None, "metavar": "NAME", "words": machines, **more}
+    return option(about, "-p", "--platform", **settings)
+
+
+def html_option() -> Any:
+    return option(
+        "write a page to look at: one file that needs no network",
+        default=None,
+        parse=new_file,
+        metavar="FILE",
+    )
+
+
+def open_option() -> Any:
+    return option("open the page in a browser")
+
+
+def execute_option() -> Any:
+    return option("run the kernels too: for programs whose results decide their tasks")
+
+
+def as_runtime_option() -> Any:
+    return option("count as the device's runtime does: allocations, both halves of mixed kernels")
+
+
+def engine_option(**more: Any) -> Any:
+    return option("(cpu)", default=None, parse=OneOf("cpu", "interp"), **more)
+
+
+def dtype_option(**more: Any) -> Any:
+    values = OneOf("bfloat16", "float16", "float32")
+    return option("(as stored)", default=None, parse=values, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptOptions(Command):
+    """How a script runs, whatever is asked about it."""
+
+    format: str = format_option(*FORMATS)
+    build_dir: Path | None = option(
+        "folder of run directories (build_output)", default=None, parse=folder, metavar="DIR"
+    )
+    seed: int = option(
+        "draw other random inputs (default: 0)",
+        default=0,
+        parse=whole_number,
+        metavar="N",
+        variable="TILELET_SEED",
+    )
+    pypto: str = option(
+        "what `import pypto` means (default: tilelet)",
+        default="tilelet",
+        parse=OneOf("tilelet", "installed"),
+    )
+    golden: str = option(
+        "what `import golden` means: Tilelet's, or the script's own (default: tilelet)",
+        default="tilelet",
+        parse=OneOf("tilelet", "script"),
+    )
+    target: Target = script()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions(ScriptOptions):
-    """`tilelet run` and `tilelet tasks`; the second has only the first of these."""
+    """`tilelet run`, and `tilelet tasks`, which has only the first of these as options."""
 
-    target: Target = NO_TARGET
-    platform: str | None = None
-    dump_passes: bool = False
+    format: str = format_option(
+        *FORMATS, about="format of messages; json and sarif go to stdout, all else to stderr"
+    )
+    platform: str | None = platform_option(
+        "platform that the script is told to run on; it runs on this CPU all the same",
+        parse=OneOf("a2a3sim", "a2a3", "a5sim", "a5"),
+    )
+    dump_passes: bool = option(
+        "write the program after every pass to the run directory", variable="TILELET_DUMP_PASSES"
+    )
     engine: str | None = None
     keep_c: bool = False
     keep_c_in: Path | None = None
     seed_valid: bool = False
     save_data: bool = False
     no_golden_cache: bool = False
-    checks: bool = True
+    checks: bool = False
     strict: bool = False
     as_runtime: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DeviceOptions(ScriptOptions):
-    """`tilelet profile`, and what `tilelet check` has in common with it."""
+    """Commands that ask about a modelled machine."""
 
-    target: Target = NO_TARGET
-    platform: str | None = None
-    platforms: tuple[str, ...] = ()
-    period: str | None = None
+    platform: str | None = platform_option(rivals="machine")
+    platforms: tuple[str, ...] = option(
+        "several machines, side by side",
+        default=(),
+        parse=name_list,
+        metavar="A,B",
+        rivals="machine",
+        words=lambda: [",".join(machines())],
+    )
+    period: str | None = option(
+        "runtime of that month or day, as 2026-05-14", default=None, metavar="MONTH", words=periods
+    )
     execute: bool = False
-    files: bool = True
-    as_runtime: bool = False
     html: Path | None = None
     open: bool = False
 
@@ -75,83 +134,12 @@ class DeviceOptions(ScriptOptions):
         return self.platforms or (self.platform or DEFAULT_MACHINE,)
 
 
-@dataclass(frozen=True)
-class CheckOptions(DeviceOptions):
-    """`tilelet check`; `only` names the checks to make, none: all that are not opt-in."""
+@dataclass(frozen=True, kw_only=True)
+class PageOptions(Command):
+    """`tilelet view` and `tilelet report`."""
 
-    memory: bool = False
-    only: tuple[str, ...] = ()
-    budget: float = 60.0
-    portable: str | None = None
-
-
-@dataclass(frozen=True)
-class ExportOptions(ScriptOptions):
-    """`tilelet export`."""
-
-    target: Target = NO_TARGET
-    dialect: str = "2026-08"
-    output: Path | None = None
-    program: str | None = None
-
-
-@dataclass(frozen=True)
-class DivergeOptions(ScriptOptions):
-    """`tilelet diverge`; `budget` is in seconds, `html` a page to write."""
-
-    target: Target = NO_TARGET
-    budget: float = 12.0
-    all_fp32: bool = False
+    html: Path | None = html_option()
+    open: bool = open_option()
     platform: str | None = None
-    html: Path | None = None
-    open: bool = False
-
-
-@dataclass(frozen=True)
-class CompareOptions(DeviceOptions):
-    """`tilelet compare`: one side or two."""
-
-    a: str = ""
-    b: str | None = None
-
-
-@dataclass(frozen=True)
-class AdviseOptions(DeviceOptions):
-    """`tilelet advise`."""
-
-    fix: bool = False
-    in_place: bool = False
-    unproved: bool = False
-
-
-@dataclass(frozen=True)
-class VerdictOptions(DeviceOptions):
-    """`tilelet verdict`; `strength` is in seconds, None: the golden is not tried."""
-
-    strength: float | None = None
-
-
-@dataclass(frozen=True)
-class TuneOptions(DeviceOptions):
-    """`tilelet tune`. The meaning of the fields is that of `tuning.tuner.Request`.
-
-    budget  candidates and seconds
-    """
-
-    vary: tuple[tuple[str, tuple[int | str, ...]], ...] = ()
-    objective: str = "us"
-    budget: tuple[int, float] = (200, math.inf)
-    method: str | None = None
-    search_seed: int = 0
-    jobs: int | None = None
-    executor: str | None = None
-    results: Path | None = None
-    verify: int = 5
-
-
-def taken(cls: type[T], namespace: argparse.Namespace, **more: Any) -> T:
-    """What a parser found, as a `cls`: the fields it has options for, and those in `more`."""
-    assert dataclasses.is_dataclass(cls)
-    found = vars(namespace)
-    names = [field.name for field in dataclasses.fields(cls)]
-    return cls(**{name: found[name] for name in names if name in found}, **more)
+    perfetto: str | None = None
+    directory: str = ""

@@ -11,11 +11,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilelet.cli.options import DeviceOptions
+from tilelet.cli.options import DeviceOptions, PageOptions
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory
 from tilelet.diag.text import printable
@@ -31,17 +30,6 @@ PAGE = ("report", "page.html")
 TRACE = ("dfx_outputs", "merged_swimlane.json")
 POLL_SECONDS = 0.5
 NO_TRACE = '{"traceEvents":[]}'
-
-
-@dataclass(frozen=True)
-class PageOptions:
-    """`tilelet report` and `tilelet view`."""
-
-    directory: str
-    html: Path | None = None
-    open: bool = False
-    platform: str | None = None
-    perfetto: str | None = None
 
 
 def wants_page(options: DeviceOptions) -> bool:
@@ -116,6 +104,8 @@ def command_of(options: DeviceOptions) -> str:
 
 def view_command(options: PageOptions) -> int:
     """Serve the page of a run, and profile again when the script is saved."""
+    if options.html is not None and Path(options.directory).is_dir():
+        return report_command(options)
     from tilelet.report.server import PageServer, Shown
 
     with tempfile.TemporaryDirectory(prefix="tilelet-view-") as scratch:

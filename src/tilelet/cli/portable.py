@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tilelet.cli.commands.write import CheckCommand, ExportCommand
 from tilelet.cli.messages import print_findings, show_problems
-from tilelet.cli.options import CheckOptions, ExportOptions
 from tilelet.cli.recording import record
 from tilelet.cli.run import print_problems
 from tilelet.diag.catalogue.command import CannotWrite
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 NEWEST = "2026-08"
 
 
-def portable_command(options: CheckOptions) -> int:
+def portable_command(options: CheckCommand) -> int:
     """What a dialect does not take of the programs that the target runs; 1 if there is any."""
     dialect = dialect_named(options.portable or NEWEST)
     compared: dict[int, frozenset[str]] = {}
@@ -81,7 +81,7 @@ def print_places(name: str, dialect: Dialect, found: Sequence[Diagnostic]) -> No
     print(printable(f"{name} in the language of {dialect.name}: {places}"))
 
 
-def export_command(options: ExportOptions) -> int:
+def export_command(options: ExportCommand) -> int:
     """Write the target's program as a script; 1 if the dialect does not take all of it."""
     from tilelet.export.script import script_text
 
@@ -104,7 +104,7 @@ def export_command(options: ExportOptions) -> int:
     return exit_codes.of_findings(any(d.severity == "error" for d in script.findings), 0)
 
 
-def _cases(options: ExportOptions) -> tuple[list[Case], int]:
+def _cases(options: ExportCommand) -> tuple[list[Case], int]:
     """What the target would run; nothing is run."""
     from tilelet.export.script import Case
 

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tilelet.cli.commands.speed import CompareCommand, ProfileCommand
 from tilelet.cli.messages import print_findings, show_problems
-from tilelet.cli.options import CompareOptions, DeviceOptions
+from tilelet.cli.options import DeviceOptions
 from tilelet.cli.page import command_of, wants_page, write_page
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
@@ -65,7 +66,7 @@ def period_of(machine: Machine, asked: str | None, side_by_side: Sequence[Machin
 # profile
 
 
-def profile_command(options: DeviceOptions) -> int:
+def profile_command(options: ProfileCommand) -> int:
     """Model every program that the target runs; 1 if a machine would refuse one of them."""
     from tilelet.device.run import DeviceRun
     from tilelet.report.document import profile_document
@@ -134,7 +135,7 @@ def _show_side_by_side(same_run: Sequence[DeviceRun]) -> None:
     show([side_by_side([m.profile for m in same_run])])
 
 
-def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
+def _write(same_run: Sequence[DeviceRun], options: ProfileCommand) -> None:
     """All files of a run into one directory, with a folder per machine if there are several."""
     from tilelet.report.run_directory import COMMAND, write_data
 
@@ -159,7 +160,7 @@ def _write(same_run: Sequence[DeviceRun], options: DeviceOptions) -> None:
 # compare
 
 
-def compare_command(options: CompareOptions) -> int:
+def compare_command(options: CompareCommand) -> int:
     """Two programs, machines or saved profiles."""
     from tilelet.device.report.compare import Comparison
     from tilelet.device.report.profile import Profile

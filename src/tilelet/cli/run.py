@@ -25,7 +25,7 @@ from tilelet.scripts.stand_ins import stand_ins
 def run_command(options: RunOptions) -> int:
     """Run the script; 0 pass, 1 mismatch, 2 usage, 3 could not run, else the script's own code."""
     now = Session(
-        count_only=options.command == "tasks",
+        count_only=options.name == "tasks",
         as_runtime=options.as_runtime,
         dump_passes=options.dump_passes,
         build_dir=options.build_dir,
@@ -37,7 +37,7 @@ def run_command(options: RunOptions) -> int:
         keep_c_in=options.keep_c_in,
         seed_valid=options.seed_valid,
         save_data=options.save_data,
-        checks=options.command == "run" and options.checks,
+        checks=options.checks,
         strict=options.strict,
     )
     now.golden_cache = now.golden_cache and not options.no_golden_cache

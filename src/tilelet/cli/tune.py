@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelet.cli.options import TuneOptions
+from tilelet.cli.commands.speed import TuneCommand
 from tilelet.cli.profile import failed, machines_for
 from tilelet.cli.recording import record
 from tilelet.diag.sarif import to_sarif
@@ -13,7 +13,7 @@ from tilelet.tuning.evaluate import Question
 from tilelet.tuning.tuner import Request, tune
 
 
-def tune_command(options: TuneOptions) -> int:
+def tune_command(options: TuneCommand) -> int:
     """0 whether or not something better was found; 130 if the search was interrupted."""
     machines_for(options)  # they and the period must exist before anything is run
     first = record(options.target, options, options.machines[0])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tilelet.advice.verdict import COULD_NOT_RUN, Wanted, verdict_of
+from tilelet.cli.commands.debug import VerdictCommand
 from tilelet.cli.messages import print_findings
-from tilelet.cli.options import VerdictOptions
 from tilelet.cli.profile import machines_for
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
@@ -12,7 +12,7 @@ from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import RecordingOptions
 
 
-def verdict_command(options: VerdictOptions) -> int:
+def verdict_command(options: VerdictCommand) -> int:
     """0 if all is right and there is no finding, 1 if not, 3 if the script could not run."""
     found = verdict_of(
         options.target,

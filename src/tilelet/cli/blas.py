@@ -1,0 +1,15 @@
+"""Threads of the BLAS library that NumPy and torch call."""
+
+from __future__ import annotations
+
+import os
+
+
+def use_one_blas_thread() -> None:
+    """Limit BLAS to one thread; call this before NumPy is imported.
+
+    Goldens have threads of their own. BLAS threads wait for each other in every small product,
+    which takes ten times as long when the cores have other work too.
+    """
+    for name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")

@@ -1,0 +1,206 @@
+"""Commands about checkpoints and models: generate, layer, demo."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilelet.cli.declaration import Command, argument, option
+from tilelet.cli.options import (
+    DEFAULT_MACHINE,
+    JSON,
+    TEXT,
+    dtype_option,
+    engine_option,
+    format_option,
+    platform_option,
+)
+from tilelet.cli.values import (
+    folder,
+    machines,
+    new_file,
+    number,
+    positive,
+    token_list,
+    whole_number,
+)
+from tilelet.diag.catalogue.command import BadFlag
+from tilelet.scripts import interrupt
+
+MODELS = "run models"
+
+_GIVEN, _CHOSEN, _ASKED = "what is continued", "how it is continued", "what is said about it"
+_HOW = "how the model is run"
+_INTO = "what goes into it"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateCommand(Command, group=MODELS):
+    """Generate text from a checkpoint.
+
+    Examples:
+      tilelet generate Qwen3-0.6B --prompt "The capital of France is"
+      tilelet generate Qwen3-0.6B --chat --prompt "Name three rivers." --temperature 0.7 --seed 3
+      tilelet generate Qwen3-0.6B --prompt "One" --prompt "Two" --max-new-tokens 64
+      tilelet generate Qwen3-0.6B --prompt "Hello" --compare    beside `transformers`, by layer
+      tilelet generate Qwen3-0.6B --prompt "Hello" --profile a2a3   modelled time of a token
+      tilelet generate Qwen3-0.6B --prompt "Hello" --int8 --compare   what INT8 changes, by layer
+      tilelet generate Qwen3-32B --layers 4 --stream --tokens "9707 11"   part of a large model
+
+    MODEL_DIR holds `config.json`, `.safetensors` files and, for text, `tokenizer.json`. Embedding,
+    layers, output head and sampling are tile programs. Prompts and new tokens of a sequence have at
+    most --max-seq positions. Text needs the extra `tilelet[generate]`; tokens go in and come out
+    without it.
+
+    --compare gives the same tokens to `transformers`: relative L2 distance of the hidden states
+    after every layer, the first token that differs, and the distance of its logits. A difference
+    that rounding explains is called a near-tie; exit code 1: there is another.
+    --int8 converts the matrices of the layers on load, with one scale per output; --compare then
+    shows the distance from the weights as stored, after every layer and at the logits.
+    Ctrl-C ends the generation; what was generated stays.
+    """
+
+    model: str = argument("a folder with a checkpoint", "MODEL_DIR")
+    prompt: list[str] = option(
+        "a text; may be repeated", default=[], metavar="TEXT", many=True, section=_GIVEN
+    )
+    tokens: list[list[int]] = option(
+        "the same as token ids; tokens come out",
+        default=[],
+        parse=token_list,
+        metavar="IDS",
+        many=True,
+        section=_GIVEN,
+    )
+    chat: bool = option("each prompt is a message of a user", section=_GIVEN)
+    max_new_tokens: int = option("(128)", default=128, parse=positive, metavar="N", section=_CHOSEN)
+    temperature: float = option(
+        "0 (default): the most likely token",
+        default=0.0,
+        parse=number,
+        metavar="T",
+        section=_CHOSEN,
+    )
+    top_k: int = option("0: all", default=0, parse=whole_number, metavar="K", section=_CHOSEN)
+    top_p: float = option("1: all", default=1.0, parse=number, metavar="P", section=_CHOSEN)
+    seed: int = option(
+        "of the random numbers", default=0, parse=whole_number, metavar="N", section=_CHOSEN
+    )
+    ignore_eos: bool = option("go on after the end of a text", section=_CHOSEN)
+    compare: bool = option("with `transformers`, by layer", section=_ASKED)
+    profile: str | None = option(
+        "modelled time per token: a2a3, a5",
+        default=None,
+        metavar="MACHINE",
+        section=_ASKED,
+        words=machines,
+    )
+    format: str = format_option(TEXT, JSON)
+    dtype: str | None = dtype_option(section=_HOW)
+    int8: bool = option("weights of the layers in INT8", section=_HOW)
+    max_seq: int = option("positions", default=0, parse=positive, metavar="N", section=_HOW)
+    batch: int = option(
+        "sequences at a time (16)", default=16, parse=positive, metavar="N", section=_HOW
+    )
+    layers: int = option("only the first N", default=0, parse=positive, metavar="N", section=_HOW)
+    stream: bool = option("keep no layer in memory", section=_HOW)
+    weights_cache: Path | None = option(
+        "folder for converted weights", default=None, parse=folder, metavar="DIR", section=_HOW
+    )
+    engine: str | None = engine_option(section=_HOW)
+
+    def run(self) -> int:
+        if not self.prompt and not self.tokens:
+            raise BadFlag("nothing to continue: give `--prompt` or `--tokens`")
+        if self.prompt and self.tokens:
+            raise BadFlag("`--prompt` and `--tokens` do not go together")
+        if self.chat and self.tokens:
+            raise BadFlag("`--chat` is for texts, not for `--tokens`")
+        with interrupt.deferred():
+            from tilelet.cli.generate import generate_command
+
+        return generate_command(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCommand(Command, group=MODELS):
+    """Run one layer of a checkpoint beside its golden.
+
+    Examples:
+      tilelet layer Qwen3-32B --layer 17                        random states, 17 positions
+      tilelet layer Qwen3-32B --layer 17 --capture              states after 17 layers
+      tilelet layer Qwen3-0.6B --layer 3 --capture --tokens "9707 11 1879"
+      tilelet layer Qwen3-30B-A3B --layer 0 --int8              experts, weights in INT8
+      tilelet layer Qwen3-0.6B --layer 3 --capture --save layer3.safetensors
+
+    Loads one layer of a Qwen3 or Qwen3-MoE checkpoint, whatever the size of the whole, and runs it:
+    all positions but the last as a prompt, the last as a decode step. The golden is computed in
+    double from the same files. With --capture the states are those that tokens have after the
+    layers before, which are loaded one after the other. --save writes `states`, `out` and `golden`,
+    for `TensorSpec(..., from_checkpoint="states", checkpoint="layer3.safetensors")` in scripts of
+    your own. Exit code 1: the layer differs by more than rounding explains.
+    """
+
+    model: str = argument("a folder with a checkpoint", "MODEL_DIR")
+    layer: int = option("which layer (0, the first)", default=0, parse=whole_number, metavar="N")
+    capture: bool = option("tokens, through all layers before (else random)", section=_INTO)
+    tokens: list[int] | None = option(
+        "these tokens (else random ones)",
+        default=None,
+        parse=token_list,
+        metavar="IDS",
+        section=_INTO,
+    )
+    positions: int = option("rows (17)", default=17, parse=positive, metavar="N", section=_INTO)
+    seed: int = option(
+        "of random rows and tokens", default=0, parse=whole_number, metavar="N", section=_INTO
+    )
+    int8: bool = option("weights in INT8, one scale per output", section="how it is run")
+    dtype: str | None = dtype_option(section="how it is run")
+    engine: str | None = engine_option(section="how it is run")
+    save: Path | None = option(
+        "states, out and golden, as a new .safetensors file",
+        default=None,
+        parse=new_file,
+        metavar="FILE",
+    )
+    format: str = format_option(TEXT, JSON)
+
+    def run(self) -> int:
+        if self.tokens is not None and not self.capture:
+            raise BadFlag("`--tokens` is what `--capture` captures from")
+        with interrupt.deferred():
+            from tilelet.cli.layer import layer_command
+
+        return layer_command(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoCommand(Command, group=MODELS):
+    """Run a Qwen3 decode layer, as first written and optimized, and compare.
+
+    Examples:
+      tilelet demo             the layer at the sizes of Qwen3-32B: a minute, 3 GB of memory
+      tilelet demo --quick     the same program at a fraction of the size
+
+    One layer of Qwen3-32B, one new token for each of 16 sequences. `baseline` is the program as it
+    was first written, `optimised` the same computation with its faults removed. Both run natively,
+    so a C compiler is needed, and all outputs, K/V caches too, are compared with a reference in
+    double. The table shows tasks, bytes of global memory, time on the modelled NPU, and time on
+    this CPU. docs/qwen3.md tells what was wrong and what it cost, step by step.
+    """
+
+    quick: bool = option("a small layer, in seconds")
+    platform: str = platform_option(
+        "the modelled machine: a2a3 (default), a5, or a machine file (.toml)",
+        default=DEFAULT_MACHINE,
+    )
+
+    def run(self) -> int:
+        from tilelet.cli.blas import use_one_blas_thread
+
+        use_one_blas_thread()
+        with interrupt.deferred():
+            from tilelet.cli.demo import demo_command
+
+        return demo_command(self.platform, self.quick)
