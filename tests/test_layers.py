@@ -19,6 +19,7 @@ ALLOWED = {
     "syntax": "diag dtypes ir",
     "ops": "diag dtypes ir numerics syntax",
     "analysis": "diag dtypes ir",
+    "equivalence": "dtypes ir ops syntax",
     "passes": "analysis diag dtypes ir ops",
     "frontend": "analysis diag dtypes ir ops syntax",
     "tasks": "analysis diag dtypes ir numerics",
@@ -41,7 +42,7 @@ ALLOWED = {
     "scripts": "analysis checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
-    "advice": "checks device diag dialects divergence export interp ir runtime scripts",
+    "advice": "checks device diag dialects divergence equivalence export interp ir runtime scripts",
     "tuning": "device diag ir models runtime scripts",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"

@@ -14,6 +14,7 @@ from tilelet.advice.data_control import data_control, integer_trials
 from tilelet.advice.programs import Setting
 from tilelet.advice.report import diagnostics, to_data
 from tilelet.device.machine.description import load_machine
+from tilelet.equivalence import execute
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
 
@@ -139,6 +140,34 @@ def test_text_json_and_python_tell_the_claim() -> None:
     assert {step["claim"] for step in to_data(report)["steps"]} == {c.value for c in claims}
     notes = [note for d in diagnostics(report) for note in d.notes]
     assert any("proved" in note or "holds for the inputs tried" in note for note in notes)
+
+
+def test_what_holds_for_all_lengths_is_proved_and_applied() -> None:
+    report = advisor(LATER_SCOPE).fix()
+    assert "round-trip" in applied(report)
+    assert {step.finding.claim for step in report.steps} == {Claim.PROVED}
+
+
+def test_what_is_tried_but_not_proved_is_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "MAX_WORK", 1)
+    report = advisor(LATER_SCOPE).fix()
+    assert not report.steps
+    assert report.held_back > 0
+    assert report.text == report.original
+    claims = {f.claim for f in report.findings if f.after is not None}
+    assert claims == {Claim.TRIED}
+    report = advisor(LATER_SCOPE, unproved=True).fix()
+    assert {step.finding.claim for step in report.steps} == {Claim.TRIED}
+
+
+def test_tasks_that_another_length_lets_race_are_not_proved() -> None:
+    """Rows `i % 16` are apart as long as there are at most 16."""
+    own = advisor(ADDED_ONCE)
+    text = Path("kernel.py").read_text(encoding="utf-8")
+    parallel = text.replace("for i in pl.range", "for i in pl.parallel")
+    start = own._first(text)
+    assert own._claim(text, start, rounding=False) is Claim.PROVED
+    assert own._claim(parallel, start, rounding=False) is Claim.TRIED
 
 
 def test_other_integers_are_those_that_decide() -> None:

@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 from tilelet.advice.claims import Claim
 from tilelet.advice.core import Advice, Costs, Rule, Subject
-from tilelet.advice.data_control import data_control
 from tilelet.advice.programs import Programs, ScriptPrograms, Setting
 from tilelet.advice.proof import Attempt, Outputs, Trials, difference, examine, outputs_of
 from tilelet.advice.rules import RULES
 from tilelet.device.report.uncertainty import TOO_CLOSE, likelihood
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc
+from tilelet.equivalence.proof import Equivalence
 from tilelet.runtime.progress import progress
 from tilelet.scripts.target import Target
 
@@ -123,6 +123,8 @@ class Advisor:
         self._tried: dict[str, Attempt] = {}
         self._compared: dict[str, tuple[str, str]] = {}
         self._seen: dict[str, list[tuple[Rule, Advice]]] = {}
+        self._claims: dict[tuple[str, bool], Claim] = {}
+        self._originals: dict[bool, list[Equivalence]] = {}
         self._refuted: set[Identities] = set()
         self._held_back: set[Identities] = set()
 
@@ -147,7 +149,7 @@ class Advisor:
                 steps = self._one_by_one(ranked, now, original, rounded=rounded)
             if not steps:
                 break
-            report.steps += [self._with_claim(step, original) for step in steps]
+            report.steps += self._with_claims(steps, original, rounded=rounded)
             rounded = rounded or any(step.finding.is_rounded for step in steps)
             now = self._first(steps[-1].finding.text or "")
             ranked = self._ranked(now)
@@ -252,22 +254,41 @@ class Advisor:
         why = self._why_not(steps, original, rounded=rounded)
         if why or self._takes_unproved or not steps:
             return why
-        claim = self._claim(steps[-1].finding.text or "", original)
+        loose = rounded or any(step.finding.is_rounded for step in steps)
+        claim = self._claim(steps[-1].finding.text or "", original, rounding=loose)
         return "" if claim is Claim.PROVED else claim.value
 
-    def _claim(self, text: str, original: Attempt) -> Claim:
+    def _claim(self, text: str, original: Attempt, *, rounding: bool) -> Claim:
         """How far a text that was not disproved is known to keep the results of the script."""
-        before, after = original.subject, self._try(text).subject
-        assert before is not None
-        assert after is not None
-        for was, now in zip(before.runs, after.runs):
-            if data_control(was.run.program) or data_control(now.run.program):
-                return Claim.TRIED
-        return Claim.PROVED
+        key = text, rounding
+        if key not in self._claims:
+            self._claims[key] = self._proved(text, original, rounding=rounding)
+        return self._claims[key]
 
-    def _with_claim(self, step: Step, original: Attempt) -> Step:
-        claim = self._claim(step.finding.text or "", original)
-        return dataclasses.replace(step, finding=dataclasses.replace(step.finding, claim=claim))
+    def _proved(self, text: str, original: Attempt, *, rounding: bool) -> Claim:
+        after = self._try(text)
+        if len(after.checked) != len(original.checked) or not after.is_ordered:
+            return Claim.TRIED
+        before = self._equivalences(rounding=rounding)
+        proofs = (e.proof(now.program) for e, now in zip(before, after.checked))
+        with progress(f"proving a version of {self._target.name}"):
+            return Claim.PROVED if all(proof.holds for proof in proofs) else Claim.TRIED
+
+    def _equivalences(self, *, rounding: bool) -> list[Equivalence]:
+        """What compares versions with the script as it stands, one for each of its programs."""
+        if rounding not in self._originals:
+            checked = self._first(self._programs.text).checked
+            self._originals[rounding] = [Equivalence(c.program, rounding=rounding) for c in checked]
+        return self._originals[rounding]
+
+    def _with_claims(
+        self, steps: Sequence[Step], original: Attempt, *, rounded: bool
+    ) -> Iterator[Step]:
+        """Steps that are applied one after the other, each with what is known after it."""
+        for step in steps:
+            rounded = rounded or step.finding.is_rounded
+            claim = self._claim(step.finding.text or "", original, rounding=rounded)
+            yield dataclasses.replace(step, finding=dataclasses.replace(step.finding, claim=claim))
 
     # Rewritings that need each other
 
@@ -379,7 +400,8 @@ class Advisor:
         newest = None
         if rule.needs_newer and start.subject is not None and after.subject is not None:
             newest = start.subject.newest_us, after.subject.newest_us
-        claim = self._claim(chain[-1][1].text or "", start)
+        loose = any(a.rounding for _, a in chain)
+        claim = self._claim(chain[-1][1].text or "", start, rounding=loose)
         return Finding(rule, advice, after.costs, "", chain, newest, claim)
 
     def _added(self, text: str, original: Attempt) -> str:

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.advice.core import Costs, Subject
-from tilelet.advice.data_control import integer_trials
+from tilelet.advice.data_control import data_control, integer_trials
 from tilelet.advice.programs import Inputs, Programs, Setting, silence
 from tilelet.advice.source import Source
+from tilelet.checks.findings import Status
 from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject as Checked
-from tilelet.checks.verdict import verdict_on
+from tilelet.checks.verdict import Verdict, verdict_on
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 from tilelet.interp.control import while_step
@@ -73,8 +74,20 @@ class Attempt:
     @cached_property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What the checks say of it: code and message."""
-        verdicts = [verdict_on(c, [CHECKS[name] for name in _CHECKS]) for c in self.checked]
-        return tuple((d.code, d.message) for v in verdicts for d in v.diagnostics)
+        return tuple((d.code, d.message) for v in self._verdicts for d in v.diagnostics)
+
+    @cached_property
+    def _verdicts(self) -> list[Verdict]:
+        return [verdict_on(c, [CHECKS[name] for name in _CHECKS]) for c in self.checked]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether no two tasks race, for all inputs."""
+        races = [part for v in self._verdicts for part in v.parts if part.check == "race"]
+        fixed = not any(data_control(c.program) for c in self.checked)
+        return all(part.status is Status.PROVED for part in races) or (
+            fixed and all(part.status is Status.THIS_RUN for part in races)
+        )
 
     @property
     def costs(self) -> Costs | None:

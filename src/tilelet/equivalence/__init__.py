@@ -1,0 +1,1 @@
+"""Proofs that two programs compute the same for all inputs, by symbolic execution."""

@@ -1,0 +1,649 @@
+"""Symbolic execution of a program: what it leaves in memory, as terms of its inputs.
+
+Loops with known bounds are unrolled. A loop whose trip count data decides is executed once, from an
+unknown state: what it does is a function of that step, its bounds and the state before it. Of a
+branch that data decides both sides are executed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilelet.equivalence import tiles
+from tilelet.equivalence.memory import Buffer, Extent, Memory, UnprovableError, View, whole
+from tilelet.equivalence.rings import MODULUS
+from tilelet.equivalence.terms import (
+    ZERO,
+    Scalar,
+    Symbol,
+    Terms,
+    combine,
+    constant,
+    digest,
+    grid,
+    has_symbol,
+    symbol,
+    tag,
+)
+from tilelet.equivalence.tiles import UNDEFINED, Tile
+from tilelet.ir.core import Arg, Block, Const, Function, FunctionKind, Op, Program, Value
+from tilelet.ir.faults import Fault
+from tilelet.ir.spec import Trait
+from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
+from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.ops.transfers import fitted
+from tilelet.syntax.enums import AtomicType
+
+Env = dict[Value, Any]
+
+MAX_WORK = 400_000_000
+"""Elements that are hashed for one program: some seconds."""
+
+_PER_OP = 2000
+"""What an op costs besides its elements, in elements."""
+
+_NO_TASK = -1
+
+_RING_OPS = {"scalar.add": "add", "scalar.sub": "sub", "scalar.mul": "mul"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a program leaves behind.
+
+    buffers      memory of every parameter, and of new tensors that it returns, by name
+    scalars      that it returns, by place
+    obligations  accesses that may fail, each with the path that leads to it
+    modulus      terms are equal modulo this number; None: as they are
+    """
+
+    buffers: Mapping[str, Buffer]
+    scalars: Mapping[int, Scalar]
+    obligations: frozenset[np.uint64]
+    modulus: int | None
+
+
+def execute(program: Program, *, rounding: bool) -> Outcome:
+    """Execute a program on unknown inputs; `rounding`: FP32 sums in any order are equal."""
+    return _Execution(program, rounding=rounding).outcome()
+
+
+class _Execution:
+    def __init__(self, program: Program, *, rounding: bool) -> None:
+        self.program = program
+        self.rounding = rounding
+        self.memory = Memory()
+        self.obligations: set[np.uint64] = set()
+        self.path: list[np.uint64] = []
+        self.work = 0
+        self.block = 0
+        self.blocks = 1
+        self._buffers: list[Buffer] = []
+        self._names: dict[str, int] = {}
+
+    def outcome(self) -> Outcome:
+        main = self.program.main
+        arguments = [self._parameter(p) for p in main.params]
+        returned = self._function(main, arguments)
+        named = zip(main.params, arguments)
+        buffers = {p.name: a.buffer for p, a in named if isinstance(a, View)}
+        scalars: dict[int, Scalar] = {}
+        for place, value in enumerate(returned):
+            if not isinstance(value, View):
+                scalars[place] = value
+            elif value.buffer not in buffers.values():
+                buffers[f"result {place}"] = value.buffer
+        modulus = int(MODULUS) if self.rounding else None
+        return Outcome(buffers, scalars, frozenset(self.obligations), modulus)
+
+    # Values
+
+    def _parameter(self, param: Value) -> Any:
+        if isinstance(param.type, ScalarType):
+            return symbol("parameter", param.name)
+        if not isinstance(param.type, TensorType):
+            raise UnprovableError("a parameter is neither a tensor nor a scalar")
+        return self._fresh(param.name, self._shape(param.type.shape), None)
+
+    def _shape(self, shape: Sequence[Any]) -> tuple[int, ...]:
+        if not all(isinstance(n, int) for n in shape):
+            raise UnprovableError("an extent is known only when the program runs")
+        return tuple(shape)
+
+    def _fresh(self, name: str, shape: tuple[int, ...], element: np.uint64 | None) -> View:
+        """Memory of a parameter (`element` None), or that holds the same element everywhere."""
+        count = self._names[name] = self._names.get(name, 0) + 1
+        size = math.prod(shape)
+        buffer = Buffer(f"{name} {count}", size)
+        if element is not None:
+            self._spend(size)
+            buffer.data = np.full(size, element, np.uint64)
+        self._buffers.append(buffer)
+        return whole(buffer, shape)
+
+    def _spend(self, elements: int) -> None:
+        self.work += elements
+        if self.work > MAX_WORK:
+            raise UnprovableError(f"it takes more than {MAX_WORK:,} symbolic elements")
+
+    def _get(self, arg: Arg, env: Env) -> Any:
+        if isinstance(arg, Value):
+            return env[arg]
+        if isinstance(arg, Const):
+            return arg.value
+        if isinstance(arg, tuple):
+            return tuple(self._get(a, env) for a in arg)
+        return arg
+
+    # Blocks and functions
+
+    def _function(self, function: Function, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        return self._block(function.body, dict(zip(function.params, arguments)))
+
+    def _block(self, block: Block, env: Env) -> tuple[Any, ...]:
+        for op in block.ops[:-1]:
+            self._spend(_PER_OP)
+            handler = getattr(self, f"_op_{op.name.replace('.', '_')}", self._other)
+            results: tuple[Any, ...] = handler(op, env)
+            env.update(zip(op.results, results))
+        return tuple(self._get(v, env) for v in yielded(block))
+
+    def _other(self, op: Op, env: Env) -> tuple[Any, ...]:
+        known = {"get_block_idx": self.block, "get_block_num": self.blocks}
+        if op.name in known:
+            return (known[op.name],)
+        if Trait.SCALAR in op.spec.traits:
+            return (self._scalar(op, env),)
+        if op.name.startswith("system."):
+            return (_NO_TASK,) * len(op.results)
+        if op.name == "undef":
+            return (self._undefined(op.result),)
+        if op.spec.reference is None or op.spec.writes:
+            raise UnprovableError(f"`pl.{op.name}` is not modelled")
+        return self._compute(op, env)
+
+    @contextmanager
+    def _under(self, condition: np.uint64) -> Generator[None]:
+        self.path.append(condition)
+        yield
+        self.path.pop()
+
+    def _oblige(self, *parts: object) -> None:
+        """An access that may fail happens here."""
+        self.obligations.add(tag(tuple(self.path), *parts))
+
+    # Scalars
+
+    def _scalar(self, op: Op, env: Env) -> Scalar:
+        args = {name: self._get(arg, env) for name, arg in op.args.items()}
+        fixed = {"result_type": op.result.type} if op.spec.takes_result_type else {}
+        if not any(isinstance(a, Symbol) for a in args.values()):
+            assert op.spec.reference is not None
+            try:
+                return op.spec.reference(**args, **fixed)
+            except Fault as fault:
+                raise UnprovableError("a scalar operation fails") from fault
+        assert isinstance(op.result.type, ScalarType)
+        dtype = op.result.type.dtype
+        if op.name in _RING_OPS and dtype.is_integer:
+            a, b = args["lhs"], args["rhs"]
+            a = a if isinstance(a, Symbol) else Symbol(int(a) % ((1 << 127) - 1))
+            return {"add": a.__add__, "sub": a.__sub__, "mul": a.__mul__}[_RING_OPS[op.name]](b)
+        if op.name in ("scalar.floordiv", "scalar.mod", "scalar.truediv"):
+            self._oblige("division", args["rhs"])
+        return symbol(op.name, dtype, tuple(args.items()))
+
+    def _op_tensor_dim(self, op: Op, env: Env) -> tuple[Any, ...]:
+        value, axis = self._get(op.args["tensor"], env), self._get(op.args["axis"], env)
+        return (value.shape[axis],)
+
+    def _op_array_create(self, op: Op, env: Env) -> tuple[Any, ...]:
+        return ((0,) * self._get(op.args["length"], env),)
+
+    def _op_array_get(self, op: Op, env: Env) -> tuple[Any, ...]:
+        array, index = self._get(op.args["array"], env), self._get(op.args["index"], env)
+        if isinstance(index, Symbol) or not 0 <= index < len(array):
+            self._oblige("array", array, index)
+            return (symbol("array.get", array, index),)
+        return (array[index],)
+
+    def _op_array_set(self, op: Op, env: Env) -> tuple[Any, ...]:
+        array, index, value = (self._get(op.args[n], env) for n in ("array", "index", "value"))
+        if isinstance(index, Symbol) or not 0 <= index < len(array):
+            raise UnprovableError("an array of scalars is written at an unknown place")
+        return ((*array[:index], value, *array[index + 1 :]),)
+
+    # Memory
+
+    def _op_create_tensor(self, op: Op, env: Env) -> tuple[Any, ...]:
+        type_ = op.result.type
+        if isinstance(type_, TileType):
+            return (Tile(np.full(type_.shape, UNDEFINED), type_.shape),)
+        assert isinstance(type_, TensorType)
+        value = self._get(op.args.get("init_value"), env)
+        element = UNDEFINED if value is None else constant(value, type_.dtype)
+        shape = self._shape(self._get(op.args["shape"], env))
+        return (self._fresh(op.result.name, shape, element),)
+
+    _op_create_tile = _op_create_tensor
+
+    def _window(self, op: Op, env: Env, source: str, offset: str, shape: str, limit: Arg) -> View:
+        view: View = self._get(op.args[source], env)
+        offsets = self._get(_as_tuple(op.args[offset]), env)
+        shapes = self._shape(self._get(_as_tuple(op.args[shape]), env))
+        if op.args["clamp"] or view.valid is not None:
+            raise UnprovableError("a window is clamped, or of a view that is valid in part")
+        made = view.sliced(offsets, shapes)
+        valid = None if limit is None else self._get(_as_tuple(limit), env)
+        if made.unknown or valid is not None:
+            self._oblige("window", view.place, offsets, shapes, valid)
+        if valid is not None and tuple(valid) != shapes:
+            made = _with_valid(made, tuple(valid), shapes)
+        return made
+
+    def _op_slice(self, op: Op, env: Env) -> tuple[Any, ...]:
+        if isinstance(self._get(op.args["x"], env), Tile):
+            return self._compute(op, env)
+        view = self._window(op, env, "x", "offset", "shape", op.args["valid_shape"])
+        drop = op.args["drop_dims"]
+        if drop:
+            view = view.without(self._get(_as_tuple(drop), env))
+        if isinstance(op.result.type, TensorType):
+            return (view,)
+        if op.args["pad_value"] is not None:
+            raise UnprovableError("a padded load is not modelled")
+        return (self._loaded(view),)
+
+    def _op_load(self, op: Op, env: Env) -> tuple[Any, ...]:
+        limit = (
+            op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
+        )
+        tile = self._loaded(self._window(op, env, "tensor", "offsets", "shapes", limit))
+        if op.args["transpose"]:
+            valid = (*tile.valid[:-2], tile.valid[-1], tile.valid[-2])
+            tile = Tile(np.ascontiguousarray(np.swapaxes(tile.terms, -1, -2)), valid)
+        return (tile,)
+
+    def _loaded(self, view: View) -> Tile:
+        self._spend(math.prod(view.reach))
+        terms = self.memory.load(view)
+        return Tile(terms % MODULUS if self.rounding else terms, view.valid or view.shape)
+
+    def _op_assemble(self, op: Op, env: Env) -> tuple[Any, ...]:
+        if isinstance(self._get(op.args["target"], env), Tile):
+            return self._compute(op, env)
+        return self._stored(op, env, "target", "source", "offset")
+
+    def _op_store(self, op: Op, env: Env) -> tuple[Any, ...]:
+        return self._stored(op, env, "tensor", "tile", "offsets")
+
+    def _stored(self, op: Op, env: Env, target: str, source: str, offset: str) -> tuple[Any, ...]:
+        view: View = self._get(op.args[target], env)
+        value = self._get(op.args[source], env)
+        tile = self._loaded(value) if isinstance(value, View) else value
+        offsets = self._get(_as_tuple(op.args[offset]), env)
+        types = [a.type for a in (op.args[target], op.args[source]) if isinstance(a, Value)]
+        dtypes = [t.dtype for t in types if isinstance(t, (TensorType, TileType))]
+        terms = tile.terms
+        extra = [op.args.get(n) for n in ("pre_quant", "pre_relu")]
+        if dtypes[0] is not dtypes[1] or any(extra):
+            if any(isinstance(e, Value) for e in extra):
+                raise UnprovableError("a store that quantizes is not modelled")
+            terms = combine(tag("stored as", tuple(dtypes), tuple(extra)), terms)
+        atomic = op.args["atomic"] is AtomicType.Add
+        shape, valid = (fitted(n, len(view.shape)) for n in (terms.shape, tile.valid))
+        assert shape is not None
+        assert valid is not None
+        terms = terms.reshape(shape)
+        if all(isinstance(v, int) for v in valid):
+            if 0 in valid:
+                return (view,)
+            terms = terms[tuple(slice(0, v) for v in valid)]
+            valid = terms.shape
+        window = view.sliced(offsets, terms.shape)
+        if window.unknown or valid != terms.shape:
+            self._oblige("store", view.place, offsets, valid)
+        self._spend(math.prod(window.reach))
+        self.memory.store(window, terms, valid, tag("atomic") if atomic else ZERO)
+        return (view,)
+
+    def _op_reshape(self, op: Op, env: Env) -> tuple[Any, ...]:
+        view = self._get(op.args["x"], env)
+        if isinstance(view, Tile):
+            return self._compute(op, env)
+        shape = self._shape(self._get(_as_tuple(op.args["shape"]), env))
+        dense = whole(view.buffer, view.shape).strides == view.strides
+        if view.unknown or view.valid is not None or not dense:
+            raise UnprovableError("a view that is not dense is reshaped")
+        made = whole(view.buffer, shape)
+        return (View(made.buffer, view.offset, *made.place[1:]),)  # type: ignore[arg-type]
+
+    def _op_transpose(self, op: Op, env: Env) -> tuple[Any, ...]:
+        view = self._get(op.args["x"], env)
+        if isinstance(view, Tile):
+            return self._compute(op, env)
+        a, b = (self._get(op.args[n], env) for n in ("axis1", "axis2"))
+        return (view.transposed(a, b),)
+
+    def _op_set_validshape(self, op: Op, env: Env) -> tuple[Any, ...]:
+        if isinstance(self._get(op.args["x"], env), Tile):
+            return self._compute(op, env)
+        raise UnprovableError("a view that is valid in part is not modelled")
+
+    def _op_reinterpret_view(self, op: Op, env: Env) -> tuple[Any, ...]:
+        if isinstance(self._get(op.args["x"], env), Tile):
+            return self._compute(op, env)
+        raise UnprovableError("memory is read as another type")
+
+    def _element(self, op: Op, env: Env) -> View:
+        view: View = self._get(op.args["x"], env)
+        indices = self._get(_as_tuple(op.args["indices"]), env)
+        made = view.sliced(indices, (1,) * len(view.shape))
+        if made.unknown:
+            self._oblige("element", view.place, indices)
+        return made
+
+    def _op_read(self, op: Op, env: Env) -> tuple[Any, ...]:
+        x = self._get(op.args["x"], env)
+        if isinstance(x, Tile):
+            indices = self._get(_as_tuple(op.args["indices"]), env)
+            if any(isinstance(i, Symbol) for i in indices):
+                self._oblige("tile element", x.terms.shape, indices)
+                term = combine(tag("read", indices), digest(x.terms))[()]
+            else:
+                term = x.terms[tuple(indices)]
+        else:
+            view = self._element(op, env)
+            self._spend(math.prod(view.reach))
+            term = self.memory.load(view).reshape(())[()]
+        assert isinstance(op.result.type, ScalarType)
+        return (0 if term == ZERO else symbol("element", term, op.result.type.dtype),)
+
+    def _op_write(self, op: Op, env: Env) -> tuple[Any, ...]:
+        x = self._get(op.args["x"], env)
+        if isinstance(x, Tile):
+            raise UnprovableError("an element of a tile is written")
+        value, type_ = self._get(op.args["value"], env), op.args["x"]
+        assert isinstance(type_, Value)
+        assert isinstance(type_.type, TensorType)
+        view = self._element(op, env)
+        term = np.full(view.shape, constant(value, type_.type.dtype), np.uint64)
+        self._spend(math.prod(view.reach))
+        self.memory.store(view, term, view.shape, ZERO)
+        return (x,)
+
+    # Tiles
+
+    def _compute(self, op: Op, env: Env) -> tuple[Any, ...]:
+        args = {name: self._get(arg, env) for name, arg in op.args.items()}
+        for name, value in args.items():
+            if isinstance(value, View):
+                args[name] = self._loaded(value)
+        try:
+            made, in_detail = tiles.compute(op, args, rounding=self.rounding)
+        except Fault as fault:
+            raise UnprovableError(f"`pl.{op.name}` fails") from fault
+        given = [a for a in args.values() if isinstance(a, Tile)]
+        regions = tuple(t.valid for t in given)
+        numbers = tuple(a for a in args.values() if not isinstance(a, Tile))
+        if has_symbol((regions, numbers)) or not in_detail:
+            contents = () if in_detail else tuple(digest(t.terms)[()] for t in given)
+            self._oblige(op.name, regions, numbers, contents)
+        self._spend(sum(t.terms.size for t in (*given, *made) if isinstance(t, Tile)))
+        return tuple(made)
+
+    # Calls
+
+    def _op_scope(self, op: Op, env: Env) -> tuple[Any, ...]:
+        if op.args.get("predicate") is not None or op.args["count"] is not None:
+            raise UnprovableError("a scope that is not outlined")
+        values = self._block(op.blocks[0], env)
+        return (*values, _NO_TASK) if op.args["task_id"] else values
+
+    def _op_call(self, op: Op, env: Env) -> tuple[Any, ...]:
+        view = CallView(op)
+        callee = self.program.functions[view.callee]
+        arguments = [self._get(a, env) for a in view.operands]
+        predicate = op.args["predicate"]
+        if predicate is not None:
+            raise UnprovableError("a task has a predicate")
+        if callee.kind is not FunctionKind.InCore:
+            return self._function(callee, arguments)
+        count = self._get(op.args["count"], env)
+        if isinstance(count, Symbol):
+            raise UnprovableError("data decides how many blocks a task has")
+        values: tuple[Any, ...] = ()
+        outer = self.block, self.blocks
+        for block in range(1 if count is None else count):
+            self.block, self.blocks = block, 1 if count is None else count
+            values = self._function(callee, arguments)
+        self.block, self.blocks = outer
+        return (*values, _NO_TASK) if op.args["task_id"] else values
+
+    def _undefined(self, result: Value) -> Any:
+        type_ = result.type
+        if isinstance(type_, TileType):
+            return Tile(np.full(type_.shape, UNDEFINED), type_.shape)
+        if isinstance(type_, ScalarType):
+            return 0
+        if isinstance(type_, ArrayType):
+            return (0,) * type_.length
+        return self._fresh(result.name, self._shape(type_.shape), UNDEFINED)
+
+    # Control
+
+    def _op_for(self, op: Op, env: Env) -> tuple[Any, ...]:
+        view = ForView(op)
+        bounds = [self._get(b, env) for b in view.bounds]
+        values = tuple(self._get(v, env) for v in view.init)
+        if any(isinstance(b, Symbol) for b in bounds):
+            return self._summary(env, view.body, None, tuple(bounds), values)
+        if not bounds[2]:
+            raise UnprovableError("the step of a loop is 0")
+        for index in range(*bounds):
+            env[view.index] = index
+            env.update(zip(view.carried, values))
+            values = self._block(view.body, env)
+        return values
+
+    def _op_while(self, op: Op, env: Env) -> tuple[Any, ...]:
+        values = self._get(op.args["init"], env)
+        cond, body = op.blocks
+        while True:
+            env.update(zip(cond.params, values))
+            (holds,) = self._block(cond, env)
+            if isinstance(holds, Symbol):
+                return self._summary(env, body, cond, (), values)
+            if not holds:
+                return values
+            env.update(zip(body.params, values))
+            values = self._block(body, env)
+
+    def _op_if(self, op: Op, env: Env) -> tuple[Any, ...]:
+        condition = self._get(op.args["cond"], env)
+        if not isinstance(condition, Symbol):
+            return self._block(op.blocks[0 if condition else 1], env)
+        ends: list[tuple[tuple[Any, ...], dict[Buffer, Terms]]] = []
+        before: dict[Buffer, Terms] = {}
+        for side, block in enumerate(op.blocks):
+            with self._under(tag("if", condition, side)), self._saved() as frame:
+                values = self._block(block, dict(env))
+                ends.append((values, {b: b.elements().copy() for b in frame}))
+            before.update(frame)
+            self._restore(frame)
+        head = tag("either", condition)
+        for buffer, old in before.items():
+            then, orelse = (end.get(buffer, old) for _, end in ends)
+            self.memory.touch(buffer)
+            self._spend(4 * buffer.size)
+            buffer.data = np.where(then == orelse, then, combine(head, then, orelse))
+            buffer.last = None
+        return tuple(self._joined(condition, a, b) for a, b in zip(ends[0][0], ends[1][0]))
+
+    def _joined(self, condition: Symbol, a: Any, b: Any) -> Any:
+        """A value that a branch leaves."""
+        if isinstance(a, View) and isinstance(b, View):
+            if a.is_same(b) and a.valid == b.valid:
+                return a
+            raise UnprovableError("a branch decides which tensor a name means")
+        if isinstance(a, Tile) and isinstance(b, Tile):
+            if a.valid != b.valid:
+                raise UnprovableError("a branch decides how much of a tile is valid")
+            both = combine(tag("either", condition), a.terms, b.terms)
+            return Tile(np.where(a.terms == b.terms, a.terms, both), a.valid)
+        if isinstance(a, tuple):
+            pairs: list[tuple[Any, Any]] = list(zip(a, b))  # pyright: ignore[reportUnknownArgumentType]
+            return tuple(self._joined(condition, x, y) for x, y in pairs)
+        return a if a == b and type(a) is type(b) else symbol("either", condition, a, b)
+
+    @contextmanager
+    def _saved(self) -> Generator[dict[Buffer, Terms]]:
+        """Collect the buffers that are written to, as they were before."""
+        frame: dict[Buffer, Terms] = {}
+        known, names = {*self._buffers}, dict(self._names)
+        self.memory.saved.append(frame)
+        yield frame
+        self.memory.saved.pop()
+        self._names = names  # what was made on the way is gone
+        for buffer in [b for b in frame if b not in known]:
+            del frame[buffer]  # made on the way
+
+    def _restore(self, frame: Mapping[Buffer, Terms]) -> None:
+        for buffer, old in frame.items():
+            buffer.data, buffer.last = old.copy(), None
+
+    def _summary(
+        self,
+        env: Env,
+        body: Block,
+        cond: Block | None,
+        bounds: tuple[Any, ...],
+        init: tuple[Any, ...],
+    ) -> tuple[Any, ...]:
+        """The effect of a loop with an unknown trip count, by one iteration in an unknown state."""
+        depth = len(self.path)
+        loop = tag("loop", bounds, depth)
+
+        def once(salts: Mapping[Buffer, np.uint64]) -> tuple[Any, Any, dict[Buffer, Terms]]:
+            state = [self._unknown(v, depth, k) for k, v in _numbered(init)]
+            inner = dict(env)
+            with self._under(loop), self._saved() as frame:
+                for buffer, salt in salts.items():
+                    self.memory.touch(buffer)
+                    self._spend(buffer.size)
+                    head = tag("state", depth, buffer.key, salt)
+                    buffer.data, buffer.last = combine(head, grid((buffer.size,))), None
+                holds: tuple[Any, ...] = ()
+                if cond is not None:
+                    inner.update(zip(cond.params, state))
+                    holds = self._block(cond, inner)
+                first = [] if cond is not None else [symbol("index", depth)]
+                inner.update(zip(body.params, [*first, *state]))
+                values = self._block(body, inner)
+                after = {b: b.elements().copy() for b in frame}
+            self._restore(frame)
+            _check_carried(init, values)
+            return holds, values, after
+
+        written = list(once({})[2])
+        before = {b: b.elements().copy() for b in written}
+        plain = np.uint64(0)
+        holds, values, after = once(dict.fromkeys(written, plain))
+        temporary = [b for b in written if b.key.split()[0] not in self._parameters]
+        relevant = written
+        if temporary:
+            other = {b: np.uint64(1) if b in temporary else plain for b in written}
+            holds2, values2, after2 = once(other)
+            kept = [b for b in written if b not in temporary]
+            same = _digests(holds, values) == _digests(holds2, values2) and all(
+                (after[b] == after2[b]).all() for b in kept
+            )
+            relevant = kept if same else written
+        parts: list[Any] = [loop, _digests(holds, values), _digests((), init)]
+        for buffer in sorted(relevant, key=lambda b: b.key):
+            parts += [buffer.key, digest(after[buffer])[()], digest(before[buffer])[()]]
+        effect = tag(*parts)
+        hidden = [b for b in sorted(written, key=lambda b: b.key) if b not in relevant]
+        everything = tag(
+            effect, *(digest(terms[b])[()] for b in hidden for terms in (after, before))
+        )
+        for buffer in written:
+            self.memory.touch(buffer)
+            self._spend(4 * buffer.size)
+            head = tag("state", depth, buffer.key, plain)
+            unchanged = after[buffer] == combine(head, grid((buffer.size,)))
+            own = effect if buffer in relevant else everything
+            own = tag(own, digest(after[buffer])[()], digest(before[buffer])[()])
+            made = combine(own, before[buffer], grid((buffer.size,)))
+            buffer.data, buffer.last = np.where(unchanged, before[buffer], made), None
+        return tuple(_carried_out(effect, k, first) for k, first in _numbered(init))
+
+    @property
+    def _parameters(self) -> set[str]:
+        return {p.name for p in self.program.main.params}
+
+    def _unknown(self, value: Any, depth: int, k: int) -> Any:
+        """What a loop carries, in an unknown iteration."""
+        if isinstance(value, View):
+            return value
+        if isinstance(value, Tile):
+            return Tile(combine(tag("carried", depth, k), grid(value.terms.shape)), value.valid)
+        if isinstance(value, tuple):
+            raise UnprovableError("a loop that data bounds carries an array of scalars")
+        return symbol("carried", depth, k)
+
+
+def _check_carried(init: Sequence[Any], values: Sequence[Any]) -> None:
+    """What stays the same in every iteration must do so."""
+    for first, value in zip(init, values):
+        if isinstance(first, View) and not (
+            isinstance(value, View) and value.is_same(first) and value.valid == first.valid
+        ):
+            raise UnprovableError("a loop that data bounds carries different windows")
+        if isinstance(first, Tile) and value.valid != first.valid:
+            raise UnprovableError("a loop that data bounds changes how much of a tile is valid")
+
+
+def _carried_out(effect: np.uint64, k: int, first: Any) -> Any:
+    """A carried value behind a loop whose trip count is unknown."""
+    if isinstance(first, View):
+        return first
+    if isinstance(first, Tile):
+        terms = combine(tag(effect, "carried out", k), first.terms, grid(first.terms.shape))
+        return Tile(terms, first.valid)
+    return symbol(effect, "carried out", k)
+
+
+def _digests(*groups: Sequence[Any]) -> tuple[object, ...]:
+    """Scalars and tiles in a form that can be compared; of windows the memory is compared."""
+    return tuple(
+        (digest(v.terms)[()], v.valid) if isinstance(v, Tile) else v
+        for group in groups
+        for v in group
+        if not isinstance(v, View)
+    )
+
+
+def _numbered(values: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Values, each with its number among those that are no windows."""
+    counted = itertools.accumulate((not isinstance(v, View) for v in values), initial=0)
+    return list(zip(counted, values))
+
+
+def _with_valid(view: View, valid: tuple[Extent, ...], shape: tuple[int, ...]) -> View:
+    for limit, extent in zip(valid, shape):
+        if isinstance(limit, int) and limit > extent:
+            raise UnprovableError("a valid region is larger than its window")
+    limits = tuple(max(0, v) if isinstance(v, int) else v for v in valid)
+    return View(view.buffer, view.offset, view.shape, view.strides, view.reach, view.at, limits)
+
+
+def _as_tuple(arg: Arg) -> tuple[Arg, ...]:
+    return arg if isinstance(arg, tuple) else (arg,)

@@ -1,0 +1,50 @@
+"""Sums and products of FP32 elements without their order: what is equal but for rounding.
+
+A term is read as an integer modulo a product of three primes. Each prime is small enough for the
+products of a matrix product to be exact in double precision.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tilelet.equivalence.terms import Terms
+
+_PRIMES = (1048573, 1048571, 1048559)
+MODULUS = np.uint64(_PRIMES[0] * _PRIMES[1] * _PRIMES[2])
+_EXACT = 4096
+"""Products of two residues that can be summed in double precision."""
+
+
+def add(a: Terms, b: Terms) -> Terms:
+    return (a % MODULUS + b % MODULUS) % MODULUS
+
+
+def subtract(a: Terms, b: Terms) -> Terms:
+    return (a % MODULUS + (MODULUS - b % MODULUS)) % MODULUS
+
+
+def matmul(a: Terms, b: Terms) -> Terms:
+    residues = [_matmul(a, b, prime) for prime in _PRIMES]
+    return _joined(*residues)
+
+
+def _matmul(a: Terms, b: Terms, prime: int) -> Terms:
+    modulus = np.uint64(prime)
+    left, right = ((x % modulus).astype(np.float64) for x in (a, b))
+    total = np.zeros((), np.uint64)
+    for k in range(0, a.shape[-1], _EXACT):
+        part = left[..., k : k + _EXACT] @ right[..., k : k + _EXACT, :]
+        total = (total + part.astype(np.uint64)) % modulus
+    return np.asarray(total)
+
+
+def _joined(r1: Terms, r2: Terms, r3: Terms) -> Terms:
+    """The number with these residues (Garner's algorithm)."""
+    p1, p2, p3 = map(np.uint64, _PRIMES)
+    inverse = np.uint64(pow(_PRIMES[0], -1, _PRIMES[1]))
+    v2 = (r2 + p2 - r1 % p2) % p2 * inverse % p2
+    so_far = r1 + p1 * v2
+    inverse = np.uint64(pow(_PRIMES[0] * _PRIMES[1], -1, _PRIMES[2]))
+    v3 = (r3 + p3 - so_far % p3) % p3 * inverse % p3
+    return so_far + p1 * p2 * v3

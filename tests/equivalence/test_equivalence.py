@@ -1,0 +1,216 @@
+"""Programs that are equal for all inputs are shown to be; those that are not never are."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from tests.kernels import lowered
+
+from tilelet.equivalence import execute
+from tilelet.equivalence.proof import prove_equal
+from tilelet.ir.core import Program
+from tilelet.language.text import parse
+
+HEAD = """\
+import tilelet.language as pl
+
+@pl.program
+class Kernel:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[32, 64], pl.FP32],
+        y: pl.Tensor[[64, 64], pl.FP32],
+        n: pl.Tensor[[1], pl.INT32],
+        table: pl.Tensor[[16], pl.INT32],
+        z: pl.InOut[pl.Tensor[[16, 64], pl.FP32]],
+    ):
+"""
+
+
+def program(*parts: str) -> Program:
+    """A program of some statements; `task:` begins a scope."""
+    body = "".join(textwrap.dedent(part).lstrip("\n") for part in parts)
+    body = body.replace("task:", "with pl.at(level=pl.Level.CORE_GROUP):")
+    return lowered(parse(HEAD + textwrap.indent(body + "return z\n", " " * 8)))
+
+
+FILL = """
+for r in pl.range(16):
+    task:
+        z = pl.assemble(z, pl.full([1, 64], dtype=pl.FP32, value=0.0), [r, 0])
+"""
+
+ALL_ROWS = """
+for r in pl.range(16):
+    task:
+        z[r : r + 1, :] = x[r : r + 1, :]
+"""
+
+SOME_ROWS = """
+for r in pl.range(pl.read(n, [0])):
+    task:
+        z[r : r + 1, :] = x[r : r + 1, :]
+"""
+
+ROWS_IF = """
+if pl.read(n, [0]) > 3:
+    task:
+        z[0:16, :] = x[0:16, :]
+"""
+
+ROWS_OF_A_TABLE = """
+for i in pl.range(16):
+    r = pl.read(table, [i])
+    task:
+        z[r : r + 1, :] = x[i : i + 1, :]
+"""
+
+ADDED = """
+for i in pl.range(16):
+    r = pl.read(table, [i])
+    task:
+        z[r : r + 1, :] = pl.add(z[r : r + 1, :], x[i : i + 1, :])
+"""
+
+ADDED_ONCE = """
+for i in pl.range(16):
+    r = pl.read(table, [i])
+    task:
+        zeros = pl.full([1, 64], dtype=pl.FP32, value=0.0)
+        z[r : r + 1, :] = pl.add(zeros, x[i : i + 1, :])
+"""
+
+THROUGH_MEMORY = """
+t = pl.create_tensor([16, 64], pl.FP32)
+for r in pl.range(pl.read(n, [0])):
+    task:
+        t[r : r + 1, :] = pl.exp(x[r : r + 1, :])
+        z[r : r + 1, :] = pl.neg(t[r : r + 1, :])
+"""
+
+ON_CHIP = """
+for r in pl.range(pl.read(n, [0])):
+    task:
+        z[r : r + 1, :] = pl.neg(pl.exp(x[r : r + 1, :]))
+"""
+
+COLUMNS_FIRST = """
+for k in pl.range(0, 64, 16):
+    for r in pl.range(0, 16, 8):
+        task:
+            z[r : r + 8, k : k + 16] = pl.exp(x[r : r + 8, k : k + 16])
+"""
+
+ROWS_FIRST = """
+for r in pl.range(0, 16, 4):
+    task:
+        z[r : r + 4, :] = pl.exp(x[r : r + 4, :])
+"""
+
+TWICE = """
+i = pl.read(n, [0])
+task:
+    z[i : i + 1, :] = x[i * 2 : i * 2 + 1, :]
+"""
+
+HANDED_ON = """
+t = pl.create_tensor([16, 64], pl.FP32)
+u = pl.create_tensor([16, 64], pl.FP32)
+for r in pl.range(pl.read(n, [0])):
+    task:
+        z[0:16, :] = t[0:16, :]
+        t[0:16, :] = x[0:16, :]
+        u[0:16, :] = x[16:32, :]
+"""
+
+READ_BEFORE = """
+i = pl.read(n, [0])
+task:
+    z[0:1, :] = pl.neg(z[0:1, :])
+    row = x[i : i + 1, :]
+    z[0:1, :] = pl.maximum(row, row)
+    z[0:1, :] = pl.neg(x[0:1, :])
+"""
+
+NOT_READ = """
+task:
+    z[0:1, :] = pl.neg(x[0:1, :])
+"""
+
+SUM_LEFT = """
+task:
+    z[0:16, :] = pl.add(pl.add(x[0:16, :], x[16:32, :]), y[0:16, :])
+"""
+
+SUM_RIGHT = """
+task:
+    z[0:16, :] = pl.add(x[0:16, :], pl.add(x[16:32, :], y[0:16, :]))
+"""
+
+DIFFERENCE = """
+task:
+    z[0:16, :] = pl.sub(x[0:16, :], x[16:32, :])
+"""
+
+EQUAL = {
+    "a fill that is overwritten": (FILL + ALL_ROWS, ALL_ROWS),
+    "a tile that is stored and loaded": (THROUGH_MEMORY, ON_CHIP),
+    "loops that change places": (COLUMNS_FIRST, ROWS_FIRST),
+    "an offset computed in another way": (TWICE, TWICE.replace("i * 2", "i + i")),
+    "an access that is left out": (READ_BEFORE, NOT_READ),
+}
+
+DIFFERENT = {
+    "a fill that a length leaves": (FILL + SOME_ROWS, SOME_ROWS),
+    "a fill that a branch leaves": (FILL + ROWS_IF, ROWS_IF),
+    "a fill that a table leaves": (FILL + ROWS_OF_A_TABLE, ROWS_OF_A_TABLE),
+    "rows that a table may repeat": (FILL + ADDED, FILL + ADDED_ONCE),
+    "an access that may fail": (NOT_READ, READ_BEFORE),
+    "operands that change places": (
+        DIFFERENCE,
+        DIFFERENCE.replace("x[0:16, :], x[16:32, :]", "x[16:32, :], x[0:16, :]"),
+    ),
+    "another order of a sum": (SUM_LEFT, SUM_RIGHT),
+    "another state that is handed on": (HANDED_ON, HANDED_ON.replace("= t[", "= u[")),
+}
+
+
+@pytest.mark.parametrize("pair", EQUAL.values(), ids=EQUAL)
+def test_equal(pair: tuple[str, str]) -> None:
+    before, after = map(program, pair)
+    assert prove_equal(before, after).why == ""
+
+
+@pytest.mark.parametrize("pair", DIFFERENT.values(), ids=DIFFERENT)
+def test_different(pair: tuple[str, str]) -> None:
+    before, after = map(program, pair)
+    assert prove_equal(before, before).holds
+    assert prove_equal(after, after).holds
+    assert not prove_equal(before, after).holds
+
+
+def test_sums_in_another_order_are_equal_but_for_rounding() -> None:
+    assert prove_equal(program(SUM_LEFT), program(SUM_RIGHT), rounding=True).holds
+    swapped = map(program, DIFFERENT["operands that change places"])
+    assert not prove_equal(*swapped, rounding=True).holds
+
+
+def test_a_product_is_split_but_for_rounding() -> None:
+    whole = program("task:\n    z[0:16, :] = pl.matmul(x[0:16, :], y[0:64, :])\n")
+    split = """
+    task:
+        t = pl.matmul(x[0:16, 0:32], y[0:32, :])
+        z[0:16, :] = pl.matmul_acc(t, x[0:16, 32:64], y[32:64, :])
+    """
+    assert prove_equal(whole, program(split), rounding=True).holds
+    assert not prove_equal(whole, program(split)).holds
+    wrong = program(split.replace("y[32:64, :]", "y[0:32, :]"))
+    assert not prove_equal(whole, wrong, rounding=True).holds
+
+
+def test_what_takes_too_much_work_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "MAX_WORK", 1000)
+    fills = program(FILL)
+    assert "symbolic elements" in prove_equal(fills, fills).why
