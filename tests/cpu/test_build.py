@@ -20,6 +20,7 @@ from tests.interp.build import Build, index, ramp, tensor
 
 from tilelet.cpu import build, engine
 from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.program import emit_program
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
@@ -32,9 +33,14 @@ _number = iter(range(1000, 10**6))
 
 def fresh_program() -> Program:
     """A program that no earlier test has compiled."""
+    return adding(next(_number))
+
+
+def adding(sevenths: int) -> Program:
+    """`x + sevenths / 7`, in lines of `kernel.py` below those of any program built before."""
     b = Build()
     x = b.param("x", tensor([4, 8]))
-    b.scope(lambda s: [s.put(x, s.op("add", lhs=s.whole(x), rhs=next(_number) / 7), [0, 0])])
+    b.scope(lambda s: [s.put(x, s.op("add", lhs=s.whole(x), rhs=sevenths / 7), [0, 0])])
     return run_passes(b.program())
 
 
@@ -165,6 +171,19 @@ def test_entries_are_found_again_and_private(folder: Path, monkeypatch: pytest.M
     assert folder.stat().st_mode & 0o077 == 0
     monkeypatch.setattr(build, "_build_program", lambda *_: pytest.fail("compiled again"))
     assert again(program, monkeypatch)
+
+
+def test_a_program_that_moved_in_its_file_is_not_compiled_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = next(_number)
+    first, below = adding(number), adding(number)
+    assert emit_program(first).units != emit_program(below).units
+    assert runs(first)
+    monkeypatch.setattr(build, "_build_program", lambda *_: pytest.fail("compiled again"))
+    assert again(below, monkeypatch)
+    with pytest.raises(pytest.fail.Exception, match="compiled again"):
+        again(adding(number + 1), monkeypatch)
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "no seal"])

@@ -244,18 +244,25 @@ def _write(units: Sequence[str], folder: Path) -> list[Path]:
     return paths
 
 
+# What `Text.add` appends to a line: the `pl` line it comes from.
+_PLACE = re.compile(r"  // [^\"\n]*:\d+$", re.MULTILINE)
+
 _loaded: dict[str, ctypes.CDLL] = {}
 
 
 def load(
     units: Sequence[str], tables: Sequence[str] = (native.TABLE,), optimise: str = ""
 ) -> ctypes.CDLL:
-    """The library of programs, which have these names in it; compiled if no earlier run left it."""
+    """The library of programs, which have these names in it; compiled if no earlier run left it.
+
+    Places in comments are not part of the key: a kernel that moved in its file is not compiled
+    again.
+    """
     compiler = find_compiler()
     if sanitize.is_on():
         sanitize.check_loaded(compiler)
     optimise = optimise or OPTIMISE
-    key = _key(compiler, optimise, *units)
+    key = _key(compiler, optimise, *(_PLACE.sub("", unit) for unit in units))
     needed = (*native.FUNCTIONS, *tables)
     if key not in _loaded:
         try:
