@@ -8,11 +8,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-import tilelet.language as pl
+from tilelet.cpu import build
+from tilelet.native import cache, private
+from tilelet.native.toolchain import find_compiler
 
 GOLDEN_DIR = Path(__file__).parent / "golden"
 
@@ -71,25 +72,24 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return check
 
 
-@pl.jit
-def _least(x: pl.InOut[pl.Tensor[[1, 8], pl.FP32]]):
-    with pl.at(level=pl.Level.CORE_GROUP):
-        x[:, :] = pl.add(x[:, :], 1.0)
-    return x
-
-
 @pytest.fixture(scope="session")
-def _compiled_runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that holds the C runtime, which takes seconds to compile, and no program."""
-    folder = tmp_path_factory.mktemp("runtime") / "cache"
+def compiled_runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the C runtime, which takes seconds to compile, and no program.
+
+    The runtime comes from the user's own cache, which all test processes share.
+    """
     with pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith("TILELET_")]:
             patch.delenv(name)
-        patch.setenv("TILELET_CACHE_DIR", str(folder))
-        _least(np.zeros((1, 8), np.float32))
-    for entry in (folder / "cpu").iterdir():
-        if entry.is_dir() and not entry.name.startswith("runtime-"):
-            shutil.rmtree(entry)
+        shared = cache.open_root()
+        compiler = find_compiler()
+        entry = build._runtime_key(compiler)
+        with build._jobs(compiler) as jobs:
+            cache.use(entry, lambda folder: build._runtime(jobs, folder), lambda _: None)
+    folder = tmp_path_factory.mktemp("runtime") / "cache"
+    root = private.make_folder(folder / "cpu")
+    shutil.copytree(shared / entry, root / entry)
+    shutil.copy(shared / private.KEY, root)  # a seal is worth nothing without its key
     return folder
 
 
@@ -97,10 +97,10 @@ def _compiled_runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def own_cache(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
-    _compiled_runtime: Path,
+    compiled_runtime: Path,
 ) -> Path:
     """A cache of the test's own, with nothing of other tests in it but the C runtime."""
     folder = tmp_path_factory.mktemp("own") / "cache"
-    shutil.copytree(_compiled_runtime, folder)
+    shutil.copytree(compiled_runtime, folder)
     monkeypatch.setenv("TILELET_CACHE_DIR", str(folder))
     return folder

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import platform
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 import tilelet
+from tilelet.cpu.build import _key
+from tilelet.diag.catalogue.command import NoCompiler
 from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, DType
+from tilelet.native import cache
+from tilelet.native.toolchain import find_compiler
 
 Array = NDArray[Any]
 
@@ -38,26 +39,30 @@ CODES: dict[DType, int] = {
 }  # fmt: skip
 
 
-def compiler() -> str:
-    for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
-        found = shutil.which(name) if name else None
-        if found:
-            return found
-    pytest.skip("no C compiler on this machine")
-
-
 @functools.cache
 def build(text: str, flags: tuple[str, ...] = BUILDS["native"]) -> ctypes.CDLL:
-    """A library made of `text`, which may include the engine's files by their names."""
-    with tempfile.TemporaryDirectory() as folder:
-        source, library = Path(folder, "it.c"), Path(folder, "it.so")
+    """A library made of `text`, which may include the engine's files by their names.
+
+    Kept in the user's cache: other test processes and later runs find it there.
+    """
+    try:
+        compiler = find_compiler()
+    except NoCompiler:
+        pytest.skip("no C compiler on this machine")
+    command = [*compiler.command, *FLAGS, *flags, "-fPIC", "-shared", f"-I{SOURCES}"]
+
+    def make(folder: Path) -> None:
+        source = folder / "it.c"
         source.write_text(text)
-        command = [compiler(), *FLAGS, *flags, "-fPIC", "-shared", f"-I{SOURCES}", str(source)]
         done = subprocess.run(
-            [*command, "-o", str(library), "-lm"], capture_output=True, text=True, check=False
-        )
+            [*command, str(source), "-o", str(folder / "it.so"), "-lm"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        return ctypes.CDLL(str(library))
+
+    return cache.use(
+        f"test-{_key(compiler, *command, text)}", make, lambda entry: entry.load("it.so")
+    )
 
 
 def address(x: Array) -> ctypes.c_void_p:

@@ -24,7 +24,7 @@ from tilelet.cpu.program import emit_program
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
-from tilelet.native import cache, private
+from tilelet.native import cache
 from tilelet.native.toolchain import find_compiler
 from tilelet.passes.pipeline import run_passes
 
@@ -44,26 +44,12 @@ def adding(sevenths: int) -> Program:
     return run_passes(b.program())
 
 
-@pytest.fixture(scope="session")
-def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache entry with the runtime, which takes long to compile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TILELET_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        patch.delenv("TILELET_NO_CACHE", raising=False)
-        assert runs(fresh_program())
-        root = cache.cache_root()
-        assert root is not None
-        return next(root.glob("runtime-*"))
-
-
 @pytest.fixture
-def folder(tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, compiled_runtime: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, with the runtime in it, and nothing loaded yet."""
+    shutil.copytree(compiled_runtime, tmp_path / "cache")
     use_cache(tmp_path / "cache", monkeypatch)
-    root = private.make_folder(tmp_path / "cache" / "cpu")
-    shutil.copytree(runtime, root / runtime.name)
-    shutil.copy(runtime.parent / private.KEY, root)  # a seal is worth nothing without its key
-    return root
+    return tmp_path / "cache" / "cpu"
 
 
 def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +60,14 @@ def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def quick_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it has to be compiled each time."""
-    monkeypatch.setattr(build, "OPTIMISE_RUNTIME", "-O0")
+def quick_runtime(compiled_runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are copied where the runtime would be compiled: for tests of the cache alone."""
+
+    def copy(jobs: object, folder: Path) -> None:
+        for path in compiled_runtime.glob("cpu/runtime-*/*.o"):
+            shutil.copy(path, folder)
+
+    monkeypatch.setattr(build, "_runtime", copy)
 
 
 def runs(program: Program) -> bool:
@@ -272,10 +263,10 @@ def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert runs(fresh_program())
 
 
-@pytest.mark.usefixtures("quick_runtime")
 @pytest.mark.parametrize("room", ["16k", "256k"])  # for the C text, for some of the objects
 def test_a_full_disk(room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache's: the program is compiled elsewhere. The temporary folder's too: an error."""
+    monkeypatch.setattr(build, "OPTIMISE_RUNTIME", "-O0")
     with small_disk(tmp_path / "disk", f"size={room},mode=700") as disk:
         use_cache(disk / "cache", monkeypatch)
         assert runs(fresh_program())
@@ -328,6 +319,7 @@ def test_size_cap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(_entries(folder)) == 1
 
 
+@pytest.mark.usefixtures("quick_runtime")
 def test_all_entries_are_looked_at_now_and_then(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,17 +79,23 @@ def calls(bench: Bench) -> None:
             row.figures["seconds"] = seconds
             if name.startswith("a @pl.jit function"):
                 row.goals = [] if bench.is_quick else [SMALL_CALL]
+    with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
+        _scripts(bench, Path(folder))
+
+
+def _scripts(bench: Bench, folder: Path) -> None:
+    """The script from the shell, and the checks of its run; `folder` gets all that is cached."""
     with bench.guard("script"):
         bench.say("call: a script from the shell")
         row = bench.add("tilelet run hello.py", goals=[] if bench.is_quick else [SHELL])
-        clock, processor = _script_seconds(3 if bench.is_quick else 10)
+        clock, processor = _script_seconds(folder, 3 if bench.is_quick else 10)
         row.figures["seconds"], row.note = clock, f"{processor:.2f} s of processor time"
     with bench.guard("checks"):
         bench.say("call: the checks that a run makes")
         rounds = 1 if bench.is_quick else 10
-        _, without = _script_seconds(rounds, "--no-checks")
+        _, without = _script_seconds(folder, rounds, "--no-checks")
         for name, again in (("checks of hello.py, new text", True), ("the same text again", False)):
-            _, checked = _script_seconds(rounds, forgets_checks=again)
+            _, checked = _script_seconds(folder, rounds, forgets_checks=again)
             row = bench.add(name)
             row.figures["seconds"] = max(checked - without, 0.0)
             row.note = f"of processor time, beside {without:.2f} s without checks"
@@ -103,27 +109,26 @@ def _seconds(form: Callable[[], object]) -> float:
 
 
 def _script_seconds(
-    rounds: int, *options: str, forgets_checks: bool = False
+    folder: Path, rounds: int, *options: str, forgets_checks: bool = False
 ) -> tuple[float, float]:
-    """By the clock and of processor time, the least of some runs; with bytecode and programs cached
-    as after a first run. A program that was checked is not checked again, unless that is forgotten.
+    """Wall-clock and processor time: the minimum of some runs after a first one, which fills the
+    caches in `folder`. A checked program is checked again only if that is forgotten.
     """
-    with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
-        script = Path(folder, "hello.py")
-        script.write_text(_HELLO, encoding="utf-8")
-        environment = warm_environment(folder)
-        command = [sys.executable, "-m", "tilelet.cli", "run", *options, str(script)]
-        clock: list[float] = []
-        processor: list[float] = []
-        for _ in range(rounds + 1):
-            if forgets_checks:
-                shutil.rmtree(Path(folder, "checked"), ignore_errors=True)
-            begin, before = time.perf_counter(), os.times()
-            subprocess.run(  # noqa: S603 - this Python, no shell
-                command, env=environment, capture_output=True, check=True
-            )
-            after = os.times()
-            clock.append(time.perf_counter() - begin)
-            used = after.children_user + after.children_system
-            processor.append(used - before.children_user - before.children_system)
+    script = folder / "hello.py"
+    script.write_text(_HELLO, encoding="utf-8")
+    environment = warm_environment(str(folder))
+    command = [sys.executable, "-m", "tilelet.cli", "run", *options, str(script)]
+    clock: list[float] = []
+    processor: list[float] = []
+    for _ in range(rounds + 1):
+        if forgets_checks:
+            shutil.rmtree(folder / "checked", ignore_errors=True)
+        begin, before = time.perf_counter(), os.times()
+        subprocess.run(  # noqa: S603 - this Python, no shell
+            command, env=environment, capture_output=True, check=True
+        )
+        after = os.times()
+        clock.append(time.perf_counter() - begin)
+        used = after.children_user + after.children_system
+        processor.append(used - before.children_user - before.children_system)
     return min(clock[1:]), min(processor[1:])

@@ -206,9 +206,13 @@ def _results(making: Sequence[Future[Path]]) -> list[Path]:
     return found
 
 
+def _runtime_key(compiler: Compiler) -> str:
+    return f"runtime-{_key(compiler, OPTIMISE_RUNTIME)}"
+
+
 def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optimise: str) -> None:
     sources = _write(units, folder)
-    key = f"runtime-{_key(compiler, OPTIMISE_RUNTIME)}"
+    key = _runtime_key(compiler)
     with _jobs(compiler) as jobs:
         # The runtime, if it is not there yet, takes as long as the program: both at once.
         making = jobs.compile(sources, folder, optimise)
