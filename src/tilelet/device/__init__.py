@@ -1,13 +1,13 @@
-"""The modelled device: what an NPU would do with a program, in microseconds, without one.
+"""The device model: how an NPU would run a program, in microseconds, without one.
 
     machine  = load_machine("a2a3")                   # or a path to your own .toml
     kernel   = lower_kernel(function, machine)        # DeviceKernel: steps, tiles
     cost     = kernel_cost(kernel, machine)           # KernelCost of one execution
     timeline = simulate(tasks, program, machine)      # Timeline of a recorded TaskStream
 
-`machine/` describes machines, `kernel/` prices one kernel, `schedule/` plays the recorded tasks,
-`memory/` says what fits on chip, `report/` is what people read; `run.py` does all of it for one
-recorded run on one machine. Everything is deterministic: the same input gives the same bytes.
+`machine/` describes machines, `kernel/` prices one kernel, `schedule/` simulates the recorded
+tasks, `memory/` plans on-chip memory, `report/` presents the results; `run.py` does all of it for
+one recorded run on one machine. Everything is deterministic: the same input gives the same bytes.
 """
 
 from tilelet.device.kernel.costs import work_cycles

@@ -1,4 +1,4 @@
-"""One recorded run on one machine, everything about it: profile, findings, memory, files."""
+"""One recorded run on one machine: profile, findings, memory, files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Recorded:
 
 
 class DeviceRun:
-    """A recorded run on a machine. Everything is computed when it is asked for."""
+    """A recorded run on a machine; everything is computed on demand."""
 
     def __init__(self, run: Recorded, machine: Machine, period: str | None = None) -> None:
         self.run = run
@@ -76,7 +76,7 @@ class DeviceRun:
 
     @cached_property
     def kernels(self) -> list[DeviceKernel]:
-        """Device views of all kernels, whether or not a task ran them."""
+        """Device views of all kernels, including those that no task ran."""
         return [self._costs.kernel(self.run.program, f.name) for f in self.run.program.kernels]
 
     @cached_property
@@ -85,7 +85,7 @@ class DeviceRun:
 
     @cached_property
     def findings(self) -> list[UserError]:
-        """What the machine would refuse."""
+        """Errors: what the machine would reject."""
         found: list[UserError] = []
         for kernel, plan in zip(self.kernels, self.plans):
             found += shape_findings(kernel.function, self.machine)
@@ -94,13 +94,13 @@ class DeviceRun:
 
     @cached_property
     def cautions(self) -> list[UserError]:
-        """What the machine runs, but more slowly than the program asks for."""
+        """Cautions: what the machine runs, but slower than the program asks for."""
         every = [c for kernel in self.kernels for c in serialized_stages(kernel, self.machine)]
         return without_repeats(every)
 
     @cached_property
     def summary(self) -> Profile:
-        """The profile without what takes longest: what it depends on, and compulsory bytes."""
+        """The profile without its most expensive parts: sensitivities and compulsory bytes."""
         return self._profile(traffic(self.timeline.stream, compulsory=False))
 
     @cached_property
@@ -117,7 +117,7 @@ class DeviceRun:
         return row_hints(self.kernels, self.machine)
 
     def parts(self) -> list[str | Table]:
-        """The report for people."""
+        """Return the report for people."""
         parts = report_parts(self.profile)
         parts.append(memory_table(self.plans))
         if self.findings:
@@ -133,7 +133,7 @@ class DeviceRun:
         return parts
 
     def write(self, path: Callable[..., Path]) -> None:
-        """Write all files; `path(*parts)` gives a path in the run directory."""
+        """Write all files; `path(*parts)` returns a path in the run directory."""
         texts = {
             ("profile.json",): self.profile.to_json(),
             ("report", "profile.txt"): report_text(self.profile),

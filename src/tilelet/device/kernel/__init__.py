@@ -1,1 +1,1 @@
-"""One kernel on one machine: lowered to steps of pipes, its tiles, its cost."""
+"""One kernel on one machine: lowering to pipe steps, storage of tiles, cost."""

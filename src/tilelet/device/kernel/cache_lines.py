@@ -1,8 +1,7 @@
-"""How often scalar accesses of GM miss the scalar unit's cache.
+"""How often scalar accesses to GM miss the scalar unit's cache.
 
-An access whose address moves by less than a line from one iteration to the next finds its line most
-of the time; one whose address data decides never does. Accesses of one block that are less than a
-line apart share it.
+An access whose address moves by less than a line per iteration hits most of the time; one with a
+data-dependent address always misses. Accesses of one block less than a line apart share the line.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Address = Affine[Value]
 
 @dataclass
 class _Around:
-    """A loop around an access: its index, its iterations if they are known, what it defines."""
+    """A loop around an access: its index, its trip count if known, and the values it defines."""
 
     index: Value
     trips: int | None
@@ -54,7 +53,7 @@ class LineCache:
         self._loops.pop()
 
     def misses(self, tensor: Value, index: Sequence[Arg]) -> float:
-        """The part of the executions of an access that miss."""
+        """Return the fraction of an access's executions that miss."""
         address = self._address(tensor, index)
         if address is None:
             return 1.0
@@ -86,7 +85,7 @@ class LineCache:
         return address
 
     def _rate(self, address: Address, item: int) -> float:
-        """Lines per execution: from the innermost loop that moves the address."""
+        """Return lines per execution, from the innermost loop that moves the address."""
         rest = 1.0
         for loop in reversed(self._loops):
             paces = [self._pace(term, loop) for term, _ in address.terms]
@@ -100,7 +99,7 @@ class LineCache:
         return rest
 
     def _pace(self, value: Arg, loop: _Around) -> float | None:
-        """By how much a value changes per iteration; None if nobody can say."""
+        """Return by how much a value changes per iteration, or None if unknown."""
         if value is loop.index:
             return 1.0
         if not isinstance(value, Value) or value not in loop.inside:

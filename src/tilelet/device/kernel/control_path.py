@@ -1,4 +1,4 @@
-"""What one execution of a kernel does: trip counts, branches, sizes of transfers."""
+"""The control path of one execution of a kernel: trip counts, branches, sizes of transfers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tilelet.ir.fold import Number
 from tilelet.tasks.control_points import ControlTrace
 
 UNKNOWN_TRIPS = 1
-"""Iterations assumed of a loop whose count is known to nobody."""
+"""Trip count assumed for a loop whose count is unknown."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Signature:
 
     scalars  values of scalar parameters by position; others are unknown
     strided  positions of tensor parameters whose rows have gaps between them
-    valid    how much of some tensor parameters loads may take
+    valid    valid extents of some tensor parameters, which limit loads
     blocks   number of blocks of an spmd task; the cost is that of block `block`
-    outcome  what happened where data decides
+    outcome  recorded outcomes of data-dependent control flow
     """
 
     scalars: Mapping[int, Number] = field(default_factory=dict[int, Number])
@@ -49,13 +49,13 @@ class Signature:
 
 @dataclass(frozen=True, eq=False)
 class ControlProgram:
-    """What is left of a kernel if only decisions matter.
+    """The part of a kernel that decides its control path.
 
-    body   its nodes, without steps whose size is fixed and scalars that decide nothing
+    body   its nodes, without steps of fixed size and scalars that decide nothing
     loops  the loop in `body` for each loop of the kernel, by identity
     needed scalars that decide something
-    steady which loops are (`is_steady`), as far as somebody asked
-    cuts   parts of transfers, by the transfer's identity and what is left of it
+    steady cached results of `is_steady`
+    cuts   parts of transfers, by the transfer's identity and remaining size
     """
 
     body: tuple[Node, ...]
@@ -71,9 +71,9 @@ class ControlProgram:
 def control_program(
     kernel: DeviceKernel, recorded: frozenset[int], valid: frozenset[int]
 ) -> ControlProgram:
-    """Keep what decides, where the sites `recorded` are decided by the record.
+    """Keep the deciding part; the record decides the sites in `recorded`.
 
-    valid  positions of parameters of which loads may take a part
+    valid  positions of parameters whose valid extent may limit loads
     """
     needed = _needed(kernel.body, recorded)
     loops: dict[int, Loop] = {}
@@ -98,7 +98,7 @@ def control_program(
 
 
 def _needed(nodes: Sequence[Node], recorded: frozenset[int]) -> frozenset[Value]:
-    """Every scalar that a decision which is not recorded depends on."""
+    """Return every scalar that an unrecorded decision depends on."""
     feeds: dict[Value, set[Value]] = {}
     deciding: set[Value] = set()
     for node in walk_nodes(nodes):
@@ -106,7 +106,7 @@ def _needed(nodes: Sequence[Node], recorded: frozenset[int]) -> frozenset[Value]
             for result in node.op.results:
                 feeds.setdefault(result, set()).update(node.op.operands)
         elif isinstance(node, Loop):
-            # The first index and the step count even where the record tells how often it runs.
+            # The first index and the step matter even if the trip count is recorded.
             deciding.update(values_in((node.start, node.stop, node.step)))
             for carry in node.carries:
                 sources = set(values_in((carry.init, carry.following)))
@@ -129,7 +129,7 @@ def _needed(nodes: Sequence[Node], recorded: frozenset[int]) -> frozenset[Value]
 
 
 def walk_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Every node once, outer ones first."""
+    """Yield every node once, outer ones first."""
     for node in nodes:
         yield node
         if isinstance(node, Loop):
@@ -140,10 +140,10 @@ def walk_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 class ControlPath:
-    """Scalars and decisions, as an execution goes through its nodes.
+    """Scalars and decisions of an execution as it passes through its nodes.
 
     reached  how often each site has been reached
-    guesses  where nobody knows what happens, and what is assumed
+    guesses  unknown outcomes, with the assumption for each
     """
 
     def __init__(self, kernel: DeviceKernel, signature: Signature) -> None:
@@ -162,7 +162,7 @@ class ControlPath:
     # Decisions
 
     def _recorded(self, site: int | None) -> int | None:
-        """What happened when a site was reached this time."""
+        """Return the recorded outcome of this visit to a site."""
         if site is None or site not in self._outcome:
             return None
         times, values = self._outcome[site]
@@ -171,7 +171,7 @@ class ControlPath:
         return values[min(now, times - 1) * len(values) // times]
 
     def takes(self, branch: Branch) -> bool:
-        """Whether the condition holds."""
+        """Return whether the condition holds."""
         cond = self._recorded(branch.site)
         if cond is None:
             cond = self.numbers.get(branch.cond)
@@ -182,12 +182,12 @@ class ControlPath:
         return bool(cond)
 
     def join(self, branch: Branch, taken: bool) -> None:
-        """The scalar results of a branch."""
+        """Bind the scalar results of a branch."""
         for result, then, orelse in branch.joins:
             self.numbers.values[result] = self.numbers.get(then if taken else orelse)
 
     def trips(self, loop: Loop) -> tuple[int, Number, Number]:
-        """Number of iterations, first index, and step."""
+        """Return the number of iterations, first index, and step."""
         bounds = (loop.start, loop.stop, loop.step)
         start, stop, step = (self.numbers.get(a) for a in bounds)
         count = self._recorded(loop.site)
@@ -199,7 +199,7 @@ class ControlPath:
         return max(0, math.ceil((stop - start) / step)), start, step
 
     def sized(self, work: Work) -> Work:
-        """A transfer, cut to what is valid."""
+        """Return a transfer, limited to the valid part."""
         if not isinstance(work, Transfer) or not work.shape:
             return work
         if not work.extents and not work.limits and work.param not in self._valid:
@@ -226,19 +226,19 @@ class ControlPath:
     # Loops
 
     def bind(self, op: Op) -> None:
-        """A scalar op, if it decides anything."""
+        """Evaluate a scalar op, if it decides anything."""
         if any(r in self.program.needed for r in op.results):
             self.numbers.bind(op)
 
     def steady(self, loop: Loop) -> bool:
-        """`is_steady`, found out once for each loop."""
+        """Return `is_steady`, cached per loop."""
         known = self.program.steady
         if id(loop) not in known:
             known[id(loop)] = is_steady(loop)
         return known[id(loop)]
 
     def deciding_part(self, loop: Loop) -> Loop:
-        """What is left of a loop of the kernel in `program`."""
+        """Return the part of a kernel's loop that is in `program`."""
         return self.program.loops.get(id(loop), loop)
 
     def enter(self, loop: Loop) -> None:
@@ -259,7 +259,7 @@ class ControlPath:
             self.numbers.values[carry.result] = self.numbers.get(carry.param)
 
     def skip(self, loop: Loop, count: int, index: Number, stride: Number) -> None:
-        """Iterations that take no time here, because it is known: only what they hand on counts."""
+        """Skip iterations whose time is known, updating only carried values."""
         loop = self.deciding_part(loop)
         if loop.carries or not self.steady(loop):
             for i in range(count):
@@ -270,9 +270,9 @@ class ControlPath:
     def runs(
         self, loop: Loop, followed: int, count: int, index: Number, stride: Number
     ) -> list[int]:
-        """Ends of the runs of iterations that do the same, among the first `followed` of `count`.
+        """Return the ends of runs of identical iterations among the first `followed` of `count`.
 
-        If all do the same, there is one run of them all.
+        If all are identical, there is one run.
         """
         loop = self.deciding_part(loop)
         if count == 0 or self.steady(loop):
@@ -292,13 +292,13 @@ class ControlPath:
         return [*ends, followed]
 
     def skip_rest(self, before: Mapping[int, int], factor: float) -> None:
-        """The rest of a loop is taken to be like its beginning."""
+        """Extrapolate the rest of a loop from its beginning."""
         for site, now in self.reached.items():
             then = before.get(site, 0)
             self.reached[site] = then + round((now - then) * factor)
 
     def follow(self, nodes: Sequence[Node], trace: list[Any] | None = None) -> None:
-        """Go through nodes without their steps; `trace` receives all decisions."""
+        """Visit nodes without their steps; `trace` receives all decisions."""
         for node in nodes:
             if isinstance(node, Bind):
                 self.numbers.bind(node.op)
@@ -320,7 +320,7 @@ class ControlPath:
         if trace is not None:
             trace.append(count)
         self.enter(loop)
-        # All iterations alike and nothing handed on: one tells everything.
+        # If all iterations are identical and nothing is carried, one represents all.
         alike = self.steady(loop) and not loop.carries
         for i in range(min(count, 1) if alike else count):
             self.iterate(loop, index + i * stride)
@@ -330,7 +330,7 @@ class ControlPath:
 
 
 def control_path_of(kernel: DeviceKernel, signature: Signature) -> tuple[Any, ...]:
-    """All decisions of an execution: executions with equal control paths cost the same."""
+    """Return all decisions of an execution; executions with equal control paths cost the same."""
     trace: list[Any] = []
     path = ControlPath(kernel, signature)
     path.follow(path.program.body, trace)
@@ -338,7 +338,7 @@ def control_path_of(kernel: DeviceKernel, signature: Signature) -> tuple[Any, ..
 
 
 def is_steady(loop: Loop) -> bool:
-    """Whether all iterations do the same: nothing in them depends on which it is, or on data."""
+    """Return whether all iterations are identical: independent of the index and of data."""
     varying: set[Value] = {c.param for c in loop.carries}
     if loop.index is not None:
         varying.add(loop.index)

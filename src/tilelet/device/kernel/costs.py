@@ -10,15 +10,15 @@ from tilelet.ir.spec import Cost
 _PARTIAL_WRITES = ("ub_to_gm", "l1_to_gm")
 _SPREAD = (Cost.ROW_BROADCAST, Cost.ROW_DIVIDE)
 _BY_ROW = (Cost.BROADCAST, *_SPREAD, Cost.REPEATED_ROWS, Cost.FILLED_ROWS)
-"""What treats each row apart: short rows do not share a repeat."""
+"""Ops that process each row separately: short rows do not share a repeat."""
 
 _ROWS_SPREAD = 8
-"""Rows whose values one repeat spreads."""
+"""Rows whose values one repeat broadcasts."""
 
 _LOADS = ("gm_to_l1", "gm_to_ub")
 _THROUGH_L2 = ("gm_to_ub", "gm_to_l1", *_PARTIAL_WRITES)
 _BY_RUN = ("gm_to_ub", *_PARTIAL_WRITES)
-"""Paths on which rows that touch are one run."""
+"""Paths on which adjacent rows form one run."""
 
 
 def work_cycles(
@@ -30,12 +30,12 @@ def work_cycles(
     dense: bool = True,
     sharers: int = 1,
 ) -> tuple[float, float]:
-    """How long a step's work keeps its pipe busy, and how much later its result is there.
+    """Return how long a step occupies its pipe, and how much later its result is available.
 
-    cold     what it reads from GM is not in L2
-    cold_stores  nor is what it overwrites there
+    cold     its GM operands are not in L2
+    cold_stores  nor is the memory it overwrites
     dense    the GM tensor it moves has no gaps between its rows
-    sharers  cores that ask for the same lines at the same time
+    sharers  cores that request the same lines at the same time
     """
     if isinstance(work, Transfer):
         return _transfer(work, machine, cold_stores if work.writes_gm else cold, dense, sharers)
@@ -50,10 +50,10 @@ def _transfer(
     work: Transfer, machine: Machine, cold: bool, dense: bool, sharers: int
 ) -> tuple[float, float]:
     path = machine.paths[work.path]
-    # Scratch through which tiles are exchanged has just been written: it is in L2.
+    # Scratch through which tiles are exchanged was just written, so it is in L2.
     cold = cold and work.param is not None
     rate = path.cold_bytes_per_cycle if cold else path.bytes_per_cycle
-    # A conversion from or to fractals goes row by row whether or not the rows touch.
+    # A conversion from or to fractals works row by row even if rows are adjacent.
     merged = dense and work.dense_if_whole and work.path in _BY_RUN
     rows, run = (1, work.nbytes) if merged else (work.rows, work.row_bytes)
     if work.path in _PARTIAL_WRITES:
@@ -61,14 +61,14 @@ def _transfer(
         run = _whole(run, machine.gm.granule)
     line = machine.gm.l2_line
     if work.shares_lines and work.path in _THROUGH_L2 and work.row_bytes % line:
-        # L2 serves a line to one core after the other, whatever part of it each wants.
+        # L2 serves a line to one core at a time, whatever part of it each requests.
         run = 2 * _whole(work.row_bytes, line)
     if work.path.startswith("l0c_"):
         each = max(path.row_cycles, run / rate)
     else:
         each = path.row_cycles + run / rate
         if sharers > 1 and work.path in _LOADS:
-            # L2 serves a line to one core after the other.
+            # L2 serves a line to one core at a time.
             each = max(each, -(-run // line) * sharers * machine.gm.serial_cycles)
     busy = path.fixed_cycles + rows * each
     return busy, path.cold_latency_cycles if cold else path.latency_cycles
@@ -79,7 +79,7 @@ def _whole(nbytes: int, step: int) -> int:
 
 
 def vector_cycles(work: VectorWork, machine: Machine) -> float:
-    """Of one op: one instruction, or as many as its implementation on the machine needs."""
+    """Return the cycles of one op: one instruction, or as many as its implementation needs."""
     across = -(-work.nbytes // (work.rows * machine.vector_repeat))
     if work.cost is Cost.ROW_REDUCE or work.cost is Cost.COL_REDUCE:
         return _reduction(work, machine, across)
@@ -88,26 +88,26 @@ def vector_cycles(work: VectorWork, machine: Machine) -> float:
     cycles = cost.slope * repeats + cost.constant
     sync = machine.body.sync_cycles
     if work.cost is Cost.GATHER:
-        # Row by row: indices become addresses, and wait for that.
+        # Row by row: converting indices to addresses, and waiting for it.
         addresses = _cost(machine, Cost.MULS)
         cycles += work.rows * (addresses.slope + addresses.constant + sync)
     spread = machine.vector.get("spread")
     if spread is None:
         return cycles
     if work.cost in _SPREAD:
-        # Each row's value is first repeated over a block.
+        # Each row's value is first broadcast to a block.
         cycles += spread.slope * -(-work.rows // _ROWS_SPREAD) + spread.constant + sync
     elif work.cost is Cost.REPEATED_ROWS:
         cycles = max(cycles, work.rows * machine.body.issue_cycles)
     elif work.cost is Cost.FILLED_ROWS:
-        # The scalar unit reads each row's value after the vector unit, which waits for it.
+        # The scalar unit reads each row's value from the vector unit, which waits for it.
         each = cost.slope * across + cost.constant + machine.body.element_cycles + 2 * sync
         cycles = work.rows * each
     return cycles
 
 
 def _reduction(work: VectorWork, machine: Machine, across: int) -> float:
-    """Where operands lie in memory, parts are combined one after the other, each with a barrier."""
+    """Partial results are combined sequentially in memory, each with a barrier."""
     cost, combine = _cost(machine, work.cost), machine.vector.get("combine")
     if combine is None:
         return cost.slope * work.rows * across + cost.constant
@@ -144,7 +144,7 @@ def scalar_cycles(work: ScalarWork, machine: Machine) -> float:
 
 
 def macs_per_us(dtype: DType, machine: Machine) -> float:
-    """Peak multiply-adds of one cube core per microsecond."""
+    """Return the peak multiply-adds of one cube core per microsecond."""
     cube = machine.cube
     per_cycle = cube.fractal * cube.fractal * (cube.k_bytes // dtype.itemsize)
     return per_cycle / passes(dtype, machine) * machine.cores.clock_ghz * 1000.0

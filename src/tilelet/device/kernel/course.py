@@ -1,6 +1,6 @@
 """The course of one execution of a kernel: its steps with their sizes, and how often each runs.
 
-Decisions are the same whatever the steps cost, so they are taken once here; the pipes are followed
+Control decisions do not depend on costs, so they are made once here; the pipes are simulated
 afterwards, on any machine.
 """
 
@@ -14,12 +14,12 @@ from tilelet.device.kernel.view import Bind, DeviceKernel, Loop, Node, Step, Wor
 from tilelet.diag.core import Loc
 
 MAX_FOLLOWED = 4096
-"""Iterations followed one by one, if they never settle."""
+"""Limit on iterations simulated individually if they do not settle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A step, and its work with what is not valid cut off."""
+    """A step with its work reduced to the valid part."""
 
     step: Step
     work: Work
@@ -27,7 +27,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Iterations in turn that do the same: those up to `end`, which does not belong to them."""
+    """Consecutive identical iterations, up to but excluding `end`."""
 
     end: int
     body: tuple[Move | Rounds, ...]
@@ -35,7 +35,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """All iterations of a loop. Those that no run has are like those before them on average."""
+    """All iterations of a loop; those in no run are like the average of those before them."""
 
     loop: Loop
     count: int
@@ -44,7 +44,7 @@ class Rounds:
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """`guesses` are places where nobody knows what happens, and what is assumed."""
+    """The steps and loops of an execution; `guesses` are assumed outcomes with their locations."""
 
     kernel: DeviceKernel
     signature: Signature
@@ -53,7 +53,7 @@ class Course:
 
 
 def course_of(kernel: DeviceKernel, signature: Signature) -> Course:
-    """Take all decisions of an execution."""
+    """Make all control decisions of an execution."""
     path = ControlPath(kernel, signature)
     body = _moves(path, kernel.body)
     return Course(kernel, signature, body, tuple(path.guesses.items()))

@@ -1,7 +1,8 @@
-"""Which bytes tasks really touch: the boxes of all transfers of tasks that take the same path.
+"""The exact bytes that tasks access: the boxes of all transfers of tasks with the same control
+path.
 
-A box is given by its extents and by where it starts, as sums of multiples of columns: a column has
-one number for each task (and block). Loops are followed; boxes that continue each other become one.
+A box has extents and a start, which is an affine sum of columns: a column has one number per task
+(and block). Loops are followed; adjacent boxes are merged.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType
 
 Sum = Affine[int]
-"""Multiples of numbered columns, and a constant."""
+"""Multiples of numbered columns, plus a constant."""
 
 Key = tuple[int, bool]
 """Position of a parameter, and whether it is written."""
 
 MOST_BOXES = 256
 MOST_STEPS = 1 << 14
-"""Limits of what is followed; beyond them nothing is claimed."""
+"""Limits of the analysis; beyond them nothing is claimed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`extents` elements per axis from `start` on."""
+    """A box of `extents` elements per axis from `start`."""
 
     start: tuple[Sum, ...]
     extents: tuple[int, ...]
 
     def joined(self, other: Box) -> Box | None:
-        """Both as one box, if that has no byte more than the two."""
+        """Return both as one box, if that contains no additional byte."""
         axes: list[int] = []
         for axis, (a, b) in enumerate(zip(self.start, other.start)):
             if a.terms != b.terms:
@@ -69,10 +70,10 @@ class Box:
 
 
 class ExactFootprint:
-    """What executions of a kernel with the same control path touch.
+    """What executions of a kernel with the same control path access.
 
-    boxes    by parameter and direction; None: not known
-    columns  the numbers that boxes start at
+    boxes    by parameter and direction; None if unknown
+    columns  the numbers that box starts are computed from
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class ExactFootprint:
                 self.boxes[key] = _merged(boxes)
 
     def starts(self, box: Box, count: int) -> list[Column]:
-        """Where the box starts, per axis, for each of `count` executions."""
+        """Return the start of the box per axis, for each of `count` executions."""
         return [self._sums.column(s, count) for s in box.start]
 
     def _follow(self, nodes: Sequence[Node]) -> None:
@@ -162,7 +163,7 @@ class ExactFootprint:
 
 
 def _merged(boxes: list[Box]) -> list[Box]:
-    """The same bytes in fewer boxes."""
+    """Merge boxes that together form a box."""
     kept: list[Box] = []
     for box in dict.fromkeys(boxes):
         current = box
@@ -180,7 +181,7 @@ def _merged(boxes: list[Box]) -> list[Box]:
 
 
 class _Sums:
-    """Scalars of a kernel as sums of columns; None for what depends on data."""
+    """Scalars of a kernel as sums of columns; None for data-dependent ones."""
 
     def __init__(
         self,
@@ -242,7 +243,7 @@ class _Sums:
         return self._made[key]
 
     def _wrapped(self, total: Sum, dtype: DType) -> Sum:
-        """A sum as a number of its type; itself if no execution's leaves it."""
+        """Wrap a sum to its type; unchanged if it overflows in no execution."""
         exact = self.column(total, len(self._block))
         wrapped = wrapped_column(exact, dtype)
         return total if (exact == wrapped).all() else self._new(wrapped)
@@ -263,6 +264,6 @@ _FORMS: AffineForms[int] = AffineForms()
 
 
 def _is_unsigned_wide(op: Op) -> bool:
-    """Whether numbers of the op may be larger than a column can hold."""
+    """Return whether values of the op may exceed the range of a column."""
     types = [scalar_dtype(v) for v in (*op.operands, *op.results)]
     return dtypes.UINT64 in types

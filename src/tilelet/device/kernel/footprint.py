@@ -1,4 +1,4 @@
-"""Which part of each tensor a kernel touches, as a function of a task's scalars."""
+"""The part of each tensor that a kernel accesses, as a function of a task's scalars."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tilelet.ir.spec import Trait
 class Footprint:
     """The box of a tensor parameter that one execution reads, or writes.
 
-    extents  per dimension: from the interval's low end to before its high end; None if it is not
-             known before the task runs
+    extents  per dimension: from the interval's low end up to but excluding its high end; None if
+             unknown before the task runs
     run      bytes that one request takes of a row
     """
 
@@ -27,7 +27,7 @@ class Footprint:
 
 
 def footprints(kernel: DeviceKernel, blocks: int = 1) -> tuple[Footprint, ...]:
-    """One for each parameter and direction; `blocks` is the number of blocks of an spmd task."""
+    """Return one per parameter and direction; `blocks` is the number of blocks of an spmd task."""
     walk = _Walk(kernel, blocks)
     walk.nodes(kernel.body)
     return tuple(
@@ -94,8 +94,8 @@ class Control:
     """What decides trip counts, branches and sizes of transfers in a kernel.
 
     params    positions of scalar parameters
-    by_block  the index of an spmd block does
-    by_data   something else does: elements of tensors, or the control path of a `while`
+    by_block  whether the index of an spmd block does
+    by_data   whether something else does: elements of tensors, or a `while`
     """
 
     params: frozenset[int]

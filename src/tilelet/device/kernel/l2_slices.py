@@ -1,8 +1,8 @@
-"""Which part of L2 serves a transfer.
+"""Which slices of L2 serve a transfer.
 
-Lines of memory are dealt out to the slices of L2 one after the other. Rows that lie a multiple of
-many lines apart fall on few slices, and where all cores that run a kernel ask for the same columns,
-on the same ones: those serve one request after the other.
+Memory lines are distributed round-robin over the slices of L2. Rows at a pitch of many lines fall
+on few slices, and if all cores that run a kernel request the same columns, on the same ones, which
+serve one request at a time.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tilelet.ir.types import TensorType
 
 
 def pitch_of(tensor: TensorType) -> int:
-    """Bytes from row to row, 0: not known."""
+    """Return the row pitch in bytes, or 0 if unknown."""
     width = tensor.shape[-1] if tensor.shape else 1
     return width * tensor.dtype.itemsize if isinstance(width, int) else 0
 
 
 def slices_of(pitch: int, row_bytes: int, gm: Gm) -> int:
-    """How many slices rows that lie `pitch` apart fall on; 0: all."""
+    """Return how many slices rows of `pitch` fall on; 0 for all."""
     if not pitch or pitch % gm.l2_line:
         return 0
     apart = math.gcd(pitch // gm.l2_line, gm.l2_slices)
@@ -39,21 +39,21 @@ class SliceUse:
         self._definition = definition
         ops = list(walk(function.body))
         self._loops = {op.blocks[0].params[0]: op for op in ops if op.name == "for"}
-        # Blocks of one task have its scalars in common, tasks of their own have not.
+        # Blocks of one task share its scalars; separate tasks do not.
         by_block = any(Trait.BY_BLOCK in op.spec.traits for op in ops)
         self._differs: dict[Value, bool] = dict.fromkeys(function.params, not by_block)
 
     def of_rows(self, tensor: TensorType, row_bytes: int, column: Arg) -> int:
-        """How many slices serve rows of a tensor that begin at a column; 0: all."""
+        """Return how many slices serve rows of a tensor that begin at a column; 0 for all."""
         pitch = pitch_of(tensor)
         return 0 if self.differs(column) else slices_of(pitch, row_bytes, self._gm)
 
     def differs(self, scalar: Arg) -> bool:
-        """Whether cores that run the kernel at the same time have different values of a scalar."""
+        """Return whether cores that run the kernel concurrently differ in a scalar's value."""
         if not isinstance(scalar, Value):
             return False
         if scalar not in self._differs:
-            self._differs[scalar] = True  # what a loop hands on may be anything
+            self._differs[scalar] = True  # a loop-carried value may be anything
             self._differs[scalar] = self._found(scalar)
         return self._differs[scalar]
 

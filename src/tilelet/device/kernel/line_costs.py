@@ -1,8 +1,8 @@
-"""What each step of a kernel contributes to one execution: the costs of source lines.
+"""The contribution of each step of a kernel to one execution, for the costs of source lines.
 
-Pipes work at the same time, so that their busy times do not add up to the kernel's. `added` does:
-by how much a step moves the end of everything that was followed before it. A load that hides behind
-a product adds nothing; the sum over all steps is the time of the execution.
+Pipes work concurrently, so their busy times do not add up to the kernel's. `added` does: it is how
+much a step delays the end of everything before it. A load hidden behind a product adds nothing; the
+sum over all steps is the time of the execution.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
 
 MOST_EVENTS = 1500
-"""Steps of one execution that are kept one by one."""
+"""Limit on steps of one execution that are listed individually."""
 
 
 @dataclass
 class StepCost:
-    """One step (by position), in all its executions; times in cycles."""
+    """One step (by position), over all its executions; times in cycles."""
 
     added: float = 0.0
     busy: float = 0.0
@@ -30,7 +30,7 @@ class StepCost:
     times: float = 0.0
 
     def plus(self, after: StepCost, before: StepCost, factor: float) -> StepCost:
-        """With what was added between two moments, `factor` times."""
+        """Add the difference between two moments, `factor` times."""
         return StepCost(
             *(
                 own + (late - early) * factor
@@ -45,9 +45,10 @@ class StepCost:
 
 @dataclass(frozen=True)
 class Event:
-    """A step's work on its pipe, from the first instruction on; or iterations that are alike.
+    """A step's work on its pipe, from the first instruction on; or skipped identical iterations.
 
-    position  of the step; -1: `repeats` rounds of what came before, which are not listed
+    position  of the step; -1 for `repeats` repetitions of the preceding events, which are not
+              listed
     """
 
     position: int
@@ -60,9 +61,9 @@ class Event:
 class Execution:
     """One execution of a kernel with one signature.
 
-    start_us  before the first instruction
+    start_us  time before the first instruction
     steps     costs by position of the step, in microseconds and bytes
-    events    what the pipes did, step by step, as far as it is listed
+    events    pipe activity step by step, up to the limit
     """
 
     start_us: float
@@ -72,7 +73,7 @@ class Execution:
 
 
 def follow(kernel: DeviceKernel, machine: Machine, signature: Signature) -> Execution:
-    """Follow one execution, everything it reads being in L2."""
+    """Simulate one execution with everything in L2."""
     walk = _StepWalk(course_of(kernel, signature), machine)
     us = machine.us
     steps = {
@@ -144,7 +145,7 @@ class _StepWalk(Walk):
         self.passed(begin, count - done)
 
     def passed(self, begin: float, repeats: int) -> None:
-        """Iterations that were not followed one by one."""
+        """Account for iterations that were not simulated individually."""
         self.latest = max(self.latest, self.reached)
         if len(self.events) < MOST_EVENTS:
             self.events.append((-1, begin, self.reached, repeats))

@@ -1,4 +1,4 @@
-"""From where to where in a kernel each tile's contents matter."""
+"""Live ranges of the tiles of a kernel."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from tilelet.device.kernel.view import Loop, Node, Tile, loops_in, walk_steps
 
 
 def with_live_ranges(tiles: Sequence[Tile], body: tuple[Node, ...]) -> tuple[Tile, ...]:
-    """The tiles with `live` filled in."""
+    """Return the tiles with `live` filled in."""
     ranges: dict[int, list[int]] = {}
     for step in walk_steps(body):
         for tile in (*step.reads, *step.writes):
             span = ranges.setdefault(tile, [step.position, step.position])
             span[1] = max(span[1], step.position)
-    # Innermost first: an inner extension can make an outer one necessary.
+    # Innermost first, because extending a range in an inner loop may affect the outer one.
     for loop in sorted(loops_in(body), key=lambda item: item.span[1] - item.span[0]):
         _extend(ranges, loop)
     return tuple(dataclasses.replace(t, live=tuple(ranges.get(t.id, (0, 0)))) for t in tiles)
 
 
 def _extend(ranges: dict[int, list[int]], loop: Loop) -> None:
-    """Contents that an iteration needs from before it must last through the whole loop."""
+    """Extend contents needed from a previous iteration over the whole loop."""
     first, last = loop.span[0], loop.span[1] - 1
     seen: set[int] = set()
     for step in walk_steps(loop.body):

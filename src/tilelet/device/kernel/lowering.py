@@ -1,4 +1,4 @@
-"""IR kernel -> device view: the pipe of every op, the moves between memories, the L0 tiling."""
+"""Lower an IR kernel to the device view: pipes, moves between memories, L0 tiling."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def core_of(space: Mem) -> Core:
 
 
 def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
-    """The device view of an in-core function."""
+    """Return the device view of an in-core function."""
     lowering = _Lowering(function, machine)
     body = lowering.block(function.body)
     cores = frozenset(lowering.cores) or frozenset({Core.AIV})
@@ -197,11 +197,11 @@ class _Lowering:
         return tile.id
 
     def home(self, value: Value) -> int:
-        """The tile in which the value's class lives."""
+        """Return the tile in which the value's class lives."""
         return self.tile_in(value, self.storage.home(value))
 
     def tile_in(self, value: Value, space: Mem) -> int:
-        """The class's storage in one memory."""
+        """Return the class's storage in one memory."""
         key = (self.storage.find(value), space)
         if key not in self._homes:
             assert isinstance(value.type, TileType)
@@ -211,7 +211,7 @@ class _Lowering:
         return self._homes[key]
 
     def available(self, value: Value, space: Mem, loc: Loc) -> int:
-        """The value's tile in `space`, moved there if it lives elsewhere."""
+        """Return the value's tile in `space`, moving it there if it lives elsewhere."""
         home = self.storage.home(value)
         if home is space:
             return self.home(value)
@@ -260,7 +260,7 @@ class _Lowering:
             work = self.shortened(work, _valid_args(op), bool(op.args.get("clamp")), source)
             core = core_of(space)
             if gathered:
-                # For each row its index is read and its transfer is made up.
+                # For each row the scalar unit reads the index and sets up the transfer.
                 self.step(core, Pipe.SCALAR, op.name, ScalarWork(2 * work.rows), loc=op.loc)
             self.step(core, Pipe.MTE2, "load", work, (), (target,), op.loc)
             self._copies[-1][result, space] = target
@@ -269,7 +269,7 @@ class _Lowering:
     def gm_window(
         self, path: str, tensor: Value, offset: Arg, shape: tuple[int, ...], scattered: bool = False
     ) -> Transfer:
-        """The transfer of a window of a tensor."""
+        """Return the transfer of a window of a tensor."""
         assert isinstance(tensor.type, TensorType)
         rows, row_bytes = _rows(shape, tensor.type.dtype)
         roots = self.aliases.roots(tensor)
@@ -297,12 +297,12 @@ class _Lowering:
             own_columns=apart and self.slices.differs(column),
         )
 
-    # How much of a tile is valid: only that is loaded and stored
+    # Valid parts of tiles: only these are loaded and stored
 
     def shortened(
         self, work: Transfer, valid: tuple[Arg, ...], clamped: bool, tensor: Value
     ) -> Transfer:
-        """The transfer of as much of its box as is valid; what is known now is cut off now."""
+        """Return the transfer of the valid part of a box; constant limits are applied now."""
         assert isinstance(tensor.type, TensorType)
         full = tensor.type.shape
         limits = tuple(n for n in full if isinstance(n, int)) if clamped and work.box else ()
@@ -318,7 +318,7 @@ class _Lowering:
         return dataclasses.replace(work, extents=valid, limits=limits)
 
     def note_valid(self, op: Op) -> None:
-        """Remember which part of the op's result is valid, if it is told or handed on."""
+        """Record which part of the op's result is valid, if set or inherited."""
         if not op.results or not is_tile(op.results[0]):
             return
         valid = _valid_args(op)
@@ -381,7 +381,7 @@ class _Lowering:
     def vector(self, op: Op) -> None:
         widest = 0
         rows = 1
-        # An insertion moves what it inserts, anything else goes over its largest operand.
+        # An insertion moves its source; other ops process their largest operand.
         moved = (op.args["source"],) if op.name == "assemble" else (*op.operands, *op.results)
         shaped = [v.type for v in moved if isinstance(v, Value) and isinstance(v.type, TileType)]
         item = max((t.dtype.itemsize for t in shaped), default=4)
@@ -393,11 +393,11 @@ class _Lowering:
         reads = [self.available(v, Mem.Vec, op.loc) for v in op.operands if is_tile(v)]
         writes = [self.home(r) for r in op.results if is_tile(r)]
         if any(self.tiles[w].space is not Mem.Vec for w in writes):
-            # Setting an accumulator to zero is a flag of the first product.
+            # Zeroing an accumulator is a flag of the first product.
             return
         places = tuple(dict.fromkeys(reads)), tuple(writes)
         if op.spec.cost is Cost.SCATTER and Cost.SCATTER.value not in self.machine.vector:
-            # There is no such vector instruction: the scalar unit moves element by element.
+            # There is no vector instruction for it: the scalar unit moves element by element.
             moved = min((math.prod(v.type.shape) for v in op.operands if is_tile(v)), default=1)  # type: ignore[union-attr]
             elements = ScalarWork(2 * moved)
             self.step(Core.AIV, Pipe.SCALAR, op.name, elements, *places, op.loc)
@@ -424,7 +424,7 @@ class _Lowering:
         self.add(Bind(op))
 
     def element(self, tensor: Value, op: Op) -> ScalarWork:
-        """The access of a single element of GM."""
+        """Return the access to a single element of GM."""
         index = op.args.get("indices", ())
         each = index if isinstance(index, tuple) else (index,)
         return ScalarWork(1, self.lines.misses(tensor, each))
@@ -433,7 +433,7 @@ class _Lowering:
         return Core.AIC if self.cores == {Core.AIC} else Core.AIV
 
     def product(self, op: Op) -> None:
-        """A matrix product: operands into L0 in pieces that fit twice, then the cube."""
+        """Lower a matrix product: operands into L0 in pieces that fit twice, then the cube."""
         result = op.results[0]
         lhs, rhs = op.args["lhs"], op.args["rhs"]
         assert isinstance(lhs, Value)
@@ -495,7 +495,7 @@ class _Lowering:
         return self.available(value, Mem.Mat, op.loc)
 
     def l0_tile(self, m: int, k: int, n: int, item: int, kt: int) -> tuple[int, int, int]:
-        """The largest piece of a product whose operands fit twice into L0, and result into Acc."""
+        """Return the largest piece whose operands fit twice into L0 and whose result fits Acc."""
         left, right = (self.machine.buffers[s].usable // 2 for s in (Mem.Left, Mem.Right))
         acc, fractal = self.machine.buffers[Mem.Acc].usable, self.machine.cube.fractal
         tm, tn = m, n
@@ -514,7 +514,7 @@ class _Lowering:
 
 
 EXCHANGE_SLOTS = 8
-"""Tiles that may be under way between the two kinds of core."""
+"""Number of tiles in flight between the two kinds of core."""
 
 _DIRECT = {
     (Mem.Acc, Mem.Vec): ("l0c_to_ub", Pipe.FIXPIPE),
@@ -548,7 +548,7 @@ def _stored(op: Op) -> Arg:
 
 
 def _valid_args(op: Op) -> tuple[Arg, ...]:
-    """How much of a window an op is told to take, per axis; () if it says nothing."""
+    """Return the valid extent that an op sets for a window, per axis; () if none."""
     for name in ("valid_shape", "valid_shapes"):
         given = op.args.get(name)
         if given is not None:
@@ -557,7 +557,7 @@ def _valid_args(op: Op) -> tuple[Arg, ...]:
 
 
 def _taken(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The window that a load takes, before axes are dropped or swapped."""
+    """Return the window that a load takes, before axes are dropped or swapped."""
     given = op.args.get("shape", op.args.get("shapes"))
     fixed = isinstance(given, tuple) and all(isinstance(n, int) for n in given)
     if not fixed or math.prod(given) != math.prod(shape):  # type: ignore[arg-type]
@@ -570,7 +570,7 @@ def _accumulates(op: Op) -> bool:
 
 
 def _rows(shape: tuple[int, ...], dtype: DType) -> tuple[int, int]:
-    """Contiguous rows of a box: their number and bytes."""
+    """Return number and bytes of the contiguous rows of a box."""
     return math.prod(shape[:-1]), (shape[-1] if shape else 1) * dtype.itemsize
 
 
@@ -585,7 +585,7 @@ def _carries(op: Op, params: tuple[Value, ...], body: Block) -> tuple[Carry, ...
 
 
 def _halved(kernel: DeviceKernel) -> DeviceKernel:
-    """The vector side of a mixed kernel that is split: each of two cores does one half."""
+    """Return the vector side of a split mixed kernel: each of two cores does one half."""
     by_rows = kernel.split == "UP_DOWN"
 
     def half_tile(tile: Tile) -> Tile:
@@ -620,7 +620,7 @@ def _half_work(work: Work, by_rows: bool) -> Work:
         rows = max(1, work.rows // 2) if by_rows else work.rows
         return dataclasses.replace(work, nbytes=-(-work.nbytes // 2), rows=rows)
     if isinstance(work, Transfer):
-        # Which of the two gets less of a partly valid tile is not followed.
+        # Which half gets less of a partially valid tile is not tracked.
         work = dataclasses.replace(work, extents=(), limits=())
         if by_rows and work.rows > 1:
             return dataclasses.replace(work, rows=-(-work.rows // 2))

@@ -1,9 +1,9 @@
-"""A kernel's steps through the in-order pipes of its cores: how long one execution takes.
+"""Simulate a kernel's steps on the in-order pipes of its cores.
 
-Each pipe does its steps in program order, one at a time. A step starts when its pipe is free, the
-scalar unit has issued it, what it reads has been written, and what it overwrites has been read (a
-tile with several buffers lets it run ahead by that many). Iterations that do the same are followed
-until each advances all pipes by the same time; the rest of them is multiplied.
+Each pipe executes its steps in program order, one at a time. A step starts when its pipe is free,
+the scalar unit has issued it, its inputs have been written, and the buffer it overwrites has been
+read (multiple buffers let it run ahead by that many). Identical iterations are simulated until each
+advances all pipes by the same time; the rest is multiplied.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ PIPES = tuple((core, pipe) for core in Core for pipe in Pipe)
 
 @dataclass(frozen=True)
 class KernelCost:
-    """What one execution of a kernel costs on one machine.
+    """The cost of one execution of a kernel on one machine.
 
-    exec_us       from the kernel's start to its end, everything it moves being in L2
-    cold_us       the same if nothing that it reads is
-    store_us      how much longer it takes if nothing that it overwrites is, either
-    busy_us       how long each pipe works, by name: `{"AIC.CUBE": 1.2}`
+    exec_us       from the kernel's start to its end, with everything in L2
+    cold_us       the same if nothing that it reads is in L2
+    store_us      additional time if nothing that it overwrites is, either
+    busy_us       busy time of each pipe, by name: `{"AIC.CUBE": 1.2}`
     read, written bytes moved from and to each parameter, by position
-    exchanged     bytes that AIC and AIV pass each other through GM
-    macs          multiply-adds of the cube, padding included
-    guesses       loops and branches that depend on data which was not at hand, and what is
-                  assumed of each
-    l2_granules   that it asks each slice of L2 for that serves it
-    span_us       when each pipe of `busy_us` begins and ends, from the kernel's start
+    exchanged     bytes that AIC and AIV exchange through GM
+    macs          multiply-adds of the cube, including padding
+    guesses       loops and branches that depend on unavailable data, with the assumption for each
+    l2_granules   granules requested from each slice of L2 that serves it
+    span_us       start and end of each pipe of `busy_us`, from the kernel's start
     """
 
     exec_us: float
@@ -79,7 +78,7 @@ class KernelCost:
 
     @property
     def bound(self) -> str:
-        """The busiest pipe, as "cube", "vector", "MTE" or "scalar"; "latency" if it idles a lot."""
+        """The busiest pipe ("cube", "vector", "MTE", "scalar"), or "latency" if mostly idle."""
         name, busy = max(self.busy_us.items(), key=lambda item: item[1], default=("", 0.0))
         if busy < 0.5 * self.exec_us:
             return "latency"
@@ -88,7 +87,7 @@ class KernelCost:
 
 
 class Levels(NamedTuple):
-    """Whether what an execution reads is missing in L2, and whether what it overwrites is."""
+    """Whether an execution's reads miss L2, and whether its stores do."""
 
     cold: bool = False
     cold_stores: bool = False
@@ -99,10 +98,10 @@ HOT, COLD, ALL_COLD = Levels(), Levels(cold=True), Levels(cold=True, cold_stores
 
 @dataclass(frozen=True)
 class Followed:
-    """One execution on one machine: when it ends, and its sums.
+    """One execution on one machine: its end time and totals.
 
     times  see `Walk.times`, without those of tiles
-    begin  when each pipe that worked began, by number
+    begin  start of each pipe that worked, by number
     """
 
     end: float
@@ -115,7 +114,7 @@ class Followed:
     served: float
 
     def spans(self, start: float) -> dict[str, tuple[float, float]]:
-        """From a pipe's first step to the end of its last one, `start` before the first."""
+        """Return the span of each pipe's steps; `start` is the time before the first step."""
         found: dict[str, tuple[float, float]] = {}
         for number, begin in sorted(self.begin.items()):
             core, pipe = PIPES[number]
@@ -125,11 +124,11 @@ class Followed:
 
 
 Follower = Callable[[Course, Machine, Sequence[Levels]], Sequence[Followed]]
-"""Follows an execution once for each of some `Levels`."""
+"""Simulates an execution once for each of several `Levels`."""
 
 
 def followed(course: Course, machine: Machine, levels: Sequence[Levels]) -> list[Followed]:
-    """The definition of a `Follower`."""
+    """The reference implementation of a `Follower`."""
     walks = (Walk(course, machine, level) for level in levels)
     return [
         Followed(w.end, w.times[:TILES], w.begin, w.read, w.written, w.exchanged, w.macs, w.served)
@@ -144,7 +143,7 @@ def kernel_cost(
     cold: tuple[float, float] | None = None,
     follow: Follower = followed,
 ) -> KernelCost:
-    """Follow the kernel through its pipes; not without L2 if `cold_times` are known."""
+    """Return the cost of an execution, reusing `cold_times` if known."""
     course = course_of(kernel, signature or Signature())
     hot, *others = follow(course, machine, (HOT, *(() if cold else _missing(kernel, machine))))
     cold_us, store_us = cold or _cold_us(machine, others)
@@ -172,13 +171,13 @@ def kernel_cost(
 def cold_times(
     kernel: DeviceKernel, machine: Machine, signature: Signature, follow: Follower = followed
 ) -> tuple[float, float]:
-    """Of one execution: `cold_us` and `store_us`."""
+    """Return `cold_us` and `store_us` of one execution."""
     course = course_of(kernel, signature)
     return _cold_us(machine, follow(course, machine, _missing(kernel, machine)))
 
 
 def _missing(kernel: DeviceKernel, machine: Machine) -> tuple[Levels, ...]:
-    """What `cold_times` follows."""
+    """Return the levels that `cold_times` simulates."""
     return (COLD, ALL_COLD) if stores_wait(kernel, machine) else (COLD,)
 
 
@@ -188,7 +187,7 @@ def _cold_us(machine: Machine, found: Sequence[Followed]) -> tuple[float, float]
 
 
 def stores_wait(kernel: DeviceKernel, machine: Machine) -> bool:
-    """Whether its stores take longer into what is not in L2."""
+    """Return whether stores take longer if they miss L2."""
     return any(_waits_for_memory(machine.paths[name]) for name in _stores(kernel))
 
 
@@ -201,16 +200,16 @@ def _waits_for_memory(path: DataPath) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _stores(kernel: DeviceKernel) -> frozenset[str]:
-    """Paths along which it stores into its parameters."""
+    """Return the paths along which the kernel stores into its parameters."""
     works = (step.work for step in kernel.walk())
     return frozenset(
         w.path for w in works if isinstance(w, Transfer) and w.writes_gm and w.param is not None
     )
 
 
-# Layout of `Walk.times`: when each pipe is free, how long it has worked, when each core's scalar
-# unit is free, when the last store ends; then, for each buffer of each tile, when it has been
-# written and when it may be overwritten.
+# Layout of `Walk.times`: when each pipe is free, its busy time, when each core's scalar unit is
+# free, when the last store ends; then for each buffer of each tile, when it has been written and
+# when it may be overwritten.
 BUSY = len(PIPES)
 SCALAR = 2 * len(PIPES)
 LAST = SCALAR + len(Core)
@@ -221,16 +220,16 @@ CORE_OF = tuple(_CORE[core] for core, _ in PIPES)
 IS_VECTOR = tuple(pipe is Pipe.VEC for _, pipe in PIPES)
 _NOBODY = -1
 ALIKE = 1e-6
-"""Cycles by which times that advance alike may differ, for rounding's sake."""
+"""Tolerance in cycles for times that advance alike, because of rounding."""
 NOT_CLOCKS = slice(BUSY, SCALAR)
 SCALAR_UNITS = slice(SCALAR, SCALAR + len(Core))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Of a step, what does not change from one execution to the next, as plain numbers.
+    """The part of a step that is the same in all executions, as plain numbers.
 
-    written  tiles that it writes, and whether each time into their next buffer
+    written  tiles that it writes, and whether each write goes to the next buffer
     """
 
     pipe: int
@@ -243,7 +242,7 @@ class Plan:
 
 @functools.lru_cache(maxsize=1024)
 def plans_of(kernel: DeviceKernel) -> list[Plan]:
-    """By position of the step."""
+    """Return the plans by position of the step."""
     plans: dict[int, Plan] = {}
     for step in kernel.walk():
         written = tuple(
@@ -263,7 +262,7 @@ def plans_of(kernel: DeviceKernel) -> list[Plan]:
 
 @functools.lru_cache(maxsize=1024)
 def periods_of(kernel: DeviceKernel) -> dict[int, int]:
-    """By identity of the loop: after how many iterations all tiles use the same buffers again."""
+    """Return, by identity of the loop, after how many iterations tiles reuse the same buffers."""
     return {
         id(loop): math.lcm(*{kernel.tiles[t].buffers for t in _tiles_in(loop)}, 1)
         for loop in loops_in(kernel.body)
@@ -271,7 +270,7 @@ def periods_of(kernel: DeviceKernel) -> dict[int, int]:
 
 
 def first_of(kernel: DeviceKernel) -> tuple[list[int], int]:
-    """Where the times of each tile begin in `Walk.times`, and how many there are in all."""
+    """Return the offset of each tile's times in `Walk.times`, and the total length."""
     first, size = list[int](), TILES
     for tile in kernel.tiles:
         first.append(size)
@@ -280,16 +279,16 @@ def first_of(kernel: DeviceKernel) -> tuple[list[int], int]:
 
 
 def key_of(move: Move) -> tuple[int, tuple[int, ...]]:
-    """Moves of a kernel with the same key cost the same."""
+    """Return a key that is equal for moves of a kernel with equal cost."""
     work = move.work
     return move.step.position, work.cut_to if isinstance(work, Transfer) else ()
 
 
 class Walk:
-    """One execution, followed step by step; `times` is the state of all pipes and tiles.
+    """One execution, simulated step by step; `times` is the state of all pipes and tiles.
 
-    A time is a number, or an array with one for each of several machines (`Together`): `later` is
-    the later one of two, and times are replaced, never changed.
+    A time is a number, or an array with one entry per machine (`Together`): `later` returns the
+    maximum, and times are replaced, never modified.
     """
 
     times: list[Any]
@@ -326,17 +325,17 @@ class Walk:
         self.end = start + self.reached
 
     def constants(self) -> tuple[Any, Any, Any, Any]:
-        """Of the machine: issue, wait for another pipe, for another core, start of a kernel."""
+        """Return the machine's costs: issue, waiting for a pipe, for a core, start of a kernel."""
         body = self.machine.body
         return body.issue_cycles, body.sync_cycles, body.exchange_cycles, body.start_cycles
 
     @property
     def reached(self) -> Any:
-        """When the last of what was followed so far ends, from the first instruction."""
+        """Return when the last of the steps so far ends, from the first instruction."""
         return functools.reduce(self.later, self.times[: len(PIPES)], self.times[LAST])
 
     def worked(self, step: Step) -> tuple[float, float]:
-        """How long the step's pipe has worked so far, and when it is free."""
+        """Return the busy time of the step's pipe so far, and when it is free."""
         pipe = _PIPE[step.core, step.pipe]
         is_scalar = step.pipe is Pipe.SCALAR
         return self.times[BUSY + pipe], self.times[SCALAR + _CORE[step.core] if is_scalar else pipe]
@@ -370,8 +369,8 @@ class Walk:
         if pipe not in self.begin:
             self.begin[pipe] = start
         end = start + busy
-        # In a pipelined loop the loads of the next iteration are issued before a tile from the
-        # other core is waited for.
+        # In a pipelined loop the loads of the next iteration are issued before waiting for a tile
+        # from the other core.
         times[pipe] = free + busy if plan.is_pop and self.pipelined else end
         times[BUSY + pipe] = times[BUSY + pipe] + busy
         for tile in plan.reads:
@@ -386,7 +385,7 @@ class Walk:
         self.count(self.costs.moved(move.step, move.work))
 
     def scalar_step(self, move: Move, plan: Plan) -> None:
-        """The scalar unit waits for what it reads, and everything it issues later waits for it."""
+        """Run a scalar step: it waits for its inputs, and everything issued later waits for it."""
         times, unit = self.times, SCALAR + plan.core
         start = times[unit]
         for tile in plan.reads:
@@ -403,13 +402,13 @@ class Walk:
         times[LAST] = self.later(times[LAST], end)
 
     def wait(self, writer: int, reader: int) -> Any:
-        """How long a pipe waits for another's result besides; both by number in `PIPES`."""
+        """Return the additional wait of a pipe for another's result; both by index in `PIPES`."""
         if writer == _NOBODY or (writer == reader and not IS_VECTOR[reader]):
             return 0.0
         return self.sync if CORE_OF[writer] == CORE_OF[reader] else self.across
 
     def cost(self, move: Move) -> tuple[Any, Any]:
-        # A cut transfer is told from others of its step by what is left of it.
+        # A shortened transfer is keyed by its remaining size.
         key = key_of(move)
         found = self._known.get(key)
         if found is None:
@@ -434,7 +433,7 @@ class Walk:
         period = self.periods[id(rounds.loop)]
         done = 0
         for run in rounds.runs:
-            # From here on iterations do something else than before.
+            # From here on iterations differ from those before.
             history: list[list[Any]] = []
             while done < run.end:
                 if (done % period) == 0 and run.end - done > period:
@@ -455,9 +454,9 @@ class Walk:
         return [*self.times, *extra]
 
     def skip(self, history: list[list[Any]], blocks: int) -> int:
-        """If the last two blocks of iterations advanced all times alike, jump over `blocks` more.
+        """Skip `blocks` more if the last two blocks of iterations advanced all times alike.
 
-        Times that no iteration touches stand still. Returns the number of blocks skipped.
+        Times that no iteration changes stay. Returns the number of blocks skipped.
         """
         before, after = history
         if len(before) != len(after) or blocks < 1:
@@ -470,9 +469,9 @@ class Walk:
         return blocks
 
     def settled(self, moved: list[Any]) -> bool:
-        """Whether all times that advance do so alike.
+        """Return whether all times that advance do so alike.
 
-        The scalar unit may run ahead at a pace of its own without anyone waiting for it.
+        The scalar unit may run ahead at its own pace as long as nothing waits for it.
         """
         clocks = moved[:BUSY] + moved[SCALAR : len(self.times)]
         pace = max(clocks)
@@ -480,7 +479,7 @@ class Walk:
         return all(d == 0.0 or any(abs(d - p) <= ALIKE for p in paces) for d in clocks)
 
     def count_again(self, counts: list[float], blocks: int) -> None:
-        """What iterations that are not followed move and compute."""
+        """Add the traffic and work of iterations that are not simulated."""
         self.exchanged += counts[0] * blocks
         self.macs += counts[1] * blocks
         self.served += counts[2] * blocks
@@ -490,7 +489,7 @@ class Walk:
             self.written[key] += counts[3 + len(self.read) + i] * blocks
 
     def skip_rest(self, done: int, count: int) -> None:
-        """Iterations that differ from each other: the rest takes its share of what was seen."""
+        """Extrapolate the remaining iterations of a loop whose iterations differ."""
         factor = count / done
         self.times = [t * factor for t in self.times]
         self.exchanged *= factor

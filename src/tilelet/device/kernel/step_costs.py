@@ -1,4 +1,4 @@
-"""What each step of an execution takes on one machine, and what it moves."""
+"""The cost of each step of an execution on one machine, and the bytes it moves."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tilelet.ir.types import TensorType
 
 
 class Moved(NamedTuple):
-    """What a step adds to the sums over an execution.
+    """What a step adds to the totals of an execution.
 
-    param      position of the parameter that `nbytes` are read from, or written to
-    exchanged  bytes that AIC and AIV pass each other through GM
-    served     granules that it asks each slice of L2 for
+    param      position of the parameter that `nbytes` are read from or written to
+    exchanged  bytes that AIC and AIV exchange through GM
+    served     granules requested from each slice of L2
     """
 
     param: int | None = None
@@ -33,7 +33,7 @@ _NOTHING = Moved()
 
 
 class StepCosts:
-    """Of the steps of one kernel, for all signatures with the same gaps in rows and blocks."""
+    """Step costs of one kernel, for all signatures with the same row gaps and blocks."""
 
     def __init__(self, kernel: DeviceKernel, machine: Machine, signature: Signature) -> None:
         self.kernel = kernel
@@ -42,7 +42,7 @@ class StepCosts:
         self.blocks = signature.blocks
 
     def cycles(self, work: Work, cold: bool, cold_stores: bool) -> tuple[float, float]:
-        """How long a step keeps its pipe busy, and how much later its result is there."""
+        """Return how long a step occupies its pipe, and how much later its result is available."""
         is_transfer = isinstance(work, Transfer)
         return work_cycles(
             work,
@@ -54,10 +54,10 @@ class StepCosts:
         )
 
     def sharers(self, work: Transfer) -> int:
-        """Cores that take their own parts of the lines that a transfer reads, all at once.
+        """Return the number of cores that read their own parts of the same lines at once.
 
-        Blocks of one task do: they start together. Tasks start one after the other, and are then
-        some rows apart.
+        Blocks of one task do, because they start together. Tasks start one after the other and are
+        then some rows apart.
         """
         if not work.own_columns or work.writes_gm or work.param is None:
             return 1
@@ -77,7 +77,7 @@ class StepCosts:
         return Moved(work.param, work.writes_gm, work.nbytes * lanes, served=served)
 
     def requests(self, work: Transfer) -> float:
-        """Granules that it asks each slice for, if together with others."""
+        """Return the granules requested from each slice, if shared with others."""
         gm = self.machine.gm
         dense = work.dense_if_whole and work.param not in self.strided
         rows, run = (1, work.nbytes) if dense else (work.rows, work.row_bytes)
@@ -87,7 +87,7 @@ class StepCosts:
 
 @functools.lru_cache(maxsize=1024)
 def _columns(kernel: DeviceKernel) -> dict[int, int]:
-    """By parameter: bytes of a row that one execution reads, all its loops together."""
+    """Return the bytes of a row that one execution reads over all its loops, by parameter."""
     found: dict[int, int] = {}
     for touched in footprints(kernel):
         tensor = kernel.function.params[touched.param].type

@@ -1,7 +1,7 @@
 """Which tile values share storage, and in which memory each lives.
 
-Names that the device keeps in one place are one class: a value carried by a loop, an accumulator,
-a reshaped view. A class lives where its producer leaves it: products in Acc, vector results in Vec,
+Names that the device keeps in one place form a class: a loop-carried value, an accumulator, a
+reshaped view. A class lives where its producer leaves it: products in Acc, vector results in Vec,
 loads where they are used (Mat for the cube, Vec for everything else).
 """
 
@@ -29,7 +29,7 @@ def is_gm(arg: object) -> TypeGuard[Value]:
 
 
 class Storage:
-    """Classes of tile values of one kernel, and the home of each."""
+    """Storage classes of the tile values of one kernel, with their memories."""
 
     def __init__(self, function: Function) -> None:
         self._classes: UnionFind[Value] = UnionFind()
@@ -43,11 +43,11 @@ class Storage:
             self._observe(op)
 
     def find(self, value: Value) -> Value:
-        """The value that stands for all of its class."""
+        """Return the representative of the value's class."""
         return self._classes.find(value)
 
     def home(self, value: Value) -> Mem:
-        """The memory in which the value's class lives."""
+        """Return the memory in which the value's class lives."""
         root = self.find(value)
         if root in self._stated:
             return self._stated[root]
@@ -60,7 +60,7 @@ class Storage:
         return Mem.Mat if wanted and Mem.Vec not in wanted else Mem.Vec
 
     def wanted(self, value: Value) -> frozenset[Mem]:
-        """The memories in which consumers want it: Mat stands for all cube operands."""
+        """Return the memories that consumers need; Mat stands for all cube operands."""
         return frozenset(self._wanted_in.get(self.find(value), set()))
 
     def _unify(self, op: Op) -> None:
@@ -95,7 +95,7 @@ class Storage:
 
     @staticmethod
     def _is_load(op: Op) -> bool:
-        """A window of GM is loaded; a transpose of one is part of its load."""
+        """Return whether an op loads a window of GM; transposing one is part of its load."""
         if op.name == "transpose":
             return is_gm(op.args["x"])
         return Trait.LOAD in op.spec.traits and any(is_gm(a) for a in op.args.values())
@@ -129,13 +129,13 @@ def _same_storage(op: Op) -> Iterator[tuple[Arg, Arg]]:
 
 
 def padded_bytes(shape: tuple[int, ...], dtype: DType, space: Mem, fractal: int) -> int:
-    """Bytes that the hardware takes for a tile: whole fractals for the cube, 32-byte rows else."""
+    """Return the storage size of a tile: whole fractals for the cube, else 32-byte rows."""
     rows = 1
     for n in shape[:-1]:
         rows *= n
     columns, item = (shape[-1] if shape else 1), dtype.itemsize
     if space is Mem.Acc:
-        item = 4  # products are kept as FP32 or INT32, whatever they are stored as
+        item = 4  # products are kept in FP32 or INT32, whatever type they are stored as
     if space in (Mem.Mat, Mem.Left, Mem.Right, Mem.Acc):
         per_row = max(1, 32 // item) if space is not Mem.Acc else fractal
         return round_up(rows, fractal) * round_up(columns, per_row) * item

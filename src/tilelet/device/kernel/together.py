@@ -1,7 +1,7 @@
-"""One execution of a kernel on several machines at once, which differ in costs only.
+"""Simulate one execution of a kernel on several machines at once that differ only in costs.
 
-Which way it goes is found out once for all of them; what is left of a step are a few operations on
-short arrays. For a few dozen machines that takes as long as two walks one after the other.
+Control decisions are made once for all of them; each step is then a few operations on short arrays.
+For a few dozen machines this takes as long as two separate simulations.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilelet.device.machine.description import Machine
 
 @dataclass(frozen=True)
 class Case:
-    """A machine, and what is missing in L2."""
+    """A machine, and what misses L2."""
 
     machine: Machine
     levels: Levels = HOT
@@ -32,13 +32,13 @@ class Case:
 def times_together(
     kernel: DeviceKernel, signature: Signature, cases: Sequence[Case]
 ) -> list[float]:
-    """How long one execution takes in each case, in microseconds."""
+    """Return the time of one execution in each case, in microseconds."""
     ends: NDArray[np.float64] = Together(course_of(kernel, signature), cases).end
     return [case.machine.us(float(end)) for case, end in zip(cases, ends)]
 
 
 class Together(Walk):
-    """A walk whose times are arrays: one number for each case."""
+    """A walk whose times are arrays with one entry per case."""
 
     def __init__(self, course: Course, cases: Sequence[Case]) -> None:
         self.cases = [
@@ -59,7 +59,7 @@ class Together(Walk):
         return busy, latency
 
     def settled(self, moved: list[Any]) -> bool:
-        """In every case."""
+        """Return whether times have settled in every case."""
         every = np.stack(moved[: len(self.times)])
         clocks = np.delete(every, NOT_CLOCKS, axis=0)
         alike = (clocks == 0.0) | (clocks.max(axis=0) - clocks <= ALIKE)

@@ -1,8 +1,8 @@
 """The device view of one kernel: which pipe does what, on which tile, in which memory.
 
 A `DeviceKernel` is a tree of nodes in program order. `Step`s occupy a pipe; `Loop`s and `Branch`es
-repeat and choose; `Bind`s are the scalar ops that trip counts and window offsets need. Tiles are
-storage: all names of one value that the device keeps in one place are one `Tile`.
+are control flow; `Bind`s are the scalar ops that trip counts and window offsets need. Tiles are
+storage: all names of a value that the device keeps in one place are one `Tile`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tilelet.ir.types import Mem
 
 
 class Core(enum.Enum):
-    """The two kinds of core: one AIC (cube) and some AIVs (vector) make a cluster."""
+    """The two kinds of core: one AIC (cube) and some AIVs (vector) form a cluster."""
 
     AIC = "AIC"
     AIV = "AIV"
 
 
 class Pipe(enum.Enum):
-    """The in-order queues of a core. Each does one thing at a time, all work at once."""
+    """The in-order queues of a core; each does one thing at a time, and all work concurrently."""
 
     SCALAR = "SCALAR"
     MTE2 = "MTE2"  # GM -> L1 or UB
@@ -42,10 +42,10 @@ class Pipe(enum.Enum):
 class Tile:
     """On-chip storage of one or more values.
 
-    nbytes   of one buffer, padded to what the hardware stores (fractals, 32-byte rows)
-    buffers  how many the pipelining asks for: `nbytes * buffers` is what it takes
-    live     first and last position (see `Step.position`) at which the contents matter; a tile
-             that an iteration takes over from the one before is live through the whole loop
+    nbytes   size of one buffer, padded to what the hardware stores (fractals, 32-byte rows)
+    buffers  number of buffers for pipelining: the tile takes `nbytes * buffers`
+    live     first and last position (see `Step.position`) at which the contents are live; a tile
+             that an iteration inherits from the previous one is live through the whole loop
     """
 
     id: int
@@ -74,15 +74,15 @@ class Transfer:
     offset, box      window of that parameter: offsets (scalars) and extents in elements
     dense_if_whole   the runs merge into one if the parameter's memory is dense and the window
                      spans full rows
-    extents          of the box, as far as a load or store is told to take less of it; one entry
-                     per axis of `shape`, None: all of it
+    extents          limits on the box set by a load or store; one entry per axis of `shape`, None
+                     for no limit
     limits           extents of the parameter that a window may overhang, () if it may not
-    cut_to           what is left of `shape` after a cut, () if nothing was cut
+    cut_to           remaining `shape` after limiting, () if nothing was cut
     shares_lines     another core moves the other half of every row at the same time
-    slices           of L2 that serve it and the same transfer of all other cores that run the
-                     kernel, 0: all
-    same_lines       those cores ask for the same lines, not only of the same slices
-    own_columns      each of those cores takes columns of its own
+    slices           number of L2 slices that serve it and the same transfer of all other cores that
+                     run the kernel, 0 for all
+    same_lines       those cores request the same lines, not only the same slices
+    own_columns      each of those cores takes its own columns
     """
 
     path: str
@@ -108,11 +108,11 @@ class Transfer:
 
     @property
     def deciding(self) -> tuple[Arg, ...]:
-        """Scalars that decide how much is moved."""
+        """Return the scalars that decide how much is moved."""
         return (*self.extents, *self.offset) if self.limits else self.extents
 
     def cut(self, extents: tuple[int, ...]) -> Transfer:
-        """The transfer of a smaller box at the same place."""
+        """Return the transfer of a smaller box at the same place."""
         if extents == self.shape:
             return self
         item = self.row_bytes // self.shape[-1]
@@ -127,13 +127,13 @@ class Transfer:
 
     @property
     def taken(self) -> tuple[int, ...]:
-        """Elements moved, per axis of `shape`."""
+        """Return the elements moved, per axis of `shape`."""
         return self.cut_to or self.shape
 
 
 @dataclass(frozen=True, slots=True)
 class VectorWork:
-    """One vector op over `nbytes` bytes, which lie in `rows` rows."""
+    """One vector op over `nbytes` bytes in `rows` rows."""
 
     cost: Cost
     nbytes: int
@@ -154,7 +154,7 @@ class CubeWork:
 class ScalarWork:
     """Work of the scalar unit: `accesses` single elements read from or written to memory.
 
-    misses  how many of them, on average, do not find their line in the scalar unit's cache
+    misses  how many of them, on average, miss the scalar unit's cache
     """
 
     accesses: int = 0
@@ -184,7 +184,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """A scalar that a loop hands from one iteration to the next."""
+    """A loop-carried scalar."""
 
     param: Value
     init: Arg
@@ -194,10 +194,10 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A counted loop; `stages` > 1 if `pl.pipeline` asks for that many buffers.
+    """A counted loop; `stages` > 1 if `pl.pipeline` requests that many buffers.
 
-    A `while` has no bounds: `index` and `stop` are None. `site` is the number under which the
-    number of iterations is recorded if data decides it (see `interp.data-dependent control`).
+    A `while` has no bounds: `index` and `stop` are None. `site` is the number under which a
+    data-dependent trip count is recorded (see `tasks.control_points`).
     """
 
     body: tuple[Node, ...]
@@ -214,7 +214,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An `if` in the kernel; `joins` gives scalar results: (result, then, else).
+    """An `if` in the kernel; `joins` lists scalar results: (result, then, else).
 
     `site` is as in `Loop`.
     """
@@ -241,7 +241,7 @@ Node = Step | Loop | Branch | Bind
 class DeviceKernel:
     """A kernel as the device runs it.
 
-    cores     kinds of core it needs; both: it is mixed and takes a cluster
+    cores     kinds of core it needs; with both it is mixed and takes a cluster
     lanes     vector cores of the cluster that share its vector work (2 with a split mode)
     split     "UP_DOWN", "LEFT_RIGHT" or None
     serialized  memories too small for every stage of a pipelined loop: one buffer per tile there
@@ -267,12 +267,12 @@ class DeviceKernel:
         return "MIX" if len(self.cores) > 1 else next(iter(self.cores)).value
 
     def walk(self) -> Iterator[Step]:
-        """Every step once, in program order."""
+        """Yield every step once, in program order."""
         yield from walk_steps(self.body)
 
 
 def loops_in(nodes: tuple[Node, ...]) -> Iterator[Loop]:
-    """Every loop, the outer ones first."""
+    """Yield every loop, outer ones first."""
     for node in nodes:
         if isinstance(node, Loop):
             yield node

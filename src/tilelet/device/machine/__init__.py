@@ -1,1 +1,1 @@
-"""A machine is data: one TOML file each, read and checked by `description`."""
+"""Machine descriptions: one TOML file each, read and validated by `description`."""

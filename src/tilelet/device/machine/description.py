@@ -1,4 +1,4 @@
-"""A machine is data: read from TOML, checked field by field, with the evidence of every number."""
+"""Machine descriptions: read from TOML, validated by field, with evidence for every number."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?")
 
 BUILT_IN = Path(__file__).parent
 EVIDENCE = ("C", "M", "F", "S", "D", "G")
-"""Constant of a public header, Measured, Fitted to a device, to a Simulator, Derived, Guess."""
+"""Evidence tags: Constant of a public header, Measured, Fitted to a device, fitted to a Simulator,
+Derived, Guess.
+"""
 
 WINDOWS = ("none", "all", "unread", "both")
 GRAPHS = ("tasks", "whole")
 RULES = ("kernel", "written", "loops", "params", "disjoint")
-"""How the runtime directs written arguments; see `graph.py`."""
+"""How the runtime treats written arguments; see `graph.py`."""
 
 
 def _field(**checks: Any) -> Any:
     return field(metadata=checks)
 
 
-# What any number may be. No machine comes near; but times are added up and divided by, and the
-# model keeps arrays with an item for each core.
+# Limits on any number. No machine comes near them, but times are summed and divided by, and the
+# model keeps arrays with one entry per core.
 _SMALLEST, _GREATEST, _MOST_CORES = 1e-6, 10**12, 4096
-_LARGEST_SPREAD = 100.0  # a logarithm: beyond it an interval says nothing
+_LARGEST_SPREAD = 100.0  # a logarithm: a larger interval carries no information
 
 
 def _positive() -> Any:
@@ -65,7 +67,7 @@ def _share() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """clusters: each has one AIC and `vectors_per_cluster` AIVs."""
+    """Number of clusters; each has one AIC and `vectors_per_cluster` AIVs."""
 
     clusters: int = _count(_MOST_CORES)
     vectors_per_cluster: int = _count(64)
@@ -78,7 +80,7 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """One on-chip memory: its size, and what a kernel may use of it."""
+    """One on-chip memory: its size, and the part usable by a kernel."""
 
     bytes: int = _count()
     usable: int = _count()
@@ -88,12 +90,12 @@ class Memory:
 class Gm:
     """Global memory.
 
-    hbm_gbs      peak rate of the memory itself; `efficiency` of it is sustained
-    l2_bytes     the cache before it, in lines of `l2_line` bytes, shared by all cores; its lines
-                 are dealt out to `l2_slices`, which together serve `l2_gbs`
-    lockstep     of requests of cores that run the same kernel for other lines of the same slices,
-                 the share that comes together
-    serial_cycles  how long a line is busy with one core, if several ask for parts of it at once
+    hbm_gbs      peak bandwidth, of which `efficiency` is sustained
+    l2_bytes     size of the L2 cache, in lines of `l2_line` bytes, shared by all cores; its lines
+                 are distributed over `l2_slices`, which together serve `l2_gbs`
+    lockstep     share of simultaneous requests among cores that run the same kernel and ask for
+                 different lines of the same slices
+    serial_cycles  how long a line is busy with one core if several request parts of it at once
     granule      run length in bytes below which a transfer loses efficiency
     """
 
@@ -112,10 +114,10 @@ class Gm:
 class DataPath:
     """One data path of a core.
 
-    bytes_per_cycle, cold_bytes_per_cycle  rate when the data is in L2 (or on chip), and when not
-    fixed_cycles    the pipe is busy that much longer for every transfer
-    latency_cycles, cold_latency_cycles  after which the data is there; later transfers overlap it
-    row_cycles      every contiguous run costs that much more; out of L0C, at least that much
+    bytes_per_cycle, cold_bytes_per_cycle  rate if the data is in L2 (or on chip), and if not
+    fixed_cycles    additional pipe time per transfer
+    latency_cycles, cold_latency_cycles  delay until the data arrives, overlapped by later transfers
+    row_cycles      additional time per contiguous run; out of L0C, the minimum per run
     """
 
     bytes_per_cycle: float = _positive()
@@ -128,7 +130,7 @@ class DataPath:
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """fractal: rows and columns of an output block; `k_bytes` of K go in per cycle."""
+    """The cube: rows and columns of an output block; `k_bytes` of K are consumed per cycle."""
 
     fractal: int = _count()
     k_bytes: int = _count()
@@ -138,7 +140,7 @@ class Cube:
 
 @dataclass(frozen=True, slots=True)
 class VectorCost:
-    """cycles = slope x repeats + constant, the constant only for a dependent instruction."""
+    """cycles = slope x repeats + constant; the constant applies only to a dependent instruction."""
 
     slope: float = _natural()
     constant: float = _natural()
@@ -149,12 +151,12 @@ class Body:
     """Costs of running a kernel that belong to no single instruction.
 
     start_cycles     from the kernel's entry to its first instruction, and from the last to its end
-    issue_cycles     the scalar unit's work to issue one instruction
+    issue_cycles     scalar unit time to issue one instruction
     sync_cycles      one pipe waiting for another
-    exchange_cycles  an AIC and an AIV of a cluster telling each other that a tile is there
-    element_cycles   reading or writing a single element of GM whose line is in the scalar cache
-    miss_cycles      more than that if it is not
-    scalar_line      bytes of a line of that cache
+    exchange_cycles  signaling a tile between the AIC and an AIV of a cluster
+    element_cycles   accessing a single element of GM whose line is in the scalar cache
+    miss_cycles      additional cycles if it is not
+    scalar_line      line size of that cache in bytes
     """
 
     start_cycles: float = _natural()
@@ -171,22 +173,22 @@ class Runtime:
     """Costs of the runtime in one period; all times in microseconds.
 
     threads       scheduler threads; each owns an equal share of the clusters
-    submit_us, submit_arg_us  orchestrator's time per task, and per tensor argument
-    graphs        how the tasks of a `pl.graph()` are submitted: each by itself ("tasks"), or all
-                  with the first ("whole"), each other one taking node_us
-    dispatch_us   a scheduler's time to hand a block to a core
-    complete_us   a scheduler's time to retire a block and find what became ready
-    head_us       hand-over -> the kernel runs; tail_us: it ends -> a scheduler can see that
-    poll_us       looking at one busy core; a scheduler looks at all of its own in turn
-    resolve_us    a task's last block is retired -> its consumers can be handed out
-    stagger_us    by how much each scheduler enters its loop after the one before, once per run
-    first_us      how much later than usual the slowest core begins its first block, once per run;
-                  the others lie evenly between that and nothing
-    run_us        what a standalone run takes besides, from end to end
-    record_us     what recording a profile adds to each of head and tail
+    submit_us, submit_arg_us  orchestrator time per task, and per tensor argument
+    graphs        how the tasks of a `pl.graph()` are submitted: individually ("tasks"), or all with
+                  the first ("whole"), each further one taking node_us
+    dispatch_us   scheduler time to dispatch a block to a core
+    complete_us   scheduler time to retire a block and find newly ready tasks
+    head_us       from dispatch to the start of the kernel; tail_us: from its end until visible
+    poll_us       polling one busy core; a scheduler polls all of its cores in turn
+    resolve_us    from retiring a task's last block until its consumers can be dispatched
+    stagger_us    delay between consecutive scheduler threads entering their loops, once per run
+    first_us      delay of the slowest core's first block, once per run; the delays of the other
+                  cores are evenly distributed below it
+    run_us        additional time of a standalone run, end to end
+    record_us     time that recording a profile adds to each of head and tail
     slots         tasks that may wait at a busy core (0: none)
-    rule          how written arguments are directed, see `schedule/callsites.py`
-    windows       which of them are narrowed to what is written, see `schedule/windows.py`
+    rule          how written arguments are treated, see `schedule/callsites.py`
+    windows       which of them are narrowed to the written window, see `schedule/windows.py`
     task_window, heap_bytes  limits of the runtime's rings
     """
 
@@ -214,10 +216,10 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far published totals lie from modelled ones, for programs that the model had not seen.
+    """Errors of modelled totals for unseen programs.
 
-    within  nine of ten lie within this factor, as a logarithm
-    rows    how many there were
+    within  nine of ten published totals lie within this factor, as a logarithm
+    rows    number of rows
     """
 
     within: float = _field(least=0, most=_LARGEST_SPREAD)
@@ -226,8 +228,8 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class PairSpread:
-    """How far published changes lie from modelled ones: of `log(after / before)`, the standard
-    deviation is `floor` for no change and grows by `slope` with the change itself.
+    """Errors of modelled changes: the standard deviation of `log(after / before)` is `floor` for no
+    change and grows by `slope` with the change.
     """
 
     floor: float = _positive()
@@ -237,7 +239,7 @@ class PairSpread:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a number comes from: one of `EVIDENCE`, and the source in words."""
+    """The source of a number: one of `EVIDENCE`, and a description."""
 
     tag: str
     source: str
@@ -245,10 +247,10 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """A whole machine. `evidence` maps field names (`gm.hbm_gbs`) to where they come from.
+    """A whole machine; `evidence` maps field names (`gm.hbm_gbs`) to their source.
 
-    `errors` (by what bounds a program) and `pairs` are what is known of the model's own errors;
-    nothing, for a machine of which nothing published was compared.
+    `errors` (by what bounds a program) and `pairs` describe the known errors of the model; they are
+    empty for a machine without published comparisons.
     """
 
     name: str
@@ -269,14 +271,14 @@ class Machine:
     pairs: PairSpread | None = None
 
     def period(self, name: str | None = None) -> Runtime:
-        """The runtime of a period or date, by default the machine's own."""
+        """Return the runtime of a period or date, by default the machine's own."""
         return self.runtime[self.period_name(name)]
 
     def period_name(self, asked: str | None = None) -> str:
-        """The period that a name or a date means.
+        """Return the period that a name or a date refers to.
 
-        Periods are named by the month or day of their beginning, so the last one that does not
-        come after the date is meant.
+        Periods are named by the month or day they begin; a date refers to the last one that does
+        not begin after it.
         """
         wanted = asked or self.default_period
         if wanted in self.runtime:
@@ -288,23 +290,23 @@ class Machine:
 
     @property
     def newest_period(self) -> str:
-        """The last one that is named by a date; others are chosen by name only."""
+        """Return the last period named by a date; others are selected by name only."""
         return max((name for name in self.runtime if _DATE.fullmatch(name)), default="") or max(
             self.runtime
         )
 
     def us(self, cycles: float) -> float:
-        """Cycles of a core as microseconds."""
+        """Convert core cycles to microseconds."""
         return cycles / (self.cores.clock_ghz * 1000.0)
 
     @property
     def hbm_bytes_per_us(self) -> float:
-        """What global memory sustains."""
+        """Return the sustained bandwidth of global memory."""
         return self.gm.hbm_gbs * self.gm.efficiency * 1000.0
 
     @property
     def granule_cycles(self) -> float:
-        """How long a slice of L2 takes to serve a granule, whatever part of it is asked for."""
+        """Return how long a slice of L2 takes to serve a granule, whichever part is requested."""
         gm = self.gm
         return gm.l2_slices * gm.granule * self.cores.clock_ghz / gm.l2_gbs
 
@@ -324,7 +326,7 @@ REQUIRED_PATHS = (
     "l1_to_bt",
 )
 OPTIONAL_PATHS = ("l0c_to_ub", "ub_to_l1")
-"""Direct ways between the cube and the vector side; without them tiles go through GM."""
+"""Direct paths between the cube and the vector side; without them tiles go through GM."""
 
 SPACES = (Mem.Vec, Mem.Mat, Mem.Left, Mem.Right, Mem.Acc, Mem.Bias)
 _TOP = (
@@ -346,19 +348,19 @@ _TOP = (
 
 
 def machine_names() -> list[str]:
-    """The built-in machines."""
+    """Return the names of the built-in machines."""
     return sorted(p.stem for p in BUILT_IN.glob("*.toml"))
 
 
 def load_machine(name_or_path: str | Path) -> Machine:
-    """A built-in machine by name (a trailing `sim` is ignored), or one from a TOML file."""
+    """Load a built-in machine by name (a trailing `sim` is ignored), or one from a TOML file."""
     name = str(name_or_path)
     stem = name.removesuffix("sim")
     path = BUILT_IN / f"{stem}.toml" if stem in machine_names() else Path(name)
     try:
         found = path.suffix == ".toml" and path.is_file()
         modified = path.stat().st_mtime_ns if found else 0
-    except OSError:  # a name that is too long for any file
+    except OSError:  # the name is too long for a file name
         found, modified = False, 0
     if not found:
         raise UnknownMachine(name, machine_names())
@@ -371,21 +373,21 @@ def _load(path: Path, _modified: int) -> Machine:
 
 
 def parse_toml(text: str, file: str) -> dict[str, Any]:
-    """TOML text as a dictionary."""
+    """Parse TOML text into a dictionary."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
         return tomllib.loads(text)
-    except ValueError as error:  # also of Python, about integers of thousands of digits
+    except ValueError as error:  # also raised by Python for integers of thousands of digits
         raise MachineSyntax(file, str(error)) from None
     except RecursionError:
         raise MachineSyntax(file, "arrays or tables are nested too deeply") from None
 
 
 def _merged(path: Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The file's tables over those of the machine that it extends."""
+    """Merge the file's tables over those of the machine that it extends."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -411,7 +413,7 @@ def _overlay(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Turns tables into the classes above, complaining about each field by its full name."""
+    """Converts tables into the classes above; errors give each field's full name."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -456,7 +458,9 @@ class _Reader:
         return machine
 
     def periods(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """The tables of all periods; what one with `like` does not say is as in that one."""
+        """Return the tables of all periods; one with `like` inherits missing fields from that
+        period.
+        """
         found: dict[str, Any] = {}
         for name, own in self.table(data, "runtime").items():
             table = own
@@ -516,7 +520,7 @@ class _Reader:
         required: tuple[str, ...] | list[str] = (),
         optional: tuple[str, ...] | None = None,
     ) -> dict[str, T]:
-        """A table of tables of one kind; with `optional`, only the names given may appear."""
+        """Read a table of tables of one kind; with `optional`, only the given names may appear."""
         table = self.table(data, name)
         for wanted in required:
             if wanted not in table:
@@ -574,7 +578,7 @@ class _Reader:
         return value
 
     def with_evidence(self, leaf: Any, full: str) -> Any:
-        """A plain number, or the value of `{ value = .., evidence = "M", source = ".." }`."""
+        """Return a plain number, or the value of `{ value = .., evidence = "M", source = ".." }`"""
         if not isinstance(leaf, dict):
             return leaf
         leaf = cast("dict[str, Any]", leaf)
@@ -595,9 +599,9 @@ def _wanted(checks: Mapping[str, Any]) -> str:
 
 
 def varied(machine: Machine, changes: Mapping[str, float]) -> Machine:
-    """The machine with some fields changed, named in full: `{"gm.efficiency": 0.8}`.
+    """Return the machine with some fields changed, by full name: `{"gm.efficiency": 0.8}`.
 
-    For calibration and what-if questions.
+    For calibration and what-if analysis.
     """
     for name, value in changes.items():
         machine = _changed(machine, name.split("."), value)

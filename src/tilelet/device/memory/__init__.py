@@ -1,1 +1,1 @@
-"""What fits on the chip: addresses of tiles, limits of a machine, tile sizes that would fit."""
+"""On-chip memory: addresses of tiles, limits of a machine, tile sizes that would fit."""

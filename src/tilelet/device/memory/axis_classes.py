@@ -1,4 +1,4 @@
-"""Which dimensions of a kernel's tiles must change together when one tile is made smaller."""
+"""Which dimensions of a kernel's tiles must change together when one tile shrinks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Axis = tuple[Value, int]
 
 
 class AxisClasses:
-    """Classes of axes: all members of a class have one extent, and shrink together.
+    """Equivalence classes of axes that have one extent and shrink together.
 
-    A class is frozen if an op fixes its extent in a way that is not understood here.
+    A class is frozen if an op constrains its extent in a way that is not understood here.
     """
 
     def __init__(self, function: Function) -> None:
@@ -32,12 +32,12 @@ class AxisClasses:
             self._op(op)
 
     def find(self, axis: Axis) -> Axis:
-        """The axis that stands for all of its class."""
+        """Return the representative of the axis's class."""
         self._axes.setdefault(axis)
         return self._classes.find(axis)
 
     def classes(self) -> dict[Axis, list[Axis]]:
-        """Classes that may shrink, each with its members, in program order."""
+        """Return the classes that may shrink, with their members, in program order."""
         found: dict[Axis, list[Axis]] = {}
         for axis in self._axes:
             found.setdefault(self.find(axis), []).append(axis)
@@ -45,11 +45,11 @@ class AxisClasses:
         return {root: members for root, members in found.items() if root not in frozen}
 
     def needs_sum(self, members: list[Axis]) -> bool:
-        """Whether some op adds up (or takes the maximum) along the class."""
+        """Return whether some op sums (or takes the maximum) along the class."""
         return any(axis in self.reduced for axis in members)
 
     def step(self, members: list[Axis]) -> int:
-        """What the extent must stay a multiple of."""
+        """Return what the extent must stay a multiple of."""
         return max(self.granule.get(axis, 1) for axis in members)
 
     def _op(self, op: Op) -> None:
@@ -83,7 +83,7 @@ class AxisClasses:
         for axis in range(len(t.shape)):
             self.find((value, axis))
         if math.prod(t.shape) > 1:
-            # Rows are whole blocks of 32 bytes; a column is stored along its rows.
+            # Rows are whole 32-byte blocks; a column is stored along its rows.
             along = (value, len(t.shape) - (1 if t.shape[-1] > 1 else 2))
             self.granule[along] = max(self.granule.get(along, 1), 32 // t.dtype.itemsize)
 
@@ -176,7 +176,7 @@ def _shape(value: Value) -> tuple[int, ...]:
 
 
 def _is_free(op: Op) -> bool:
-    """Whether a tile of any shape could be had from the op."""
+    """Return whether the op can produce a tile of any shape."""
     return op.spec.is_window_load or Trait.CREATION in op.spec.traits
 
 
@@ -185,9 +185,9 @@ def _whole(op: Op) -> Arg:
 
 
 def resized(function: Function, extents: Mapping[Axis, int]) -> Function:
-    """The kernel with some axes of its tiles changed, as far as the device view looks at it.
+    """Return the kernel with some axes of its tiles resized, as far as the device view needs it.
 
-    Types change; the constants in the arguments of loads stay, so this is no program to run.
+    Types change, but the constants in the arguments of loads stay, so it cannot be run.
     """
     values: dict[Value, Value] = {}
 
@@ -223,7 +223,7 @@ def resized(function: Function, extents: Mapping[Axis, int]) -> Function:
 
 
 def without_pipelining(function: Function) -> Function:
-    """The kernel with every `pl.pipeline` loop as a plain one, so with single buffers."""
+    """Return the kernel with every `pl.pipeline` loop as a plain one, with single buffers."""
 
     def block(old: Block) -> Block:
         return Block(old.params, tuple(op(o) for o in old.ops))

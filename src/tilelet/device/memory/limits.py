@@ -1,4 +1,4 @@
-"""What a machine would refuse to run: tiles that do not fit, rows and blocks it cannot address."""
+"""What a machine would reject: tiles that do not fit, unsupported rows, blocks and types."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from tilelet.ir.types import Mem, TileType
 from tilelet.ir.views import carried_values, yielded
 
 BLOCK = 32
-"""Bytes in which on-chip memory is addressed."""
+"""Block size of on-chip memory in bytes."""
 
 LARGEST_EXTENT = 4095
-"""Of rows, inner dimension and columns of one product."""
+"""Limit on rows, inner dimension and columns of one product."""
 
 
 def program_findings(program: Program, machine: Machine) -> list[UserError]:
-    """Everything that the machine would refuse or slow down, in program order."""
+    """Return everything that the machine would reject or slow down, in program order."""
     found: list[UserError] = []
     for function in program.kernels:
         found += shape_findings(function, machine)
@@ -54,7 +54,7 @@ def program_findings(program: Program, machine: Machine) -> list[UserError]:
 
 
 def without_repeats(found: Sequence[UserError]) -> list[UserError]:
-    """Without repetitions: kernels made from one piece of text share its mistakes."""
+    """Remove duplicates: kernels inlined from one piece of source share its mistakes."""
     kept: dict[tuple[str, str, Loc | None], UserError] = {}
     for problem in found:
         d = problem.diagnostic
@@ -123,7 +123,7 @@ def _resident(p: Placement, kernel: DeviceKernel) -> Resident:
 
 
 def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
-    """Rows, cube blocks, product extents and element types."""
+    """Check rows, cube blocks, product extents and element types."""
     ops = list(walk(function.body))
     for_cube = _cube_only(ops)
     products = _products(function.body)
@@ -136,7 +136,7 @@ def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
         for value in op.results:
             if is_tile(value) and value not in for_cube and not op.spec.structural:
                 found = _rows(value, op, machine)
-                # What is computed from a narrow tile is narrow, too: one message is enough.
+                # Results of a narrow tile are narrow, too: one message is enough.
                 if found and not narrow.intersection(op.operands):
                     yield found
                 if found:
@@ -144,7 +144,7 @@ def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
 
 
 def _cube_only(ops: list[Op]) -> set[Value]:
-    """Values that only the cube touches: its own rule (`_product`) holds for them."""
+    """Return the values that only the cube uses, to which its own rule (`_product`) applies."""
     made = {r for op in ops if op.spec.engine is Engine.CUBE for r in op.results}
     used: dict[Value, set[bool]] = {}
     for op in ops:
@@ -157,7 +157,7 @@ def _rows(value: Value, op: Op, machine: Machine) -> UnalignedTile | None:
     t = value.type
     assert isinstance(t, TileType)
     item = t.dtype.itemsize
-    # A column is stored along its rows; a single element takes a block of its own.
+    # A column is stored along its rows; a single element takes a whole block.
     contiguous = t.shape[-1] if t.shape[-1] > 1 else math.prod(t.shape)
     if contiguous == 1 or contiguous * item % BLOCK == 0:
         return None
@@ -205,14 +205,14 @@ def _fractals(operand: Value, op: Op, machine: Machine) -> Iterator[UserError]:
 
 
 def _takes_bf16(machine: Machine) -> bool:
-    """The architecture with direct ways between cube and vector also computes in BF16."""
+    """Return whether the vector unit computes in BF16, as with direct cube-vector paths."""
     return machine.has_path("l0c_to_ub")
 
 
 def _products(body: Block) -> set[Value]:
-    """Products of type BF16, and what is computed of nothing else.
+    """Return BF16 products, and values computed only from them.
 
-    The vector unit gets them as the cube accumulated them, in FP32; only a cast rounds them.
+    The vector unit gets them as accumulated, in FP32; only a cast rounds them.
     """
     found: set[Value] = set()
     for op in body.ops:

@@ -1,8 +1,8 @@
-"""Where a kernel's tiles lie on chip, and whether they fit.
+"""On-chip addresses of a kernel's tiles, and whether they fit.
 
 Only tiles take on-chip memory: what a scope loads or computes. Tensors in global memory never
-count, whatever their size. Tiles whose contents matter at different times share addresses; an
-elementwise op may write its result over an operand that nobody needs afterwards.
+count, whatever their size. Tiles with disjoint live ranges share addresses; an elementwise op may
+overwrite an operand that is dead afterwards.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from tilelet.ir.spec import REGISTRY, Trait
 from tilelet.ir.types import Mem
 
 ALIGNMENT = 32
-"""Every tile starts at a multiple of this many bytes."""
+"""Alignment of tiles in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """One tile's place in its memory.
+    """One tile's placement in its memory.
 
-    nbytes    what it takes: all its buffers, or one piece if the product is cut (see `piece`)
-    in_place  name of the tile whose memory it takes over at the moment it is made
-    piece     shape of the pieces in which a product too large for Acc is made and stored
+    nbytes    its size: all its buffers, or one piece if the product is split (see `piece`)
+    in_place  name of the tile whose memory it takes over when it is created
+    piece     shape of the pieces in which a product too large for Acc is computed and stored
     """
 
     tile: Tile
@@ -47,10 +47,10 @@ class SpaceUse:
     """One memory of the core during a kernel.
 
     used      bytes up to the highest address of the plan
-    peak      bytes that are in use at once, at most; no plan can do with less
-    peak_at   the position of the statement at which that is
-    peak_loc  its place in the source
-    resident  what is in use there, largest first
+    peak      largest number of bytes live at once, a lower bound for every plan
+    peak_at   position of the statement at the peak
+    peak_loc  its source location
+    resident  what is live there, largest first
     """
 
     space: Mem
@@ -86,12 +86,12 @@ class MemoryPlan:
 
     @property
     def used(self) -> Mapping[str, int]:
-        """Bytes by the name of the memory."""
+        """Return bytes by the name of the memory."""
         return {s.space.name: s.used for s in self.spaces}
 
 
 def plan_memory(kernel: DeviceKernel, machine: Machine) -> MemoryPlan:
-    """Place the kernel's tiles."""
+    """Plan the addresses of the kernel's tiles."""
     steps = list(kernel.walk())
     used = {t for step in steps for t in (*step.reads, *step.writes)}
     spaces: list[SpaceUse] = []
@@ -137,8 +137,10 @@ def _in_space(
 
 
 def _computed_once(tiles: Sequence[Tile], steps: Iterable[Step]) -> list[Tile]:
-    """Tiles as a compiler packs them that is short of memory: of what a pipelined loop loads there
-    are several, of what it computes from that one, since the vector unit does one thing at a time.
+    """Reduce the buffers of pipelined loops as a compiler short of memory does.
+
+    Loaded tiles keep several buffers; tiles computed from them get one, since the vector unit does
+    one thing at a time.
     """
     computed = {t for step in steps if step.pipe is Pipe.VEC for t in step.writes}
     moved = {t for step in steps if step.pipe is not Pipe.VEC for t in (*step.reads, *step.writes)}
@@ -146,7 +148,7 @@ def _computed_once(tiles: Sequence[Tile], steps: Iterable[Step]) -> list[Tile]:
 
 
 def _row_views(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
-    """Whole rows of a tile are no copy of it, if they are only read: where they lie."""
+    """Find whole rows of a tile that are only read and so need no copy; return their tile."""
     changed = [t for step in steps for t in step.writes]
     found: dict[int, int] = {}
     for step in steps:
@@ -161,10 +163,10 @@ def _row_views(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
 
 
 def _in_place(tiles: Sequence[Tile], steps: Sequence[Step], packed: bool) -> dict[int, int]:
-    """Which tile takes over the memory of which: a result of a same-sized operand that dies.
+    """Return which tile takes over the memory of which: a result of a same-sized dying operand.
 
-    Of an operand with several buffers it is one of them, whose turn it is.
-    packed: also what takes a row or column vector is written over its tile, and rows are no copy
+    If the operand has several buffers, the result takes the current one. With `packed`, results of
+    broadcast ops also overwrite their tile, and rows need no copy.
     """
     views = _row_views(tiles, steps) if packed else {}
     traits = Trait.ELEMENTWISE if packed else Trait.IN_PLACE
@@ -180,7 +182,7 @@ def _in_place(tiles: Sequence[Tile], steps: Sequence[Step], packed: bool) -> dic
         if born.live[0] != step.position or born.id in over or born.id in step.reads:
             continue
         if any(read in views for read in step.reads):
-            continue  # what lies there is part of another tile
+            continue  # its memory is part of another tile
         for read in step.reads:
             dying = tiles[read]
             fits = dying.space is born.space and dying.nbytes == born.nbytes
@@ -193,7 +195,7 @@ def _in_place(tiles: Sequence[Tile], steps: Sequence[Step], packed: bool) -> dic
 
 
 def _pieces(tiles: Iterable[Tile], steps: Sequence[Step], limit: int) -> dict[int, tuple[int, int]]:
-    """Products too large for Acc that can be made piece by piece: computed once, then stored."""
+    """Return products too large for Acc that can be computed piece by piece before the store."""
     found: dict[int, tuple[int, int]] = {}
     for tile in tiles:
         if tile.nbytes <= limit:
@@ -241,7 +243,7 @@ def _place(
         for tile in block.tiles
     ]
     resident = [p for p in placements if p.tile.live[0] <= position <= p.tile.live[1]]
-    # Of a tile and the one that takes it over at this very statement, the new one is shown.
+    # If one tile takes over another at this statement, only the new one is shown.
     replaced = {takes_over[p.tile.id] for p in resident if p.tile.id in takes_over}
     resident = [p for p in resident if p.tile.id not in replaced]
     loc = next((s.loc for s in steps if s.position == position), UNKNOWN)
@@ -280,9 +282,9 @@ def _blocks(
 
 
 def _assign(blocks: list[_Block], limit: int) -> int:
-    """Give every block an offset: the lowest that is free while it lives. Gives the bytes used.
+    """Assign offsets first-fit; return the bytes used.
 
-    How well first fit does depends on the order; the first order that fits is taken, else the best.
+    The result depends on the order; the first order that fits is used, else the best.
     """
     keys: tuple[Callable[[_Block], tuple[int, int]], ...] = (
         lambda b: (b.first, -b.nbytes),
@@ -305,7 +307,7 @@ def _assign(blocks: list[_Block], limit: int) -> int:
 
 
 def _peak(blocks: Sequence[_Block]) -> tuple[int, int]:
-    """The first position with the most bytes in use, and those bytes."""
+    """Return the first position with the most live bytes, and those bytes."""
     changes: dict[int, int] = {}
     for block in blocks:
         changes[block.first] = changes.get(block.first, 0) + block.nbytes
@@ -322,7 +324,7 @@ def _peak(blocks: Sequence[_Block]) -> tuple[int, int]:
 
 
 def plan_json(plan: MemoryPlan) -> dict[str, Any]:
-    """The plan as plain data, addresses included."""
+    """Return the plan as plain data, including addresses."""
     return {
         "kernel": plan.kernel,
         "cores": plan.shape,

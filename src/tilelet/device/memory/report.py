@@ -14,14 +14,14 @@ from tilelet.diag.text import shape_text, size_text
 from tilelet.ir.types import Mem
 
 TILELET = 2048
-"""Bytes of a TILELET, the unit in which these programs budget vector operands."""
+"""Bytes of a TILELET, the unit in which programs budget vector operands."""
 
 TILE = 16384
 """Bytes of a TILE, the unit for cube operands."""
 
 
 def memory_report(plans: Sequence[MemoryPlan], backend: str) -> str:
-    """The text of `report/memory_after_AllocateMemoryAddr.txt`."""
+    """Return the text of `report/memory_after_AllocateMemoryAddr.txt`."""
     lines = [
         "Memory usage (modelled)",
         "Pass: AllocateMemoryAddr",
@@ -52,12 +52,12 @@ def _piped(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def memory_map(plans: Iterable[MemoryPlan]) -> str:
-    """Every tile with its addresses, memory by memory: `report/memory_map.txt`."""
+    """Return every tile with its addresses, by memory: `report/memory_map.txt`."""
     return "\n\n".join(as_text(memory_map_parts(plans))) + "\n"
 
 
 def memory_map_parts(plans: Iterable[MemoryPlan]) -> list[str | Table]:
-    """The same, as tables."""
+    """Return the memory map as tables."""
     parts: list[str | Table] = []
     for plan in plans:
         parts.append(f"=== {plan.kernel} ({plan.shape}, {plan.machine}) ===")
@@ -93,13 +93,13 @@ def _space_map(use: SpaceUse) -> Table:
 
 
 def memory_json(plans: Iterable[MemoryPlan], machine: str) -> str:
-    """The same as data: `report/memory_map.json`."""
+    """Return the memory map as data: `report/memory_map.json`."""
     document = {"version": 1, "machine": machine, "kernels": [plan_json(p) for p in plans]}
     return json.dumps(document, indent=1) + "\n"
 
 
 def memory_table(plans: Sequence[MemoryPlan]) -> Table:
-    """Used and usable bytes of every memory, one kernel per row."""
+    """Return used and usable bytes of every memory, one kernel per row."""
     spaces = [s for s in Mem if any(u.space is s for p in plans for u in p.spaces)]
     table = Table("On-chip memory (modelled)", ("kernel", *(s.name for s in spaces)))
     for plan in plans:
@@ -116,7 +116,7 @@ def _cell(use: SpaceUse) -> str:
 
 
 def budget_rows(kernels: Iterable[DeviceKernel]) -> list[dict[str, Any]]:
-    """Operands of every kernel in TILELETs and TILEs; tiles of equal name and shape count once."""
+    """Return operands in TILELETs and TILEs; tiles of equal name and shape count once."""
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for kernel in kernels:
         used = {t for step in kernel.walk() for t in (*step.reads, *step.writes)}
@@ -143,12 +143,12 @@ def budget_rows(kernels: Iterable[DeviceKernel]) -> list[dict[str, Any]]:
 
 
 def _unit(tile: Tile) -> str | None:
-    """What a tile is budgeted in: results of the cube are not operands."""
+    """Return the unit that a tile is budgeted in; results of the cube are not operands."""
     return {Mem.Vec: "TILELET", Mem.Mat: "TILE"}.get(tile.space)
 
 
 def budget_table(kernels: Iterable[DeviceKernel]) -> Table:
-    """The style budget: vector operands against 2 KB, cube operands against 16 KB."""
+    """Return the style budget: vector operands against 2 KB, cube operands against 16 KB."""
     table = Table(
         "Budget: vector operands in TILELETs of 2 KB, cube operands in TILEs of 16 KB",
         ("kernel", "tile", "shape", "line", "bytes", "budget"),

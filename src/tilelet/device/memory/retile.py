@@ -1,4 +1,4 @@
-"""Tile sizes with which a kernel that is too large would fit, fastest first."""
+"""Tile sizes with which an oversized kernel would fit, fastest first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.ir.core import Function
 from tilelet.ir.types import Mem, TileType
 
 MOST_TRIED = 60
-"""Kernels lowered and costed in the search."""
+"""Limit on kernels lowered and priced in the search."""
 
 _NAMED = 3
 
@@ -27,7 +27,7 @@ class Fit:
 
     change  in words: the tiles with their new shapes
     used    bytes of the memory that overflowed
-    us      modelled time for the same work, by as many smaller executions as that takes
+    us      modelled time for the same work, in as many smaller executions as needed
     """
 
     change: str
@@ -36,7 +36,7 @@ class Fit:
 
 
 def sizes_that_fit(kernel: DeviceKernel, machine: Machine, space: Mem, count: int = 3) -> list[Fit]:
-    """Smaller kernels that do the same and fit, best first; none if none was found."""
+    """Return smaller kernels that do the same work and fit, best first."""
     search = _Search(kernel.function, machine, space)
     found = list(search.without_pipelining(kernel))
     found += search.one_axis()
@@ -66,7 +66,7 @@ class _Search:
                 yield fit
 
     def one_axis(self) -> Iterator[Fit]:
-        """For each class of axes, the largest extent that fits."""
+        """For each class of axes, yield the largest extent that fits."""
         for root in self.classes:
             for extent in self._smaller(root):
                 fit = self._resized({root: extent})
@@ -75,7 +75,7 @@ class _Search:
                     break
 
     def two_axes(self) -> Iterator[Fit]:
-        """Pairs, each halved in turn until it fits."""
+        """Halve pairs of classes in turn until the kernel fits."""
         roots = list(self.classes)
         for i, first in enumerate(roots):
             for second in roots[i + 1 :]:
@@ -91,7 +91,7 @@ class _Search:
                     halved = second if halved is first else first
 
     def _smaller(self, root: Axis) -> list[int]:
-        """Divisors of the extent that keep rows and fractals whole, largest first."""
+        """Return divisors of the extent that keep rows and fractals whole, largest first."""
         extent, step = _extent(root), self.dims.step(self.classes[root])
         return [n for n in range(extent // 2, 0, -1) if extent % n == 0 and n % step == 0]
 

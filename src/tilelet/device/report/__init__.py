@@ -1,1 +1,1 @@
-"""What people read of a modelled run: profile, traffic, critical path, trace, comparison."""
+"""Reports of a modelled run: profile, traffic, critical path, trace, comparison."""

@@ -1,4 +1,4 @@
-"""Two modelled runs side by side, and why one takes longer."""
+"""Compare two modelled runs, and explain the difference."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tilelet.diag.text import plural
 SHOWN_KERNELS = 16
 SHOWN_CAUSES = 3
 RUNTIME_PARTS = ("head", "tail", "scheduler")
-"""Parts of the critical path that each task costs, however long its kernel runs."""
+"""Parts of the critical path that are overhead per task."""
 
 
 @dataclass(frozen=True)
 class Cause:
-    """One reason for the difference: microseconds that B takes more (or less), in words."""
+    """One cause of the difference: microseconds that B takes more (or less), in words."""
 
     us: float
     text: str
@@ -29,7 +29,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two profiles; B is what A became."""
+    """Two profiles; B is the later version."""
 
     a: Profile
     b: Profile
@@ -39,7 +39,7 @@ class Comparison:
         return self.b.total_us - self.a.total_us
 
     def causes(self) -> list[Cause]:
-        """The largest first. All of them together are the difference."""
+        """Return the causes, largest first; together they are the difference."""
         found = [self._runtime(), self._orchestrator(), *self._kernels()]
         return sorted((c for c in found if abs(c.us) >= 0.005), key=lambda c: (-abs(c.us), c.text))
 
@@ -94,10 +94,11 @@ class Comparison:
         )
 
     def kernel_pairs(self) -> list[tuple[KernelRow | None, KernelRow | None]]:
-        """Kernels of both that belong together, each in one pair; those left over alone.
+        """Match the kernels of both runs; unmatched ones stay alone.
 
-        By name and place in the source; then by name, if they do about the same; then by what they
-        do: a kernel that was renamed, moved or became one `spmd` task is still the same kernel.
+        Kernels match by name and source location, then by name if they do about the same work, then
+        by structure: a kernel that was renamed, moved or turned into one `spmd` task is still the
+        same.
         """
         found: dict[int, int] = {}
         for score in (_same_place, _same_name, _same_structure):
@@ -117,13 +118,13 @@ class Comparison:
         used = set(found.values())
         return [*pairs, *((None, b) for j, b in enumerate(self.b.kernels) if j not in used)]
 
-    # For people
+    # Text
 
     def parts(self) -> list[str | Table]:
         return [self.table(), self.kernel_table(), self.why()]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Render for a notebook."""
         return parts_html(self.parts())
 
     def table(self) -> Table:
@@ -176,7 +177,7 @@ class Comparison:
         return table
 
     def why(self) -> str:
-        """The difference and its largest causes."""
+        """Describe the difference and its largest causes."""
         lines = [self.verdict()]
         causes = self.causes()[:SHOWN_CAUSES]
         lines += [f"  {i}. {_signed(c.us)} us  {c.text}" for i, c in enumerate(causes, 1)]
@@ -188,7 +189,7 @@ class Comparison:
         return "\n".join(lines)
 
     def notes(self) -> list[str]:
-        """What the totals alone would hide."""
+        """Return notes on what the totals alone would hide."""
         sizes = [sum(t.size for t in p.tensors if t.origin == "param") for p in (self.a, self.b)]
         if abs(sizes[1] - sizes[0]) <= 0.01 * max(sizes):
             return []
@@ -197,7 +198,7 @@ class Comparison:
 
     @property
     def pair(self) -> Mapping[str, float]:
-        """What is known of the errors of such changes; nothing across machines and periods."""
+        """Return the known errors of such changes; empty across machines and periods."""
         alike = (self.a.machine, self.a.period) == (self.b.machine, self.b.period)
         return self.b.pair if alike else {}
 
@@ -213,7 +214,7 @@ class Comparison:
             f"{judged} Largest causes, by the critical paths:"
         )
 
-    # For programs
+    # Data
 
     def to_data(self) -> dict[str, Any]:
         def side(p: Profile) -> dict[str, Any]:
@@ -265,13 +266,13 @@ def _same_place(a: KernelRow, b: KernelRow) -> float:
 
 
 def _same_name(a: KernelRow, b: KernelRow) -> float:
-    """Kernels of two programs, called alike, that move about as much on the same cores."""
+    """Score kernels of the same name that move about as much on the same cores."""
     alike = a.cores == b.cores and a.moved <= 2 * b.moved and b.moved <= 2 * a.moved
     return float(a.name == b.name and alike)
 
 
 def _same_structure(a: KernelRow, b: KernelRow) -> float:
-    """How much of what they consist of is common to both; 0 if that is less than half."""
+    """Return the share of structure common to both, or 0 if less than half."""
     parts = {*a.structure, *b.structure}
     common = sum(min(a.structure.get(p, 0), b.structure.get(p, 0)) for p in parts)
     either = sum(max(a.structure.get(p, 0), b.structure.get(p, 0)) for p in parts)

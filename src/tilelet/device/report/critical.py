@@ -1,7 +1,7 @@
-"""The critical path: what the end of the run had to wait for, back to its beginning.
+"""The critical path: what the end of the run waited for, back to its beginning.
 
 From the record that finished last, go to whatever it waited for longest: the task that released it,
-the record that held its core, or the orchestrator. Every moment of the run belongs to one part.
+the record that occupied its core, or the orchestrator. Every moment of the run belongs to one part.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PARTS = {
     "scheduler": "a scheduler was busy",
     "orchestrator": "the orchestrator submits",
 }
-"""Parts of the path, in the words of the report."""
+"""Parts of the path, as worded in the report."""
 
 NOTHING = -1
 
 
 @dataclass(frozen=True)
 class Path:
-    """The path.
+    """The critical path.
 
     records  numbers of the records on it, first to last
     parts    microseconds by part; they add up to `total_us`
@@ -43,7 +43,7 @@ class Path:
 
 
 def critical_path(timeline: Timeline) -> Path:
-    """Follow the run back from its end."""
+    """Trace the run back from its end."""
     parts = dict.fromkeys(PARTS, 0.0)
     if not len(timeline.task):
         return Path(0.0, (), parts, {}, {})
@@ -68,7 +68,7 @@ def critical_path(timeline: Timeline) -> Path:
         parts["head"] += start - max(dispatch, until)
         parts["scheduler"] += max(0.0, dispatch - max(until, begin))
         if cause == NOTHING:
-            # Time counts from the first dispatch.
+            # Time starts at the first dispatch.
             parts["orchestrator"] += max(0.0, min(until, dispatch) - begin)
         record = cause
     return Path(timeline.total_us, tuple(reversed(found)), parts, kernel_us, kernel_tasks)
@@ -87,7 +87,7 @@ class _Causes:
         self.released_by = t.released_by.tolist()
 
     def of(self, record: int) -> tuple[float, int]:
-        """Since when nothing but the runtime held it back, and the record that did before."""
+        """Return since when only the runtime delayed a record, and the record that did before."""
         task = self.task[record]
         since, cause = self.submitted[task], NOTHING
         releaser = self.released_by[task]
@@ -96,8 +96,8 @@ class _Causes:
             since = self.finish[cause]
         previous = self.before[record]
         if previous != NOTHING:
-            # A block that waited at a busy core starts when the one before it ends; any other is
-            # handed over only after that was noticed.
+            # A block queued at a busy core starts when the one before it ends; any other is
+            # dispatched only after that end was noticed.
             waited = self.dispatch[record] < self.finish[previous]
             freed = (self.end if waited else self.finish)[previous]
             if freed > since:
@@ -106,7 +106,7 @@ class _Causes:
 
 
 def _previous_on_core(core: NDArray[np.int64], dispatch: NDArray[np.float64]) -> NDArray[np.int64]:
-    """For each record the one before it on its core."""
+    """Return for each record the previous one on its core."""
     order = np.lexsort((dispatch, core))
     before = np.full(len(core), NOTHING, np.int64)
     same = core[order][1:] == core[order][:-1]
@@ -117,7 +117,7 @@ def _previous_on_core(core: NDArray[np.int64], dispatch: NDArray[np.float64]) ->
 def _last_records(
     task: NDArray[np.int64], finish: NDArray[np.float64], tasks: int
 ) -> NDArray[np.int64]:
-    """For each task the record that finished last."""
+    """Return for each task the record that finished last."""
     order = np.lexsort((np.arange(len(task)), finish))
     last = np.full(tasks, NOTHING, np.int64)
     last[task[order]] = order

@@ -1,4 +1,4 @@
-"""Why one task waits for another: named in `deps=`, maker of a tensor, or writer of a window."""
+"""Why one task waits for another: `deps=`, creator of a tensor, or writer of a window."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS = ("tensormap", "creator", "explicit")
 
 
 def edge_kinds(stream: Stream, producer: Ints, consumer: Ints) -> Ints:
-    """For each edge between two tasks the number of its kind in `KINDS`."""
+    """Return for each edge between two tasks the index of its kind in `KINDS`."""
     count = max(stream.count, 1)
     key = producer * count + consumer
     tasks = np.arange(stream.count)
@@ -23,12 +23,12 @@ def edge_kinds(stream: Stream, producer: Ints, consumer: Ints) -> Ints:
 
 
 def _creations(stream: Stream, tasks: Ints) -> Ints:
-    """Edges from the first user of each tensor that the program makes to all others, as keys."""
+    """Return edges from the first user of each temporary tensor to all others, as keys."""
     if not len(stream.arg_region):
         return np.zeros(0, np.int64)
     used = stream.regions.buffer[stream.arg_region]
     owner = np.repeat(tasks, np.diff(stream.arg_ptr))
     first = np.full(len(stream.regions.buffers), -1, np.int64)
-    first[used[::-1]] = owner[::-1]  # of several assignments the last one stays
+    first[used[::-1]] = owner[::-1]  # the last assignment wins
     fresh = stream.regions.fresh[used]
     return np.unique(first[used[fresh]] * stream.count + owner[fresh])

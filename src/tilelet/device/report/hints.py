@@ -1,4 +1,4 @@
-"""Hints about transfers, as the compilers of April 2026 log them (PH001)."""
+"""Transfer hints, as the compilers of April 2026 log them (PH001)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilelet.device.machine.description import Machine
 
 
 def row_hints(kernels: Iterable[DeviceKernel], machine: Machine) -> list[str]:
-    """One line for each load or store whose contiguous rows are shorter than the machine likes."""
+    """Return one line per load or store with contiguous rows below the machine's granule."""
     granule = machine.gm.granule
     found: dict[str, None] = {}
     for kernel in kernels:

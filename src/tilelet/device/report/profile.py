@@ -1,7 +1,7 @@
-"""A modelled run summed up: what reports, comparisons and `profile.json` are made of.
+"""The summary of a modelled run, from which reports, comparisons and `profile.json` are made.
 
-`Profile` is plain data. `profile_of` makes one from a timeline; `Profile.to_json` and
-`Profile.from_json` keep it.
+`Profile` is plain data. `profile_of` builds it from a timeline; `Profile.to_json` and
+`Profile.from_json` serialize it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class FunctionRow:
-    """A row of the per-function table: executions on one kind of core. Times are sums, in us.
+    """A row of the per-function table: executions on one kind of core, times summed in us.
 
     A mixed kernel has a row for its AIC and one for its AIV part, as on the device.
     """
@@ -51,16 +51,16 @@ class FunctionRow:
 
 @dataclass(frozen=True)
 class KernelRow:
-    """What the model says about one kernel.
+    """The model's figures for one kernel.
 
     where        file and line of its scope
     bound        what limits it: cube, vector, MTE, scalar, latency, GM or dispatch
-    path_us      its share of the critical path, path_tasks the tasks there
+    path_us      its time on the critical path; path_tasks is the number of its tasks there
     read .. least_written  bytes of global memory (see `traffic`)
-    flops        two for each multiply-add of the cube; gflops: while any of its tasks runs
-    roof_gflops  what the machine allows, given the bytes that L2 did not save: never less
+    flops        two per multiply-add of the cube; gflops: rate while any of its tasks runs
+    roof_gflops  the roofline limit for the bytes that miss L2; an upper bound
     memory       bytes of each on-chip memory
-    structure    what it consists of, and how often: `{"exp": 1, "reads x": 1}`
+    structure    its ops and how often each occurs: `{"exp": 1, "reads x": 1}`
     """
 
     name: str
@@ -105,19 +105,18 @@ class TensorRow:
 
 @dataclass(frozen=True)
 class Profile:
-    """A modelled run. All times are microseconds.
+    """A modelled run; all times are in microseconds.
 
-    path         the critical path: what its time was spent on, in `critical.PARTS`
+    path         time on the critical path by part, see `critical.PARTS`
     hbm_read, hbm_written  bytes that missed L2
     busy         share of the time in which each kind of core ran kernels
-    findings     what the machine would refuse
-    guesses      what the model had to assume, and where
+    findings     what the machine would reject
+    guesses      assumptions of the model, with their locations
     bound        what bounds the run: memory, cores or waiting
-    interval     between which times nine of ten published totals would lie; empty if nothing
-                 published of this machine was compared
-    pair         floor and slope of what is known of the errors of modelled changes
-    depends_on   the parameters that the total depends on most: by how many per cent it changes
-                 with one per cent of each
+    interval     the interval that would contain nine of ten published totals; empty if there are no
+                 published comparisons for this machine
+    pair         floor and slope of the known errors of modelled changes
+    depends_on   the parameters that the total depends on most: percentage change per one per cent
     """
 
     program: str
@@ -163,7 +162,7 @@ class Profile:
 
     @property
     def memory(self) -> dict[str, int]:
-        """Bytes used of each memory by the kernel that uses most of it."""
+        """Return the bytes of each memory used by the kernel that uses most of it."""
         most: dict[str, int] = {}
         for kernel in self.kernels:
             for space, used in kernel.memory.items():
@@ -175,13 +174,13 @@ class Profile:
         return f"{self.program} on {self.machine} ({self.period})"
 
     def to_json(self) -> str:
-        """The text of `profile.json`: always the same for the same run."""
+        """Return the text of `profile.json`, always the same for the same run."""
         data = {"version": VERSION, "modelled": True, **_rounded(dataclasses.asdict(self))}
         return json.dumps(data, indent=1, sort_keys=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, file: str) -> Profile:
-        """The profile in a file's text; `BadProfile` if it is none."""
+        """Parse a profile from a file's text; raise `BadProfile` if it is not one."""
         try:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:  # also integers of thousands of digits
@@ -206,7 +205,7 @@ class Profile:
 _OPTIONAL = frozenset(
     {"findings", "guesses", "structure", "bound", "interval", "pair", "depends_on"}
 )
-"""Fields that a saved profile need not have."""
+"""Fields that a saved profile may lack."""
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),
@@ -237,7 +236,7 @@ def _row(cls: type, data: Any) -> Any:
 
 
 def _rounded(value: Any) -> Any:
-    """Floats to nanoseconds (and as many digits otherwise), so that files stay readable."""
+    """Round floats to nanoseconds, so that files stay readable."""
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, Mapping):
@@ -253,7 +252,7 @@ def _rounded(value: Any) -> Any:
 def profile_of(
     timeline: Timeline, program: str, findings: Sequence[str] = (), moved: Traffic | None = None
 ) -> Profile:
-    """Sum up a modelled run; `moved` is its traffic, if that is known already."""
+    """Summarize a modelled run; `moved` is its traffic, if already known."""
     return _Summary(timeline, program, moved).profile(tuple(findings))
 
 
@@ -303,7 +302,7 @@ class _Summary:
         )
 
     def guesses(self) -> list[str]:
-        """What was assumed where a kernel depends on data that was not at hand."""
+        """Return the assumptions for kernels whose control flow depends on unavailable data."""
         found: dict[str, None] = {}
         for cost, kernel in zip(self.stream.costs, self.stream.cost_kernel):
             for loc, assumed in cost.guesses:
@@ -372,17 +371,17 @@ class _Summary:
         return rows
 
     def main_records(self, number: int, view: DeviceKernel) -> NDArray[np.bool_]:
-        """Records of the kernel's blocks, without those that run beside them in mixed ones."""
+        """Return the records of the kernel's blocks, excluding companion records of mixed ones."""
         wanted = self.is_aic if Core.AIC in view.cores else ~self.is_aic
         return (self.timeline.kernel == number) & wanted
 
     def main_exec(self, number: int, view: DeviceKernel) -> float:
-        """Time of the kernel's blocks; the AIV lanes of a mixed one run at the same time."""
+        """Return the time of the kernel's blocks; the AIV lanes of a mixed one run concurrently."""
         mine = self.main_records(number, view)
         return float((self.timeline.end[mine] - self.timeline.start[mine]).sum())
 
     def elapsed(self, number: int, view: DeviceKernel) -> float:
-        """How long at least one of the kernel's blocks was running."""
+        """Return how long at least one of the kernel's blocks was running."""
         mine = self.main_records(number, view)
         order = np.argsort(self.timeline.start[mine], kind="stable")
         start, end = self.timeline.start[mine][order], self.timeline.end[mine][order]
@@ -395,8 +394,10 @@ class _Summary:
         return float(self.stream.total(each)[self.stream.kernel == number].sum())
 
     def bound(self, number: int, exec_us: float, roof: float, gflops: float) -> str:
-        """What is above it, if it is near that; else the runtime, if handing out takes longer than
-        running; GM, if that stretches the run; else the busiest pipe.
+        """Return what bounds a kernel.
+
+        Its roof, if it is near that; the runtime, if dispatching takes longer than running; GM, if
+        waiting for it stretches the run; otherwise the busiest pipe.
         """
         if roof and gflops >= _NEAR_ROOF * roof:
             peak = self.peak_gflops([self.stream.kernels[number]])
@@ -416,10 +417,10 @@ class _Summary:
         return max(sorted(weights), key=lambda name: weights[name], default="latency")
 
     def roof(self, number: int, view: DeviceKernel, flops: float) -> tuple[float, float]:
-        """Gflop/s that the machine allows this kernel, and what it reaches.
+        """Return the machine's limit in Gflop/s for this kernel, and the rate it reaches.
 
-        Only bytes that L2 did not save count against global memory, and only time in which the
-        kernel runs: with all bytes, or the time of each core alone, it could pass its own roof.
+        Only bytes that miss L2 count against global memory, and only time in which the kernel runs;
+        otherwise it could exceed its own roof.
         """
         elapsed = self.elapsed(number, view)
         if not flops or not elapsed:
@@ -431,7 +432,7 @@ class _Summary:
         return min(peak, allowed), flops / elapsed / 1000.0
 
     def peak_gflops(self, kernels: Sequence[DeviceKernel | None]) -> float:
-        """Peak of all cubes in the fastest type that the kernels multiply."""
+        """Return the peak of all cubes in the fastest type that the kernels multiply."""
         dtypes = {
             step.work.dtype
             for kernel in kernels
@@ -459,7 +460,7 @@ class _Summary:
 
 
 def place(loc: Loc) -> str:
-    """`kernel.py:12`: the folder is left out, so that a profile is the same wherever it is made."""
+    """Format as `kernel.py:12`, without the folder, so that a profile is location-independent."""
     return f"{PurePath(loc.file).name}:{loc.line}" if loc.line > 0 else ""
 
 
@@ -468,9 +469,9 @@ def _period(machine: Machine, runtime: Runtime) -> str:
 
 
 def structure_of(kernel: DeviceKernel) -> dict[str, int]:
-    """What a kernel does, whatever its name, its tile sizes and the loops around it.
+    """Return what a kernel does, independent of its name, tile sizes and enclosing loops.
 
-    Two kernels of different programs that do the same have the same structure, or nearly.
+    Kernels of different programs that do the same have (nearly) the same structure.
     """
     names = [p.name for p in kernel.function.params]
     found: Counter[str] = Counter()
@@ -486,7 +487,7 @@ def structure_of(kernel: DeviceKernel) -> dict[str, int]:
 
 
 _NEAR_ROOF = 0.8
-"""A kernel this near its roof is limited by that, whatever its pipes do meanwhile."""
+"""A kernel this close to its roof is limited by it."""
 
 _STRETCHED = 1.25
 """A kernel that takes this much longer than with everything in L2 waits for global memory."""

@@ -1,4 +1,4 @@
-"""Which parameters of a machine a modelled total depends on most."""
+"""Sensitivity of a modelled total to the parameters of the machine."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "task of a graph": ("runtime.*.node_us",),
     "hand-over of a block": ("runtime.*.head_us", "runtime.*.tail_us"),
 }
-"""What is named together, and the machine fields that it scales. `*`: all entries of a table."""
+"""Groups of machine fields that are scaled together; `*` stands for all entries of a table."""
 
 
 def fields_of(machine: Machine, group: str) -> list[str]:
-    """The fields of a group on one machine, in full."""
+    """Return the full names of a group's fields on one machine."""
     found: list[str] = []
     for name in GROUPS[group]:
         if name == "vector.*":
@@ -62,7 +62,7 @@ _VECTOR = ("slope", "constant")
 
 
 def field_value(machine: Machine, name: str) -> float:
-    """A field by its full name, as `paths.gm_to_l1.row_cycles`."""
+    """Return a field by its full name, such as `paths.gm_to_l1.row_cycles`."""
     node: Any = machine
     # Names of periods have no dots, so every part is one step.
     for part in name.split("."):
@@ -71,7 +71,7 @@ def field_value(machine: Machine, name: str) -> float:
 
 
 def scaled(machine: Machine, factors: Mapping[str, float]) -> Machine:
-    """The machine with groups of parameters multiplied; a share stays one."""
+    """Return the machine with groups of parameters multiplied; a share stays at most 1."""
     changes: dict[str, float] = {}
     for group, factor in factors.items():
         for name in fields_of(machine, group):
@@ -81,9 +81,9 @@ def scaled(machine: Machine, factors: Mapping[str, float]) -> Machine:
 
 
 def sensitivities(line: Timeline) -> dict[str, float]:
-    """Of each group: by how many per cent the total changes if it becomes one per cent larger.
+    """Return for each group the percentage by which the total changes if it grows by one per cent.
 
-    The largest first.
+    Largest first.
     """
     machines = [scaled(line.machine, {group: 1 + NUDGE}) for group in GROUPS]
     found = {

@@ -1,4 +1,4 @@
-"""The modelled report: the per-function table as the device's own tools print it, then why."""
+"""The modelled report: the per-function table of the device's own tools, then explanations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tilelet.diag.tables import (
 
 MODELLED = "[modelled]"
 MOST_ROWS = 12
-"""Rows of tables that could have hundreds."""
+"""Row limit of tables that could have hundreds."""
 
 
 def report_parts(profile: Profile) -> list[str | Table]:
-    """The report, in the order in which it is read."""
+    """Return the parts of the report in reading order."""
     parts: list[str | Table] = [
         function_table(profile),
         path_table(profile),
@@ -40,7 +40,7 @@ def report_parts(profile: Profile) -> list[str | Table]:
 
 
 def trust_text(profile: Profile) -> str:
-    """How far the total can be trusted, and what it depends on most."""
+    """Describe the accuracy of the total, and what it depends on most."""
     lines: list[str] = []
     if profile.interval:
         low, high = profile.interval
@@ -59,12 +59,12 @@ def trust_text(profile: Profile) -> str:
 
 
 def report_text(profile: Profile) -> str:
-    """The report as plain text."""
+    """Return the report as plain text."""
     return "\n\n".join(as_text(report_parts(profile))) + "\n"
 
 
 def _some(lines: Sequence[str]) -> list[str]:
-    """The first lines, indented, and how many more there are."""
+    """Return the first lines, indented, and the number left out."""
     more = len(lines) - MOST_ROWS
     rest = [f"  and {more} more"] if more > 0 else []
     return [*(f"  {line}" for line in lines[:MOST_ROWS]), *rest]
@@ -74,7 +74,7 @@ def _some(lines: Sequence[str]) -> list[str]:
 
 
 def function_table(profile: Profile) -> WideTable:
-    """The per-function table; the TOTAL and Total Test Time lines are read by other programs."""
+    """Return the per-function table; other programs parse its TOTAL and Total Test Time lines."""
     heads = ("function", "count", "avg exec us", "avg latency us", "exec", "avg head us")
     table = WideTable(
         f"{_function_title(profile)}\nTotal Test Time: {profile.total_us:.2f} us {MODELLED}",
@@ -130,7 +130,7 @@ def _function_text(profile: Profile) -> str:
 
 def _function_line(r: FunctionRow, width: int) -> str:
     n = r.count
-    # The model does not divide the hand-over into the way to the core and its own set-up.
+    # The model does not divide head time into transport and set-up.
     return (
         f"{r.func_id:<8} {r.name:<{width}} {n:>5}   {r.exec_us / n:>12.2f}  "
         f"{r.latency_us / n:>15.2f}  {100 * r.exec_us / r.latency_us:>5.1f}%   "
@@ -138,11 +138,11 @@ def _function_line(r: FunctionRow, width: int) -> str:
     )
 
 
-# Why
+# Explanations
 
 
 def path_table(profile: Profile) -> Table:
-    """The critical path by kernel, and what else its time went to."""
+    """Return the critical path by kernel, and the rest of its time."""
     total = profile.total_us or 1.0
     table = Table(f"Critical path {MODELLED}", ("what", "tasks", "us", "share"))
     on_path = [k for k in profile.kernels if k.path_tasks]
@@ -158,7 +158,7 @@ def path_table(profile: Profile) -> Table:
 
 
 def kernel_table(profile: Profile) -> Table:
-    """What limits each kernel, its traffic against the least possible, and the roofline."""
+    """Return what limits each kernel, its traffic against the minimum, and the roofline."""
     heads = (
         "kernel",
         "scope",
@@ -197,7 +197,7 @@ def _kernel_cells(k: KernelRow) -> tuple[str, ...]:
 
 
 def tensor_table(profile: Profile) -> Table:
-    """Bytes of each tensor against what is compulsory."""
+    """Return the bytes of each tensor against compulsory traffic."""
     heads = ("tensor", "kind", "size", "read", "written", "compulsory", "ratio")
     table = Table(f"Global memory {MODELLED}", heads, left=2)
     for t in profile.tensors[:MOST_ROWS]:
@@ -226,7 +226,7 @@ def tensor_table(profile: Profile) -> Table:
 
 
 def summary_table(profile: Profile) -> Table:
-    """Cores, schedulers, memory and the roofline of the whole program."""
+    """Return cores, schedulers, memory and the roofline of the whole program."""
     total = profile.total_us or 1.0
     table = Table(f"Machine {MODELLED}", ("what", "value"), left=2)
     add = table.rows.append
@@ -253,7 +253,7 @@ def summary_table(profile: Profile) -> Table:
 
 
 def roofline_text(profile: Profile) -> str:
-    """Where the program stands: which roof is above it, and how far below it runs."""
+    """Describe the program's roofline: which roof limits it, and how far below it runs."""
     reached = profile.flops / (profile.total_us or 1.0) / 1000.0
     moved = profile.hbm_read + profile.hbm_written
     intensity = profile.flops / moved if moved else 0.0
@@ -271,7 +271,7 @@ def _largest(rows: Sequence[KernelRow], key: Callable[[KernelRow], float]) -> li
 
 
 def side_by_side(profiles: Sequence[Profile]) -> Table:
-    """The main figures of one program on several machines."""
+    """Return the main figures of one program on several machines."""
     table = Table(f"Side by side {MODELLED}", ("", *(p.machine for p in profiles)))
 
     def row(name: str, cells: Sequence[str]) -> None:

@@ -1,14 +1,14 @@
-"""The modelled run as files that existing viewers read.
+"""The modelled run as files for existing viewers.
 
 merged_swimlane.json         Chrome trace events: a lane for each core, the orchestrator and the
-                             schedulers, an arrow for each dependency, and below, for each core,
-                             the pipes that work inside its tasks (open it in Perfetto)
-chip_swimlane_records.json   the four stamps of every execution, as the device's profiler has them
+                             schedulers, an arrow for each dependency, and for each core the
+                             pipes active inside its tasks (open it in Perfetto)
+chip_swimlane_records.json   the four stamps of every execution, as in the device's profiler
 deps.json                    tasks and the edges between them
 name_map.json                kernel names of the function ids in the above
 
-Large runs are thinned: the critical path and an even sample of the rest stay, and the files say so.
-Lines are formatted by hand because these files have hundreds of thousands of them.
+Large runs are sampled: the critical path and an even sample of the rest are kept, and the files say
+so. Lines are formatted by hand because these files have hundreds of thousands of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tilelet.device.report.profile import place
 from tilelet.device.schedule.simulate import Timeline
 
 MOST_TASKS = 20_000
-"""Runs with more tasks are thinned ..."""
+"""Runs with more tasks are sampled ..."""
 
 KEPT_TASKS = 8_000
 """... to about this many."""
@@ -36,13 +36,13 @@ MOST_EDGES = 100_000
 MOST_ARROWS = 10_000
 TICKS_PER_US = 1000
 ORCHESTRATOR, SCHEDULERS, SCHEDULER_VIEW, WORKER_VIEW = 1, 2, 3, 4
-"""Process numbers of the trace, as the device's own tools choose them."""
+"""Process ids of the trace, as chosen by the device's own tools."""
 
 PIPES_VIEW = 5
-"""A process of our own: what happens inside tasks."""
+"""An additional process: pipe activity inside tasks."""
 
 MOST_PIPED = 4_000
-"""Records whose pipes are shown: of more, an even sample."""
+"""Limit on records whose pipes are shown; of more, an even sample."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Edge:
 
 
 class Trace:
-    """What of a timeline goes into the files."""
+    """The part of a timeline that goes into the files."""
 
     def __init__(self, timeline: Timeline, bounds: Mapping[str, str] | None = None) -> None:
-        """`bounds`: what limits each kernel, by name; else what limits each task by itself."""
+        """`bounds`: what limits each kernel, by name; otherwise what limits each task."""
         self.timeline = timeline
         self.bounds = bounds or {}
         self.tasks = self._kept_tasks()
@@ -68,7 +68,7 @@ class Trace:
 
     @property
     def thinned(self) -> str:
-        """What was left out, in words; empty if nothing was."""
+        """Describe what was left out; empty if nothing was."""
         total = self.timeline.stream.count
         if len(self.tasks) == total:
             return ""
@@ -87,7 +87,7 @@ class Trace:
 
     @cached_property
     def edges(self) -> list[Edge]:
-        """Dependencies between the tasks that are shown, at most `MOST_EDGES`."""
+        """Return the dependencies between shown tasks, at most `MOST_EDGES`."""
         kept = set(self.tasks)
         found: list[tuple[int, int]] = []
         for task in self.tasks:
@@ -103,7 +103,7 @@ class Trace:
     # Chrome trace
 
     def chrome(self) -> str:
-        """The trace; times in microseconds."""
+        """Return the Chrome trace; times in microseconds."""
         events = [*self._lanes(), *self._cores(), *self._pipes(), *self._runtime()]
         events += self._arrows()
         t = self.timeline
@@ -144,7 +144,7 @@ class Trace:
 
     @cached_property
     def _task_facts(self) -> list[str]:
-        """Members of the `args` of slices, by the number of the cost: the same for many tasks."""
+        """Return `args` members of slices by cost number, which many tasks share."""
         stream = self.timeline.stream
         found: list[str] = []
         for cost, number in zip(stream.costs, stream.cost_kernel):
@@ -161,13 +161,13 @@ class Trace:
 
     @cached_property
     def _piped(self) -> list[int]:
-        """Records whose pipes are shown."""
+        """Return the records whose pipes are shown."""
         step = -(-len(self.records) // MOST_PIPED) or 1
         return self.records[::step]
 
     @cached_property
     def _pipe_lanes(self) -> dict[tuple[int, str], int]:
-        """The lane of each pipe of each core that works in a task that is shown."""
+        """Return the lane of each active pipe of each core."""
         t = self.timeline
         used = {
             (int(t.core[record]), name.partition(".")[2])
@@ -177,14 +177,14 @@ class Trace:
         return {key: lane for lane, key in enumerate(sorted(used))}
 
     def _spans(self, record: int) -> dict[str, tuple[float, float]]:
-        """The pipes of the record's own kind of core, and when they work in its task."""
+        """Return the pipes of the record's kind of core, with their active spans in its task."""
         t = self.timeline
         kind = "AIC." if t.is_cube(int(t.core[record])) else "AIV."
         spans = t.cost_of(int(t.task[record])).span_us
         return {name: span for name, span in spans.items() if name.startswith(kind)}
 
     def _pipes(self) -> Iterator[str]:
-        """From a pipe's first step in a task to its last; a task that waits for GM is stretched."""
+        """Yield a slice from each pipe's first step to its last, stretched while waiting for GM."""
         t = self.timeline
         for record in self._piped:
             task, core = int(t.task[record]), int(t.core[record])
@@ -220,7 +220,7 @@ class Trace:
             )
 
     def _runtime(self) -> Iterator[str]:
-        """Submissions, and what schedulers do: handing out and noticing completions."""
+        """Yield submissions, and the schedulers' dispatches and completions."""
         t, run = self.timeline, self.timeline.runtime
         for task, at in zip(self.tasks, t.submitted[self.tasks].tolist()):
             begin = max(0.0, at - run.submit_us)
@@ -243,9 +243,9 @@ class Trace:
             )
 
     def _arrows(self) -> Iterator[str]:
-        """From the end of a producer to the start of a consumer, in the worker view.
+        """Yield arrows from producers to consumers in the worker view.
 
-        Of too many, an even sample.
+        If there are too many, an even sample.
         """
         t = self.timeline
         first: dict[int, tuple[float, int]] = {}
@@ -263,10 +263,10 @@ class Trace:
             at, core = first[edge.consumer]
             yield f'{{"ph":"f","bp":"e",{common},"tid":{core},"ts":{at:.3f}}}'
 
-    # Records of the device's profiler
+    # Profiler records
 
     def swimlane(self) -> str:
-        """`chip_swimlane_records.json`, level 2 and the phases of the runtime."""
+        """Return `chip_swimlane_records.json`, level 2 and the phases of the runtime."""
         t = self.timeline
         cores = t.machine.cores
         kinds = ["aic"] * cores.clusters + ["aiv"] * cores.vectors
@@ -295,7 +295,7 @@ class Trace:
 
     @cached_property
     def _sequence(self) -> list[int]:
-        """For each record its number among those of its core."""
+        """Return each record's number among those of its core."""
         seen: dict[int, int] = {}
         numbers: list[int] = []
         for core in self.timeline.core[self.records].tolist():
@@ -332,7 +332,7 @@ class Trace:
             )
 
     def _phases(self) -> Iterator[str]:
-        """For each scheduler thread its work in order of time."""
+        """Yield the work of each scheduler thread in order of time."""
         t, run = self.timeline, self.timeline.runtime
         rows: list[list[tuple[float, str, float]]] = [[] for _ in range(run.threads)]
         columns = [c[self.records].tolist() for c in (t.core, t.dispatch, t.finish)]
@@ -349,10 +349,10 @@ class Trace:
             )
             yield "[" + ",\n".join(lines) + "]"
 
-    # The graph
+    # Dependencies
 
     def deps(self) -> str:
-        """`deps.json`: tasks with their kernels on [AIC, AIV0, AIV1], and edges."""
+        """Return `deps.json`: tasks with their kernels on [AIC, AIV0, AIV1], and edges."""
         rows = ",\n".join(self._task_rows())
         edges = ",\n".join(
             f'{{"from":{e.producer},"to":{e.consumer},"kind":"{e.kind}"}}' for e in self.edges
@@ -373,7 +373,7 @@ class Trace:
             )
 
     def function_ids(self) -> list[list[int]]:
-        """Function ids of each kernel on [AIC, AIV0, AIV1], -1 where it does not run.
+        """Return function ids of each kernel on [AIC, AIV0, AIV1], -1 where it does not run.
 
         Mixed kernels have two ids, as in the per-function table.
         """
@@ -392,7 +392,7 @@ class Trace:
         return found
 
     def name_map(self) -> str:
-        """Function ids and names."""
+        """Return function ids and names."""
         names: dict[str, str] = {}
         for slots, name in zip(self.function_ids(), self.timeline.kernel_names):
             mixed = slots[0] >= 0 and slots[1] >= 0
@@ -403,7 +403,7 @@ class Trace:
         return json.dumps(names, indent=1) + "\n"
 
     def files(self) -> dict[str, str]:
-        """Every file's text by its name."""
+        """Return every file's text by its name."""
         return {
             "merged_swimlane.json": self.chrome(),
             "chip_swimlane_records.json": self.swimlane(),

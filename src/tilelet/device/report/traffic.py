@@ -1,8 +1,8 @@
-"""Bytes between global memory and the cores, by tensor and by kernel, against what is compulsory.
+"""Bytes between global memory and the cores, by tensor and by kernel, against compulsory traffic.
 
-Compulsory for a kernel: every byte that any of its tasks reads or writes, once. Compulsory for the
-program: every byte of its inputs that is read, and of its outputs that is written, once; tensors
-that the program makes for itself could, in the best case, stay on chip.
+Compulsory for a kernel: every byte that any of its tasks accesses, once. Compulsory for the
+program: every byte of its inputs that is read, and of its outputs that is written, once; temporary
+tensors could, in the best case, stay on chip.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tilelet.device.schedule.task_footprints import task_footprints
 Ints = NDArray[np.int64]
 
 LARGEST_GRID = 1 << 24
-"""Cells of the grid on which windows are united; with more, the sum of their sizes is taken."""
+"""Limit on grid cells for computing the union of windows; above it, sizes are summed."""
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes read and written, and the least that could be."""
+    """Bytes read and written, and the least possible."""
 
     read: int = 0
     written: int = 0
@@ -43,13 +43,13 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Of one run.
+    """Traffic of one run.
 
     tensors   by name and origin ("param", "temp"); tensors of one name count together
     sizes     bytes of all tensors of that name
     kernels   by name
     moves     bytes read and written, by kernel and tensor
-    exchanged bytes that the two kinds of core pass each other through global memory
+    exchanged bytes that AIC and AIV exchange through global memory
     """
 
     tensors: dict[tuple[str, str], Bytes]
@@ -70,7 +70,7 @@ class Traffic:
 
 
 def traffic(stream: Stream, *, compulsory: bool = True) -> Traffic:
-    """Count the bytes of every task; what is `compulsory` of them takes most of the time."""
+    """Count the bytes of every task; computing the `compulsory` part takes most of the time."""
     return _Count(stream, compulsory).result()
 
 
@@ -132,7 +132,7 @@ class _Count:
         for writes, found in boxes.items():
             self.boxes[writes] += found
         least = {w: int(self.distinct(found).sum()) for w, found in boxes.items()}
-        # What is not known counts as a whole window: never above the fact.
+        # Unknown accesses count as a whole window, never above the actual traffic.
         self.kernels[name] = Bytes(
             moved[False],
             moved[True],
@@ -141,7 +141,7 @@ class _Count:
         )
 
     def add_moves(self, kernel: str, regions: Ints, nbytes: Ints, writes: bool) -> None:
-        """Bytes that one argument of a kernel's tasks moves, by the tensor behind it."""
+        """Add the bytes that one argument of a kernel's tasks moves, by tensor."""
         buffers, which = np.unique(self.buffer_of[regions], return_inverse=True)
         sums = np.bincount(which, nbytes)
         of_argument: list[int] = buffers.tolist()
@@ -152,12 +152,12 @@ class _Count:
             self.moves[kernel, (at.name, at.origin)] = moved
 
     def touched(self, g: Group, kernel: DeviceKernel) -> Iterator[tuple[bool, Ints]]:
-        """Rectangles that the tasks of a group read and write."""
+        """Yield the rectangles that the tasks of a group read and write."""
         every: dict[tuple[int, bool], list[Ints]] = {}
         for piece in task_footprints(self.stream, g, kernel):
             into = every.setdefault((piece.param, piece.writes), [])
             if piece.starts is None:
-                # Not known before the task runs: it counts as a whole.
+                # Not known before the task runs: counts as a whole.
                 rank = len(self.shape_of(piece.regions[0]))
                 into.append(_boxes(np.unique(piece.regions), (0,) * rank, (_WHOLE,) * rank))
             else:
@@ -171,9 +171,9 @@ class _Count:
         return regions.layouts[int(regions.layout[region])].shape
 
     def rectangles(self, boxes: Ints) -> Ints:
-        """Distinct (buffer, first row, past last row, first byte, past last byte) of boxes.
+        """Return distinct (buffer, first row, past last row, first byte, past last byte) of boxes.
 
-        A row is a region, then where the box starts in it, then its extents.
+        A row of `boxes` is a region, the start of the box in it, and its extents.
         """
         every = self.stream.regions
         regions, rank = boxes[:, 0], boxes.shape[1] // 2
@@ -190,7 +190,7 @@ class _Count:
         return self.placed(flat, rank, layouts[0].item)
 
     def placed(self, rows: Ints, rank: int, item: int) -> Ints:
-        """Where boxes lie in their buffers: those of two axes are rectangles there."""
+        """Return the positions of boxes in their buffers; two-axis boxes are rectangles there."""
         regions, low, high = rows[:, 0], rows[:, 1 : 1 + rank], rows[:, 1 + rank : 1 + 2 * rank]
         strides = rows[:, 1 + 2 * rank :]
         forward = strides > 0
@@ -206,7 +206,7 @@ class _Count:
         return _unique_rows(np.stack([buffers, row0, row1, col0, col1], axis=1))
 
     def distinct(self, boxes: list[Ints]) -> Ints:
-        """Bytes of each buffer that lie in any of the rectangles."""
+        """Return the bytes of each buffer that lie in any of the rectangles."""
         covered = np.zeros(len(self.pitch), np.int64)
         if not boxes:
             return covered
@@ -221,11 +221,11 @@ class _Count:
 
 
 _WHOLE = 1 << 40
-"""An extent that no window has."""
+"""An extent larger than any window's."""
 
 
 def _boxes(regions: Ints, starts: Sequence[Ints | int], extents: Sequence[int]) -> Ints:
-    """Boxes of one size, a row each; see `_Count.rectangles`."""
+    """Build boxes of one size, one row each; see `_Count.rectangles`."""
     rows = np.empty((len(regions), 1 + 2 * len(extents)), np.int64)
     rows[:, 0] = regions
     for axis, (start, extent) in enumerate(zip(starts, extents)):
@@ -235,7 +235,7 @@ def _boxes(regions: Ints, starts: Sequence[Ints | int], extents: Sequence[int]) 
 
 
 def _flattened(rows: Ints, rank: int) -> Ints:
-    """Boxes of more than two axes, cut along the outer ones where there are gaps between them.
+    """Split boxes of more than two axes along the outer ones where there are gaps.
 
     A row is a region, then the low ends, high ends and strides of all axes.
     """
@@ -262,7 +262,7 @@ def _area(boxes: Ints) -> Ints:
 
 
 def _union(boxes: Ints) -> int:
-    """Bytes covered: paint the boxes on the grid of all their edges."""
+    """Return the bytes covered, by painting the boxes on the grid of all their edges."""
     rows, columns = np.unique(boxes[:, 1:3]), np.unique(boxes[:, 3:5])
     if len(rows) * len(columns) > LARGEST_GRID:
         return int(_area(boxes).sum())
@@ -276,7 +276,7 @@ def _union(boxes: Ints) -> int:
 
 
 def _unique_rows(rows: Ints) -> Ints:
-    """Sorted rows without repetitions."""
+    """Return sorted rows without duplicates."""
     ordered = rows[np.lexsort(rows.T[::-1])]
     new = np.ones(len(ordered), np.bool_)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
@@ -284,13 +284,13 @@ def _unique_rows(rows: Ints) -> Ints:
 
 
 def _pitches(stream: Stream, sizes: Ints) -> Ints:
-    """Bytes from row to row of each buffer, by the first of its windows that has rows."""
+    """Return the row pitch of each buffer, from the first of its windows that has rows."""
     regions = stream.regions
     across = np.array(
         [w.strides[-2] * w.item if len(w.shape) > 1 else 0 for w in regions.layouts], np.int64
     )[regions.layout]
     pitch = np.maximum(sizes, 1)
     rows = np.flatnonzero(across > 0)[::-1]
-    # Of several assignments the last one stays, which is that of the first window.
+    # The last assignment wins, which is that of the first window.
     pitch[regions.buffer[rows]] = np.minimum(pitch[regions.buffer[rows]], across[rows])
     return pitch

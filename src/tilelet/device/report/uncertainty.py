@@ -1,4 +1,4 @@
-"""How far a modelled figure can be trusted, by how the model fared on programs it had not seen."""
+"""Accuracy of a modelled figure, from the model's errors on unseen programs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tilelet.device.machine.description import Machine
 
 TIE = "too close to tell"
 TOO_CLOSE = 0.8
-"""Below this likelihood nothing is claimed about which of two programs is faster."""
+"""Below this likelihood no claim is made about which of two programs is faster."""
 
 
 def interval(machine: Machine, bound: str, us: float) -> tuple[float, float] | None:
-    """Between which times nine of ten published totals would lie; None if nobody knows."""
+    """Return the interval that would contain nine of ten published totals, or None if unknown."""
     spread = machine.errors.get(bound)
     if spread is None:
         return None
@@ -22,7 +22,7 @@ def interval(machine: Machine, bound: str, us: float) -> tuple[float, float] | N
 
 
 def likelihood(pair: Mapping[str, float], a_us: float, b_us: float) -> float | None:
-    """How likely the faster of two modelled programs is the faster one on a board.
+    """Return how likely the faster of two modelled programs is also faster on a board.
 
     pair  `floor` and `slope` of `PairSpread`
     """
@@ -34,7 +34,7 @@ def likelihood(pair: Mapping[str, float], a_us: float, b_us: float) -> float | N
 
 
 def in_words(pair: Mapping[str, float], a_us: float, b_us: float) -> str:
-    """`faster, 93 % likely`, `too close to tell`; empty if nothing is known."""
+    """Format as `faster, 93 % likely` or `too close to tell`; empty if nothing is known."""
     likely = likelihood(pair, a_us, b_us)
     if likely is None:
         return ""

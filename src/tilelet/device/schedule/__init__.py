@@ -1,1 +1,1 @@
-"""A recorded run in modelled time: tasks as arrays, dependencies, L2, the event loop."""
+"""Simulation of a recorded run: tasks as arrays, dependencies, L2, the event loop."""

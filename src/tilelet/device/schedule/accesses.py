@@ -16,11 +16,11 @@ from tilelet.ir.spec import Trait
 
 COLUMNS = ("buffer", "low", "high", "row", "pitch")
 MOST_PIECES = 1 << 12
-"""Rectangles that a box of more than two strided axes is cut into; beyond that it is one run."""
+"""Limit on rectangles for a box of more than two strided axes; above it counts as one run."""
 
 
 def accesses_of(stream: Stream, functions: Mapping[str, Function]) -> Accesses:
-    """What every task touches. Of arguments that nobody writes nothing is kept: they disturb none.
+    """Return the accesses of every task, except to arguments that nothing writes.
 
     The key of an access is `group * width + position`, see `key_width`.
     """
@@ -50,12 +50,12 @@ def accesses_of(stream: Stream, functions: Mapping[str, Function]) -> Accesses:
 
 
 def key_width(stream: Stream) -> int:
-    """Larger than every position of an argument."""
+    """Return a number larger than every argument position."""
     return 1 + max((p for g in stream.groups for p in g.tensors), default=0)
 
 
 def _accesses(stream: Stream, table: Ints) -> Accesses:
-    """Rows of (task, block, key, kind, known, rectangle), put in order."""
+    """Sort rows of (task, block, key, kind, known, rectangle)."""
     written = np.zeros(len(stream.regions.buffers), np.bool_)
     written[table[table[:, 3] != READ, 5]] = True
     table = table[written[table[:, 5]]]
@@ -75,10 +75,10 @@ def _accesses(stream: Stream, table: Ints) -> Accesses:
 
 
 def _distinct(rows: Ints) -> tuple[Ints, Ints]:
-    """Rows without repetitions, in order, and which of them each row is.
+    """Return distinct rows, in order, and the index for each row.
 
-    To sort numbers is far quicker than to sort rows, and most rows are repetitions: rows are told
-    apart by a mixture of their numbers, if that tells all of them apart.
+    Sorting numbers is much faster than sorting rows, and most rows are duplicates: rows are
+    compared by a hash, if it is free of collisions.
     """
     mixed = np.zeros(len(rows), np.uint64)
     for column in rows.T:
@@ -98,9 +98,9 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _special(function: Function) -> dict[int, list[bool]]:
-    """Parameters that are touched otherwise than by whole windows: element by element, by index.
+    """Return the parameters accessed other than by whole windows: element by element, by index.
 
-    Where those lie is not known here: the whole argument stands for them, read, written or both.
+    The positions are unknown here: the whole argument stands for them, read, written or both.
     """
     aliases = Aliases(function.body, {})
     position = {p: i for i, p in enumerate(function.params)}
@@ -125,7 +125,7 @@ def _whole(g: Group, param: int, writes: bool) -> Piece:
 
 
 def _kind(function: Function, param: int) -> int:
-    """How a kernel writes a parameter: all stores add atomically, or some replace."""
+    """Return how a kernel writes a parameter: only atomic adds, or also plain stores."""
     aliases = Aliases(function.body, {})
     hows = {
         how
@@ -137,7 +137,7 @@ def _kind(function: Function, param: int) -> int:
 
 
 def _rectangles(stream: Stream, piece: Piece) -> Ints:
-    """Rows of (which execution, buffer, low, high, row, pitch)."""
+    """Return rows of (execution, buffer, low, high, row, pitch)."""
     regions = stream.regions
     layouts = regions.layout[piece.regions]
     found: list[Ints] = []
@@ -169,7 +169,7 @@ def _placed(
     first: Ints,
     extents: Sequence[int],
 ) -> Ints:
-    """Boxes of one size whose first elements lie `first` elements into their windows."""
+    """Place boxes of one size whose first elements are `first` elements into their windows."""
     if 0 in extents:
         return np.zeros((0, 6), np.int64)
     item = layout.item
@@ -188,11 +188,13 @@ def _placed(
 def cut(
     extents: Sequence[int], strides: Sequence[int], item: int
 ) -> tuple[Ints, int, int, int, int]:
-    """A box as rectangles of one size: where each starts (in elements), then low and high end,
-    row and pitch (in bytes from there).
+    """Split a box into rectangles of one size.
+
+    Returns where each starts (in elements), then low and high end, row and pitch (in bytes from
+    there).
     """
     shape = tuple(extents)
-    # Axes that no rectangle can show are cut into single steps, from the outermost on.
+    # Axes that a rectangle cannot represent are split into single steps, from the outermost on.
     shifts = np.zeros(1, np.int64)
     while len(shifts) <= MOST_PIECES and not _is_rectangle(shape, strides, item):
         axis = next(i for i, n in enumerate(shape) if n > 1)
@@ -206,8 +208,9 @@ def cut(
 
 
 def with_exact(stream: Stream, found: Accesses, tasks: Ints, rows: Ints) -> Accesses:
-    """`found`, where what is not known of some tasks is replaced by `rows`: (task, block, key,
-    kind, rectangle).
+    """Replace the unknown accesses of some tasks in `found` by `rows`.
+
+    A row is (task, block, key, kind, rectangle).
     """
     table = np.column_stack(
         [found.task, found.block, found.key, found.kind, found.known]

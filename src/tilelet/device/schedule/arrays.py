@@ -1,4 +1,4 @@
-"""Recorded tasks as plain arrays: what the event loop and the dependency rules work on.
+"""Recorded tasks as plain arrays, for the event loop and the dependency rules.
 
 Tasks of one call site form a group: same kernel, same directions. Everything is computed once per
 group, column by column; a task costs about a microsecond here.
@@ -35,9 +35,9 @@ NO_WORK = 3
 
 
 class Group:
-    """Tasks of one call that differ only in their arguments, as arrays.
+    """Tasks of one call, which differ only in their arguments, as arrays.
 
-    costs  numbers of each task's costs: one for all blocks, or one for each
+    costs  numbers of each task's costs: one for all blocks, or one per block
     """
 
     def __init__(self, tasks: TaskGroup) -> None:
@@ -54,43 +54,43 @@ class Group:
 
     @cached_property
     def regions(self) -> Ints:
-        """Numbers of the windows: one row per tensor argument."""
+        """Return the window numbers, one row per tensor argument."""
         return self.tasks.region_columns()
 
     def numbers(self, position: int) -> NDArray[np.float64]:
-        """The values of a scalar argument."""
+        """Return the values of a scalar argument."""
         if position not in self._numbers:
             column = self.tasks.scalar_column(position)
             self._numbers[position] = np.array(column, np.float64)
         return self._numbers[position]
 
     def total(self, by_cost: Sequence[int]) -> Ints:
-        """Of each task: the sum over its blocks of what a block of each cost has."""
+        """Return for each task the sum of `by_cost` over its blocks."""
         sums = np.array(by_cost, np.int64)[self.costs].sum(1)
         return sums * self.blocks if self.costs.shape[1] == 1 else sums
 
     def moved(self, costs: Sequence[KernelCost], param: int, writes: bool) -> Ints:
-        """Bytes that each task moves from or to a parameter."""
+        """Return the bytes that each task moves from or to a parameter."""
         return self.total([(c.written if writes else c.read).get(param, 0) for c in costs])
 
     def shift(self, extent: Interval) -> NDArray[np.float64] | None:
-        """How far each task's scalars shift an interval; None if they do not."""
+        """Return how far each task's scalars shift an interval, or None if they do not."""
         terms = [self.numbers(position) * factor for position, factor in extent.factors]
         return sum(terms[1:], terms[0]) if terms else None
 
 
 @dataclass
 class Stream:
-    """All tasks as arrays; one entry per task unless it says otherwise.
+    """All tasks as arrays; one entry per task unless noted.
 
-    kernel_names   by kernel number; `kernels` their device views (None for joins)
-    cost_ptr, cost numbers of the task's costs in `costs`, flattened: one, or one for each block
+    kernel_names   by kernel number; `kernels` are their device views (None for joins)
+    cost_ptr, cost numbers of the task's costs in `costs`, flattened: one, or one per block
     arg_ptr, arg_region, arg_flags   tensor arguments, flattened
     dep_ptr, deps  explicit dependencies, flattened
-    held_until     last task of the runtime scope that keeps this task's slot (itself: none does)
-    in_graph       1 if it is in the `pl.graph()` of the task before it, which stands for both
-    heap           bytes of fresh tensors; `freed`: bytes that nobody needs after this task
-    parts          what the tasks touch in L2
+    held_until     last task of the runtime scope that keeps this task's slot (itself if none)
+    in_graph       1 if it is in the `pl.graph()` of the previous task, which represents both
+    heap           bytes of new tensors; `freed`: bytes unused after this task
+    parts          the tasks' accesses in L2
     """
 
     tasks: TaskStream
@@ -128,7 +128,7 @@ class Stream:
         return self.cost[self.cost_ptr[:-1]]
 
     def total(self, by_cost: NDArray[Any]) -> NDArray[Any]:
-        """Of each task: the sum over its blocks of what a block of each cost has."""
+        """Return for each task the sum of `by_cost` over its blocks."""
         if len(self.cost) == self.count:
             return by_cost[self.cost] * self.blocks
         sums = np.add.reduceat(by_cost[self.cost], self.cost_ptr[:-1])
@@ -136,7 +136,7 @@ class Stream:
 
 
 HEAP_GRANULE = 1024
-"""Fresh tensors take whole multiples of this many bytes."""
+"""Allocation granularity of new tensors in bytes."""
 
 
 def build_stream(
@@ -145,7 +145,7 @@ def build_stream(
     runtime: Runtime,
     cache: CostCache,
 ) -> Stream:
-    """The arrays of a recorded run."""
+    """Build the arrays of a recorded run."""
     return _Builder(tasks, program, runtime, cache).build()
 
 
@@ -180,7 +180,7 @@ class _Builder:
             arg_count[g.indices + 1] = len(g.tensors)
             idle = view is None or g.tasks.ran is False
             shape[g.indices] = NO_WORK if idle else SHAPES.index(view.shape)  # type: ignore[union-attr]
-            # A mixed block holds all vector cores of its cluster, even if one does all the work.
+            # A mixed block occupies all vector cores of its cluster, even if one does all the work.
             lanes[g.indices] = self.cache.machine.cores.vectors_per_cluster
             g.costs = self.pricing.price(g.tasks, g.regions, view, number[g.kernel])
             cost_count[g.indices + 1] = g.costs.shape[1]
@@ -244,21 +244,21 @@ class _Builder:
         return flags
 
     def drop_manual(self, arg_region: Ints, arg_flags: Ints) -> None:
-        """Tensors made with `manual_dep=True` order nothing."""
+        """Exclude tensors created with `manual_dep=True` from dependency tracking."""
         manual = np.array([b.manual_dep for b in self.regions.buffers], np.bool_)
         if manual.any():
             arg_flags[manual[self.regions.buffer[arg_region]]] = 0
 
     def explicit(self) -> tuple[Ints, Ints]:
         counts = np.zeros(len(self.tasks) + 1, np.int64)
-        # Named in the order of the tasks, since that is the order of their recording.
+        # In task order, which is the order of recording.
         for task, deps in self.tasks.deps.items():
             counts[task + 1] = len(deps)
         flat = [d for deps in self.tasks.deps.values() for d in deps]
         return np.cumsum(counts), np.array(flat, np.int64)
 
     def heap(self, arg_ptr: Ints, arg_region: Ints) -> tuple[Ints, Ints]:
-        """Fresh memory that each task takes, and memory that it is the last to use."""
+        """Return the new memory that each task takes, and the memory that it is the last to use."""
         n = len(arg_ptr) - 1
         heap, freed = np.zeros(n, np.int64), np.zeros(n, np.int64)
         buffers = self.regions.buffers
@@ -268,7 +268,7 @@ class _Builder:
         used = self.regions.buffer[arg_region]
         first = np.full(len(buffers), n, np.int64)
         last = np.full(len(buffers), -1, np.int64)
-        # Of several assignments the last one stays.
+        # The last assignment wins.
         first[used[::-1]], last[used] = owner[::-1], owner
         fresh = self.regions.fresh
         sizes = -(-self.regions.sizes // HEAP_GRANULE) * HEAP_GRANULE

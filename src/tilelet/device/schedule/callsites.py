@@ -1,14 +1,14 @@
-"""What the control program says about a task's call: loops and runtime scopes around it.
+"""The context of a task's call in the control program: enclosing loops and runtime scopes.
 
 The runtime's rule for an argument that a kernel only writes changed over time (`Runtime.rule`):
 
 kernel    the kernel's own direction: writers of one tensor are not ordered
-written   every written tensor of the program itself is read-write: they are ordered
-loops     one of the program itself is read-write under a sequential loop, after an earlier writer
-          in the same block or before one of the blocks around it; else as `kernel`
-params    so is one of a caller, and if the entry declares it `pl.InOut`
-disjoint  as `params`, but a sequential loop alone does not order tasks that store where its
-          variable says, whether or not those places overlap
+written   every written tensor created by the program is read-write: writers are ordered
+loops     a tensor created by the program is read-write inside a sequential loop, or after an
+          earlier writer in the same or an enclosing block; otherwise as `kernel`
+params    also a caller's tensor, and one that the entry declares `pl.InOut`
+disjoint  as `params`, but a sequential loop alone does not order tasks that store at offsets
+          that depend on its index, whether or not these overlap
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tilelet.tasks.window import Buffer
 class Site:
     """One call in the control program.
 
-    order       its place among all calls
-    sequential  a `pl.range` or `while` is around it
-    moving      positions of operands that are written where a sequential loop's variable says
-    after       positions of operands that an earlier statement has written: of the same block,
-                or of a block around it
-    scope       the innermost `pl.scope()` around it, and the loops between that and the call
-    graph       the outermost `pl.graph()` around it, and the loops between that and the call
+    order       its position among all calls
+    sequential  it is inside a `pl.range` or `while`
+    moving      positions of operands written at offsets that depend on a sequential loop's index
+    after       positions of operands that an earlier statement of the same or an enclosing block
+                has written
+    scope       the innermost enclosing `pl.scope()`, and the loops between it and the call
+    graph       the outermost enclosing `pl.graph()`, and the loops between it and the call
     """
 
     order: int
@@ -50,7 +50,7 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Around:
-    """A scope around a call, None if there is none, and the loops between them."""
+    """A scope around a call, or None, and the loops between them."""
 
     op: Op | None = None
     loops: tuple[Op, ...] = ()
@@ -80,7 +80,7 @@ class CallSites:
     def direction(
         self, task: TaskGroup, position: int, direction: Direction, buffer: Buffer
     ) -> Direction:
-        """The direction with which the runtime sees an argument."""
+        """Return the direction that the runtime uses for an argument."""
         if direction is not Direction.Out or self.rule == "kernel":
             return direction
         of_caller = buffer.origin != "temp"
@@ -94,24 +94,24 @@ class CallSites:
         return Direction.InOut if ordered else Direction.Out
 
     def held_until(self, tasks: TaskStream) -> NDArray[np.int64]:
-        """For each task the last one of its `pl.scope()`, itself if it is in none."""
+        """Return for each task the last one of its `pl.scope()`, itself if it is in none."""
         until = np.arange(len(tasks), dtype=np.int64)
         follows = self._follows(tasks, lambda site: site.scope)
         ends = np.flatnonzero(~np.append(follows[1:], False))
-        # A task in no scope follows nobody, and nobody follows it.
+        # A task in no scope neither follows a task nor is followed by one.
         return ends[np.searchsorted(ends, until)]
 
     def in_graph(self, tasks: TaskStream) -> NDArray[np.int64]:
-        """1 for each task of a `pl.graph()` but its first, which stands for all of them; else 0."""
+        """Return 1 for each task of a `pl.graph()` but its first, which represents them; else 0."""
         return self._follows(tasks, lambda site: site.graph).astype(np.int64)
 
     def _follows(self, tasks: TaskStream, around: Callable[[Site], Around]) -> NDArray[np.bool_]:
-        """Whether each task is in the same execution of a scope as the one before it."""
+        """Return whether each task is in the same execution of a scope as the one before it."""
         if not any(around(site).op for site in self._sites.values()):
             return np.zeros(len(tasks), np.bool_)
         sites = [self.site(group) for group in tasks.groups]
         owners, _ = tasks.places()
-        # That depends on their groups alone.
+        # That depends only on their groups.
         pairs, which = np.unique(owners[:-1] * len(sites) + owners[1:], return_inverse=True)
         kinds: list[int] = pairs.tolist()
         same = [_same_run(sites[p // len(sites)], sites[p % len(sites)], around) for p in kinds]
@@ -129,7 +129,7 @@ class CallSites:
         graph: Around,
         written: set[Value],
     ) -> None:
-        """`written` are the buffers written so far; those that the block writes are added."""
+        """Visit a block; `written` are the buffers written so far, and is updated."""
         for op in block.ops:
             if op.name == "call":
                 self._add(op, sequential, scope, graph, written)
@@ -142,7 +142,7 @@ class CallSites:
                 held = Around(op)
                 if ScopeView(op).kind == "graph" and graph.op is None:
                     whole = held
-            # Branches and loops begin with what was written before them, each by itself.
+            # Branches and loops start with what was written before them, each separately.
             copies = [written if op.name == "scope" else set(written) for _ in op.blocks]
             for nested, seen in zip(op.blocks, copies):
                 self._visit(nested, inner, held, whole, seen)
@@ -173,7 +173,7 @@ class CallSites:
         self._sites[view.callee, id(op.loc)] = site
 
     def _moves(self, call: CallView, callee: Function, position: int, loops: Sequence[Op]) -> bool:
-        """Whether all that a callee stores into an argument is stored where loops say."""
+        """Return whether all stores of a callee to an argument depend on loop indices."""
         variables = {
             loop.blocks[0].params[0] for loop in loops if loop.name == "for" and _orders(loop)
         }
@@ -196,7 +196,7 @@ class CallSites:
 
 
 def _orders(loop: Op) -> bool:
-    """Whether a loop is sequential; the compiler unfolds one of a single round before."""
+    """Return whether a loop is sequential; the compiler unrolls a single iteration first."""
     start, stop, step = (loop.args[name] for name in ("start", "stop", "step"))
     fixed = isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)
     single = fixed and loop.args["kind"] == "range" and 0 < stop - start <= step  # type: ignore[operator]
@@ -204,7 +204,7 @@ def _orders(loop: Op) -> bool:
 
 
 def _sources(values: Iterable[Value], definition: Mapping[Value, Op]) -> set[Value]:
-    """The values, and everything that they are computed from."""
+    """Return the values and everything that they are computed from."""
     found: set[Value] = set()
     stack = list(values)
     while stack:
@@ -217,7 +217,7 @@ def _sources(values: Iterable[Value], definition: Mapping[Value, Op]) -> set[Val
 
 
 def _same_run(before: Site | None, now: Site | None, around: Callable[[Site], Around]) -> bool:
-    """Whether two tasks that follow each other are in one execution of one scope."""
+    """Return whether two consecutive tasks are in one execution of one scope."""
     if before is None or now is None:
         return False
     first, second = around(before), around(now)

@@ -1,7 +1,8 @@
-"""Tasks that touch the same bytes, one of them writing: which of them nothing orders.
+"""Tasks that access the same bytes, at least one writing: which of them are unordered.
 
-The runtime orders tasks by whole arguments and by directions (`graph.py`); what they really touch
-is less. This module compares the two. It is the definition; `c/conflicts.c` finds the same faster.
+The runtime orders tasks by whole arguments and directions (`graph.py`); their actual accesses are
+smaller. This module compares the two. It is the reference implementation; `c/conflicts.c` finds the
+same faster.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from tilelet.device.schedule.graph import Graph
 from tilelet.device.schedule.region_arrays import Ints
 
 READ, WRITE, ATOMIC = 0, 1, 2
-"""Kinds of access; two atomic additions do not disturb each other."""
+"""Kinds of access; two atomic additions do not conflict."""
 
 UNORDERED, ACROSS = 0, 1
-"""What is wrong: nothing orders the two; or they are ordered, but in different iterations of a
-loop whose iterations the program says to be independent."""
+"""Kinds of conflict: the two are unordered; or they are ordered, but in different iterations of a
+loop that the program declares parallel.
+"""
 
 MOST = 16
-"""Findings that are kept of each two kinds of access."""
+"""Limit on findings per pair of access kinds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Accesses:
-    """What tasks touch, ordered by task.
+    """The accesses of all tasks, ordered by task.
 
     task, block  who; `key`: which argument of which call; `kind`: see `READ`
     region       a row of `rectangles` (columns as in `region_arrays.Regions.arrays`)
-    known        False where the whole argument stands for something that was not known
+    known        False if the whole argument stands for an unknown part of it
     sizes        bytes of each buffer
     """
 
@@ -59,8 +61,8 @@ class Accesses:
 
 @dataclass(frozen=True, eq=False)
 class Loops:
-    """The loops around each task, outermost first, flattened: number of the loop, and which
-    iteration. `parallel` says of each loop whether its iterations are independent.
+    """The loops around each task, outermost first, flattened: number of the loop, and iteration.
+    `parallel` says for each loop whether its iterations are independent.
     """
 
     ptr: Ints
@@ -77,10 +79,10 @@ NO_LOOPS = Loops(_nothing(), _nothing(), _nothing(), _nothing())
 
 
 def find_conflicts(accesses: Accesses, graph: Graph, loops: Loops, most: int = MOST) -> Ints:
-    """Rows of (first access, second access, what is wrong), in the order of the second.
+    """Return rows of (first access, second access, kind of conflict), ordered by the second.
 
-    Of accesses that a later write covers and is ordered after, only that write is compared with
-    what follows: who is not ordered after it is found with it.
+    If a later write covers an access and is ordered after it, only that write is compared with
+    later accesses: an access unordered with the first is also unordered with the write.
     """
     search = _Search(accesses, graph, loops, most)
     for access in range(len(accesses.task)):
@@ -153,7 +155,7 @@ class _Search:
             self.found.append((y, x, what))
 
     def before(self, node: int) -> set[int]:
-        """Every node that there is a way from."""
+        """Return every node from which `node` is reachable."""
         if node not in self.ancestors:
             found: set[int] = set()
             stack = [node]
@@ -180,8 +182,9 @@ class _Search:
 
 
 def needed_edges(accesses: Accesses, graph: Graph) -> Ints:
-    """Of every edge of the graph: 1 if its tasks touch the same bytes, one writing; 0 if they do
-    not; -1 if it leads to or from a join.
+    """Return for every edge of the graph whether it is needed.
+
+    1 if its tasks access the same bytes, one writing; 0 if not; -1 if it leads to or from a join.
     """
     by_task: dict[int, list[int]] = {}
     for access, task in enumerate(accesses.task.tolist()):

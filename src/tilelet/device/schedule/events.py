@@ -1,9 +1,8 @@
-"""The event loop of the modelled device: the definition, which `c/events.c` follows bit for bit.
+"""The event loop of the modelled device: the reference, which `c/events.c` reproduces bit for bit.
 
 Actors: an orchestrator that submits tasks one after the other, scheduler threads that each own some
 clusters, and cores. A scheduler does one thing at a time: it retires a block whose end it can see,
-or hands a ready block to a core. Running blocks share global memory: whoever asks for less than an
-equal share gets it, the others share the rest.
+or dispatches a ready block to a core. Running blocks share global memory by max-min fairness.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ NEVER = 1e300
 IDLE, STARTING, RUNNING = 0, 1, 2
 MIX, AIC, AIV, NO_WORK = 0, 1, 2, 3
 SPREAD = 29
-"""Which cores are slow to begin is not known: neighbours differ by this many steps."""
+"""Pseudo-random assignment of start delays: adjacent cores differ by this many steps."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """Numbers of the machine and its runtime (microseconds, bytes per microsecond, bytes)."""
+    """Parameters of the machine and its runtime (microseconds, bytes per microsecond, bytes)."""
 
     clusters: int
     vectors: int
@@ -49,15 +48,15 @@ class Config:
 
 @dataclass(frozen=True)
 class Work:
-    """Tasks as arrays; see `stream.Stream` and `cells.Cells`.
+    """Tasks as arrays; see `arrays.Stream` and `l2_cells.Cells`.
 
-    cost_ptr, cost  the costs of each task, flattened: one for all its blocks, or one for each
+    cost_ptr, cost  the costs of each task, flattened: one for all its blocks, or one per block
     hot, cold, store, moved  by cost number: times, and bytes of a block
-    served         by cost number: how long slices of L2 work for a block and its likes alone
-    kernel         by task: its kernel's number, `kernels` of them
+    served         by cost number: how long slices of L2 work for a block and its peers alone
+    kernel         by task: its kernel's number, of `kernels`
     read, written, all_moved  by task: bytes of all its blocks
-    buffer_heap    whether the runtime made the buffer: the memory of its heap is used again and
-                   again, so that L2 has it until something else takes its place
+    buffer_heap    whether the runtime allocated the buffer: heap memory is reused, so it stays in
+                   L2 until something else replaces it
     """
 
     pred_count: Any
@@ -108,10 +107,10 @@ class Work:
 
 @dataclass
 class SimResult:
-    """What happened. Records are executions of a block on a core, in the order of dispatch.
+    """The outcome; records are executions of a block on a core, in dispatch order.
 
-    error  0, or what the orchestrator waits for in vain: 1 the window, 2 the heap, 3 a cycle;
-           then `stuck` is the task concerned
+    error  0, or what the orchestrator waits for forever: 1 the window, 2 the heap, 3 a cycle; then
+           `stuck` is the task concerned
     """
 
     rec_task: Any
@@ -137,7 +136,7 @@ class SimResult:
 
 @dataclass
 class _Unit:
-    """A core: what it runs, what waits at it, what ended on it unseen, whom it helps."""
+    """A core: its running block, its queue, its finished but unseen blocks, its mixed partner."""
 
     state: int = IDLE
     task: int = 0
@@ -160,7 +159,7 @@ class _Unit:
 
 
 def run_events(config: Config, work: Work) -> SimResult:
-    """Play all tasks through."""
+    """Run all tasks."""
     return _Loop(config, work).run()
 
 
@@ -228,7 +227,7 @@ class _Loop:
             stuck=self.oldest if self.blocked == 1 else self.next,
         )
 
-    # Places
+    # Cores and threads
 
     def cluster(self, core: int) -> int:
         if core < self.c.clusters:
@@ -248,13 +247,13 @@ class _Loop:
     # Memory
 
     def time_of(self, task: int, cost: int) -> float:
-        """Time of a block: between that with everything in L2 and that with nothing."""
+        """Return the time of a block, between that with everything in L2 and that with nothing."""
         hot = float(self.w.hot[cost])
         cold = self.cold_part[task] * (float(self.w.cold[cost]) - hot)
         return hot + cold + self.store_part[task] * float(self.w.store[cost])
 
     def bytes_of(self, task: int, cost: int) -> float:
-        """A block's part of what its task has to move from and to memory."""
+        """Return a block's share of the bytes that its task moves from and to memory."""
         w = self.w
         if w.cost_ptr[task + 1] - w.cost_ptr[task] == 1:
             return self.bytes[task] / float(w.blocks[task])
@@ -262,7 +261,7 @@ class _Loop:
         return self.bytes[task] * float(w.moved[cost]) / everything if everything > 0.0 else 0.0
 
     def touch(self, task: int, cost: int) -> None:
-        """What the task finds in L2 decides its time and its share of global memory."""
+        """Look up the task's accesses in L2, which decides its time and memory traffic."""
         w = self.w
         missed = written = cold = replaced = 0.0
         filled_here: list[int] = []
@@ -302,7 +301,7 @@ class _Loop:
         stored = float(w.written[task])
         self.store_part[task] = min(replaced / stored if stored > 0.0 else 0.0, 1.0)
         self.hbm_read[task], self.hbm_written[task] = missed, written
-        # Who asks for the same lines meanwhile waits for them as well.
+        # Tasks that request the same lines meanwhile also wait for them.
         arrival = self.now + self.time_of(task, cost)
         for cell in filled_here:
             self.arrived[cell] = arrival
@@ -333,7 +332,7 @@ class _Loop:
         self.rates_stale = False
 
     def level(self, running: list[_Unit]) -> float:
-        """The rate up to which every demand is met, such that all together use what there is."""
+        """Return the max-min fair rate."""
         low, level = 0.0, NEVER
         for _ in range(64):
             above, used = 0, 0.0
@@ -394,7 +393,7 @@ class _Loop:
             u.waiting = None
 
     def idle_core(self, thread: int, task: int) -> int:
-        """A core of the thread that can take the block at once, or -1."""
+        """Return a core of the thread that can take the block at once, or -1."""
         shape = self.w.shape[task]
         for k in range(thread, self.c.clusters, self.c.threads):
             if shape == AIV:
@@ -410,7 +409,7 @@ class _Loop:
         return -1
 
     def waiting_core(self, thread: int, task: int) -> int:
-        """A busy core of the thread at which the block can wait, if no core anywhere is idle."""
+        """Return a busy core of the thread at which the block can wait, if no core is idle."""
         shape = self.w.shape[task]
         if self.c.slots == 0 or shape == MIX:
             return -1
@@ -436,7 +435,7 @@ class _Loop:
         queue.insert(place, task)
 
     def finish_node(self, first: int, at: float) -> None:
-        """Everything that a completion makes ready, or completes in turn."""
+        """Complete a node and everything that it makes ready or completes in turn."""
         w = self.w
         stack = [first]
         while stack:
@@ -462,7 +461,7 @@ class _Loop:
                         self.push(other, at + self.c.resolve)
 
     def reclaim(self) -> None:
-        """Slots and heap of tasks that are done, in the order of their submission."""
+        """Reclaim slots and heap of finished tasks, in submission order."""
         w = self.w
         while (
             self.oldest < self.next
@@ -495,7 +494,7 @@ class _Loop:
         self.next += 1
         self.submitted[task] = self.totals[0] = at
         if self.pending[task] == 0:
-            # What it waited for may be about to be retired.
+            # Its predecessors may be about to be retired.
             if self.released_by[task] >= 0:
                 at = max(at, self.finished[self.released_by[task]] + self.c.resolve)
             if self.w.shape[task] == NO_WORK:
@@ -518,7 +517,7 @@ class _Loop:
     # Schedulers
 
     def first_start(self, core: int) -> float:
-        """How much later than usual a core begins its first block."""
+        """Return the delay of a core's first block."""
         if self.units[core].warm:
             return 0.0
         self.units[core].warm = True
@@ -567,7 +566,7 @@ class _Loop:
             self.unblock(at)
 
     def plan(self, thread: int) -> tuple[float, str, int, int, int]:
-        """What a scheduler would do next: (when, "retire" or "dispatch", core, shape, slot)."""
+        """Return a scheduler's next action: (when, "retire" or "dispatch", core, shape, slot)."""
         best = (NEVER, "retire", -1, -1, 0)
         free = self.thread_free[thread]
         for i, u in enumerate(self.units):
@@ -591,7 +590,7 @@ class _Loop:
         return best
 
     def step(self) -> bool:
-        """Do what comes next; False if nothing can."""
+        """Process the next event; return False if there is none."""
         if self.rates_stale:
             self.set_rates()
         soonest, core, actor = NEVER, -1, -1

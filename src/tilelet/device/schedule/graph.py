@@ -1,8 +1,8 @@
 """Which tasks wait for which, by the runtime's rules.
 
-A task that looks up an argument waits for every earlier task that registered a window overlapping
-it. Reading looks up; writing registers; what is read and written does both. Nothing waits for a
-reader. This module is the definition; `c/graph.c` gives the same edges faster.
+A task that looks up an argument waits for every earlier task that registered an overlapping window.
+Reading looks up, writing registers, and a read-write argument does both. Nothing waits for a
+reader. This module is the reference implementation; `c/graph.c` finds the same edges faster.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tilelet.device.schedule.arrays import LOOKS_UP, REGISTERS, Stream
 Ints = NDArray[np.int64]
 
 CROWD = 32
-"""Writers of one window that are not replaced by a join yet."""
+"""Number of writers of one window above which a join replaces them."""
 
 
 @dataclass(frozen=True)
 class Graph:
     """Predecessors of each node, flattened: `pred[ptr[n] : ptr[n + 1]]`.
 
-    Nodes beyond the tasks are joins: they stand for many writers of one window, so that many
-    readers of it do not make many times many edges.
+    Nodes beyond the tasks are joins: each represents many writers of one window, so that many
+    readers of it do not need a quadratic number of edges.
     """
 
     ptr: Ints
@@ -38,7 +38,7 @@ class Graph:
         return len(self.ptr) - 1
 
     def successors(self) -> tuple[Ints, Ints]:
-        """The same edges by producer: (ptr, successor), successors ascending."""
+        """Return the same edges by producer: (ptr, successor), successors ascending."""
         consumer = np.repeat(np.arange(self.nodes, dtype=np.int64), np.diff(self.ptr))
         order = np.argsort(self.pred, kind="stable")
         ptr = np.zeros(self.nodes + 1, np.int64)
@@ -46,7 +46,7 @@ class Graph:
         return np.cumsum(ptr), consumer[order]
 
     def producers(self, task: int) -> list[int]:
-        """The tasks that `task` waits for, joins resolved, ascending."""
+        """Return the tasks that `task` waits for, with joins resolved, ascending."""
         found: set[int] = set()
         stack = list(self.pred[self.ptr[task] : self.ptr[task + 1]])
         while stack:
@@ -59,7 +59,7 @@ class Graph:
 
 
 def build_graph(stream: Stream) -> Graph:
-    """The edges, found one task after the other."""
+    """Find the edges, one task after the other."""
     regions = stream.regions.arrays()
     sides = [regions[name].tolist() for name in ("low", "high", "row", "pitch")]
     shown = [_bytes(*rectangle) for rectangle in zip(*sides)]
@@ -92,7 +92,7 @@ def build_graph(stream: Stream) -> Graph:
             region = int(stream.arg_region[a])
             if region not in writers:
                 written.setdefault(int(buffer_of[region]), []).append(region)
-            # A task that waits for the writers before it stands for them.
+            # A task that waits for the earlier writers represents them.
             if region not in writers or stream.arg_flags[a] & LOOKS_UP:
                 writers[region] = []
             if not writers[region] or writers[region][-1] != task:
@@ -107,6 +107,6 @@ def build_graph(stream: Stream) -> Graph:
 
 
 def _bytes(low: int, high: int, row: int, pitch: int) -> Bytes:
-    """A rectangle: from `low` to before `high`, rows of `row` bytes, each `pitch` further on."""
+    """Return a rectangle: from `low` up to `high`, rows of `row` bytes at a distance of `pitch`."""
     rest = high - low - row
     return Bytes(low, row, ((rest // abs(pitch) + 1, abs(pitch)),) if rest else ())

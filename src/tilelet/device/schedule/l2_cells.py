@@ -1,9 +1,9 @@
-"""What each task touches in L2, in cells.
+"""The cells of L2 that each task accesses.
 
-Every buffer is cut into a grid of cells, no finer than a cache line across. An access is a
-rectangle of cells and a number of bytes for each; accesses smaller than a cell fill it up one after
-the other. What is not known before the task runs is taken as the next stretch of the buffer, as a
-scan would. This module is the definition; `c/cells.c` gives the same numbers faster.
+Every buffer is divided into a grid of cells, no finer than a cache line across. An access is a
+rectangle of cells with a number of bytes per cell; accesses smaller than a cell fill it one after
+the other. Data-dependent accesses are assumed to scan the buffer. This module is the reference
+implementation; `c/cells.c` computes the same numbers faster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Part:
     """The accesses of one parameter of one group of tasks.
 
     regions  the window that each task gets
-    shifts   per axis: how far each task's box is shifted, None if all boxes stay
+    shifts   per axis: shift of each task's box, None if no box moves
     amount   bytes that each task moves
     """
 
@@ -41,8 +41,8 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Of each buffer: bytes from row to row, a cell's rows and bytes across, cells per row, and
-    the number of its first cell. `total` is the number of all cells.
+    """For each buffer: row pitch in bytes, rows and bytes of a cell, cells per row, and the number
+    of its first cell. `total` is the number of all cells.
     """
 
     pitch: Floats
@@ -58,10 +58,10 @@ class Cells:
     """Accesses of all tasks, flattened: `ptr[task] .. ptr[task + 1]`.
 
     base    number of the rectangle's first cell; it has `rows` x `columns` cells
-    share   bytes that the access has in each of its cells
-    buffer  whose `pitch` is the number of cells from row to row, `size` the bytes of a cell
-    part    whose `writes` says what it does, `asked` which part of each line a request asks for:
-            the rest of a line comes along
+    share   bytes of the access in each of its cells
+    buffer  its `pitch` is the number of cells from row to row, `size` the bytes of a cell
+    part    its `writes` is the direction, `asked` the part of each line that a request needs; the
+            rest of the line is loaded with it
     total   number of cells of all buffers
     """
 
@@ -80,7 +80,7 @@ class Cells:
 
 
 def empty_cells(parts: Sequence[Part], grid: Grid, line: int, tasks: int) -> Cells:
-    """Room for all accesses."""
+    """Preallocate the access arrays."""
     count = np.zeros(tasks + 1, np.int64)
     for part in parts:
         count[part.tasks + 1] += 1
@@ -103,7 +103,7 @@ def empty_cells(parts: Sequence[Part], grid: Grid, line: int, tasks: int) -> Cel
 
 
 def build_cells(parts: Sequence[Part], regions: Regions, line: int, tasks: int) -> Cells:
-    """Choose the grids and give every access its rectangle."""
+    """Choose the grids and assign every access its rectangle."""
     pitch = pitches(parts, regions)
     spans = [_spans(part, regions) for part in parts]
     least = np.full(len(pitch), np.inf)
@@ -123,10 +123,10 @@ def build_cells(parts: Sequence[Part], regions: Regions, line: int, tasks: int) 
 
 
 def _spans(part: Part, regions: Regions) -> tuple[Floats, Floats, Floats]:
-    """First byte, one past the last, and bytes asked for, of each access."""
+    """Return first byte, one past the last, and bytes requested, of each access."""
     layouts = regions.layouts
     rank, item = rank_and_item(part, regions)
-    # One parameter has one rank; windows of another are treated as a single element.
+    # One parameter has one rank; windows of another rank are treated as a single element.
     point = ((1,) * rank,) * 2
     dims = np.array(
         [(w.shape, w.strides) if len(w.shape) == rank else point for w in layouts], np.int64
@@ -137,7 +137,7 @@ def _spans(part: Part, regions: Regions) -> tuple[Floats, Floats, Floats]:
     if extents is not None and len(extents) == rank:
         for axis, (extent, shifts) in enumerate(zip(extents, part.shifts)):
             shift = np.zeros(len(part.tasks)) if shifts is None else shifts
-            # A box that lies outside touches the edge.
+            # A box outside the tensor is clamped to its edge.
             low[:, axis] = np.clip(shift + extent.low, 0, shape[:, axis] - 1)
             high[:, axis] = np.clip(shift + extent.high, low[:, axis] + 1, shape[:, axis])
     offset, forward = regions.offset[part.regions], strides > 0
@@ -145,13 +145,13 @@ def _spans(part: Part, regions: Regions) -> tuple[Floats, Floats, Floats]:
     last = (offset + (np.where(forward, high - 1, low) * strides).sum(1) + 1) * item
     if extents is None:
         first, last = _scanned(first, last, part.amount)
-    # A box with gaps that no transfer touches counts for what is moved.
+    # A box with gaps that no transfer accesses counts only for what is moved.
     wanted = np.minimum(np.prod(high - low, axis=1) * item, np.maximum(part.amount, item))
     return first.astype(np.float64), last.astype(np.float64), wanted.astype(np.float64)
 
 
 def _scanned(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:
-    """One stretch of the window after the other, from its start again at its end."""
+    """Scan the window cyclically."""
     size = np.maximum(last - first, 1)
     length = np.clip(amount, 1, size)
     start = first + (np.cumsum(length) - length) % size
@@ -159,7 +159,7 @@ def _scanned(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:
 
 
 def rank_and_item(part: Part, regions: Regions) -> tuple[int, int]:
-    """Rank and bytes per element of a parameter: those of the first window."""
+    """Return rank and element size of a parameter, from its first window."""
     layout = regions.layouts[regions.layout[part.regions[0]]]
     return len(layout.shape), layout.item
 
@@ -172,10 +172,10 @@ def _place(
     grid: Grid,
     line: float,
 ) -> None:
-    """The rectangles of the accesses of one part."""
+    """Place the rectangles of the accesses of one part."""
     first, last, wanted = span
     pitch, height, width = grid.pitch[buffer], grid.height[buffer], grid.width[buffer]
-    # Whole quotients of whole numbers below 2**53 are exact.
+    # Exact, since quotients of integers below 2**53 are.
     row0, row1 = np.floor(first / pitch), np.floor((last - 1) / pitch)
     col0, col1 = first - row0 * pitch, last - 1 - row1 * pitch
     ragged = col1 < col0
@@ -183,8 +183,8 @@ def _place(
     cell_row, cell_col = np.floor(row0 / height), np.floor(col0 / width)
     rows = np.floor(row1 / height) - cell_row + 1.0
     columns = np.floor(col1 / width) - cell_col + 1.0
-    # Rows that are no whole lines bring the rest of them along; a box with gaps between its rows
-    # is not touched but for what is moved.
+    # Rows that are not whole lines load the rest of them, too; a box with gaps between its rows is
+    # accessed only where data is moved.
     lines = np.floor(col1 / line) - np.floor(col0 / line) + 1.0
     across = np.minimum(lines * line, pitch)
     brought = np.maximum(wanted, line) * (across / (col1 - col0 + 1.0))
@@ -196,20 +196,20 @@ def _place(
 
 
 def pitches(parts: Sequence[Part], regions: Regions) -> Floats:
-    """Bytes from row to row of each buffer: those of the first window that has rows."""
+    """Return the row pitch of each buffer, from its first window that has rows."""
     across, owner, sizes = regions.by_layout("across"), regions.buffer, regions.sizes
     touched = np.zeros(len(across), np.bool_)
     for part in parts:
         touched[part.regions] = True
     used = np.flatnonzero(touched & (across > 0) & (across < sizes[owner]))[::-1]
     pitch = np.maximum(sizes, 1)
-    # Of several assignments the last one stays, which is that of the first window.
+    # The last assignment wins, which is that of the first window.
     pitch[owner[used]] = across[used]
     return pitch.astype(np.float64)
 
 
 def grid_of(pitch: Floats, least: Floats, regions: Regions, line: int) -> Grid:
-    """The cells of each buffer; `least` is the smallest number of rows that an access spans."""
+    """Return the cells of each buffer; `least` is the smallest row count of an access."""
     sizes, step = regions.sizes.astype(np.float64), float(line)
     rows = np.ceil(sizes / pitch)
     width = np.ceil(np.ceil(pitch / MOST_COLUMNS) / step) * step

@@ -1,4 +1,4 @@
-"""The C of the model: compiled once, kept in the cache."""
+"""The C part of the model: compiled once and cached."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _build(compiler: Compiler, folder: Path) -> None:
 
 @functools.lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The compiled library; None if this machine has no C compiler that works."""
+    """Return the compiled library, or None without a working C compiler."""
     try:
         compiler = find_compiler()
     except UserError:

@@ -99,7 +99,7 @@ def build_cells_native(
 
 
 def _part_array(parts: Sequence[Part], regions: Regions) -> tuple[Any, list[Any]]:
-    """The parts as C sees them, and what must stay alive for that."""
+    """Return the parts as C structures, and the objects that must stay alive for them."""
     every = (structures.Part * max(1, len(parts)))()
     kept: list[Any] = []
     for into, part in zip(every, parts):
@@ -157,9 +157,9 @@ def build_graph_native(lib: ctypes.CDLL, stream: Stream) -> Graph:
 def find_conflicts_native(
     lib: ctypes.CDLL, accesses: Accesses, graph: Graph, loops: Loops, most: int, work: int = 0
 ) -> tuple[Ints, int]:
-    """`conflicts.find_conflicts`, in C, and how many tasks were looked at.
+    """`conflicts.find_conflicts`, in C; also returns the number of tasks checked.
 
-    After `work` pairs and edges it stops; 0: when all is done.
+    It stops after `work` pairs and edges; 0 means no limit.
     """
     given = _conflict_input(accesses, graph, loops, most)
     given[0].work = work
@@ -183,7 +183,7 @@ def needed_edges_native(lib: ctypes.CDLL, accesses: Accesses, graph: Graph) -> I
 def _conflict_input(
     accesses: Accesses, graph: Graph, loops: Loops, most: int
 ) -> tuple[structures.ConflictInput, Any]:
-    """As C sees it, and what must stay alive for that."""
+    """Return the C structure, and the objects that must stay alive for it."""
     arrays = {
         "ptr": graph.ptr,
         "pred": graph.pred,

@@ -1,4 +1,4 @@
-"""Executions of kernels in C: what does not change from one to the next is handed over once."""
+"""Simulation of kernels in C; data shared by all executions is passed once."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ _NOTHING = -1
 
 
 def follower() -> Follower:
-    """In C if there is a compiler: gives the same numbers as `followed`."""
+    """Return a follower in C if there is a compiler; it gives the same numbers as `followed`."""
     lib = library()
     return followed if lib is None else NativeWalks(lib)
 
 
 class NativeWalks:
-    """A `Follower`; remembers what steps cost."""
+    """A `Follower` that caches step costs."""
 
     def __init__(self, lib: ctypes.CDLL) -> None:
         self._lib = lib
@@ -65,7 +65,7 @@ class NativeWalks:
 
 
 class _Kernel:
-    """What all executions of a kernel on a machine have in common."""
+    """Data shared by all executions of a kernel on a machine."""
 
     def __init__(self, kernel: DeviceKernel, machine: Machine) -> None:
         self.kernel = kernel
@@ -141,7 +141,7 @@ class _Kernel:
         rows: dict[int, int],
         code: list[int],
     ) -> None:
-        """Append the course as C reads it; `rows` numbers those rows of the table that it needs."""
+        """Append the course in the form that C reads; `rows` numbers the table rows it needs."""
         for move in moves:
             if isinstance(move, Move):
                 row = table.row(move)
@@ -172,7 +172,7 @@ class _Kernel:
 
 
 class _Table:
-    """What moves cost, as far as somebody asked: rows of numbers as in `walk.c`."""
+    """The costs of moves requested so far, as rows of numbers for `walk.c`."""
 
     def __init__(self, costs: StepCosts, params: int) -> None:
         self.numbers: list[tuple[float, ...]] = []

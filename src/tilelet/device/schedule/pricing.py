@@ -1,4 +1,4 @@
-"""Costs of tasks: each distinct signature of a kernel is followed through its pipes once."""
+"""Costs of tasks: each distinct signature of a kernel is simulated once."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NOTHING = KernelCost(0, 0, 0, {}, {}, {}, 0, 0)
 
 
 class CostCache:
-    """Costs of kernels on one machine, by signature. Keep it to model a program several times."""
+    """Costs of kernels on one machine, by signature; reuse it to model a program several times."""
 
     def __init__(self, machine: Machine, *, reference: bool = False) -> None:
-        """`reference`: kernels are followed in Python, which defines their costs."""
+        """`reference`: simulate kernels in Python, which defines their costs."""
         self.machine = machine
         self.follow = followed if reference else follower()
         self.kernels: dict[str, tuple[Any, DeviceKernel]] = {}
@@ -52,10 +52,9 @@ class CostCache:
 
 
 class Pricing:
-    """Numbers the costs that the tasks of one run have.
+    """Numbers the costs of the tasks of one run.
 
-    costs  by number; `cost_kernel` is the number of the kernel of each, `signatures` what it is the
-           cost of
+    costs  by number; `cost_kernel` has the kernel of each, `signatures` its signature
     """
 
     def __init__(self, cache: CostCache, regions: Regions) -> None:
@@ -69,7 +68,7 @@ class Pricing:
     def price(
         self, tasks: TaskGroup, windows: Ints, kernel: DeviceKernel | None, number: int
     ) -> Ints:
-        """Costs of the tasks of a group, a row each: one for all blocks, or one for each block.
+        """Return the costs of a group's tasks, one row each: one for all blocks, or one per block.
 
         windows  region numbers, a row for each tensor argument
         number   of the kernel
@@ -82,7 +81,7 @@ class Pricing:
         columns: list[NDArray[Any]] = [_codes(tasks.scalar_column(p)) for p in scalars]
         layout = self._regions.layout
         plain = np.array([w.valid is None and not w.strided for w in self._regions.layouts])
-        # Only what costs differ by: gaps between rows, and parts that loads leave out.
+        # Only properties that affect costs: gaps between rows, and parts that loads skip.
         columns += [np.where(plain[layout[c]], 0, 1 + layout[c]) for c in windows]
         if tasks.outcomes:
             columns.append(_codes([tasks.outcomes.get(row, ()) for row in range(len(tasks))]))
@@ -105,7 +104,7 @@ class Pricing:
         row: int,
         deciding: Control,
     ) -> list[int]:
-        """The cost of one task: one for all its blocks, or one for each."""
+        """Return the cost of one task: one for all its blocks, or one per block."""
         layouts = [self._regions.layouts[int(self._regions.layout[r])] for r in windows]
         strided = frozenset(p for p, w in zip(tasks.tensors, layouts) if w.strided)
         valid = {p: w.valid for p, w in zip(tasks.tensors, layouts) if w.valid is not None}
@@ -135,7 +134,7 @@ class Pricing:
 
 
 def _codes(column: Sequence[Any]) -> Ints:
-    """Small numbers for the values of a column: equal values, equal numbers."""
+    """Map the values of a column to small integers."""
     numbers = np.array(column) if column and isinstance(column[0], int | float) else None
     if numbers is not None and numbers.dtype.kind in "bif":
         return np.unique(numbers, return_inverse=True)[1].reshape(-1)
@@ -144,7 +143,7 @@ def _codes(column: Sequence[Any]) -> Ints:
 
 
 def _distinct(columns: Sequence[NDArray[Any]], count: int) -> tuple[list[int], Ints]:
-    """The first place of each distinct row, in order; and which of them each row is like."""
+    """Return the first position of each distinct row, in order, and the index for each row."""
     kinds = np.zeros(count, np.int64)
     for column in columns:
         if column.size and column.min() != column.max():

@@ -17,11 +17,11 @@ Ints = NDArray[np.int64]
 
 
 class Layout(NamedTuple):
-    """How a window lies in memory, in bytes from its first element on.
+    """The memory layout of a window, in bytes from its first element.
 
-    Row `i` starts at `i * pitch` and has `row` bytes. `across` is from row to row even if there are
-    no gaps (0: there is one row); `strided` says whether there are any. `valid` is what loads take
-    of the window, None: all of it; `reach` the part for which there is memory.
+    Row `i` starts at `i * pitch` and has `row` bytes. `across` is the pitch even if there are no
+    gaps (0 for a single row); `strided` says whether there are any. `valid` is the part that loads
+    take, None for all of it; `reach` the part for which memory exists.
     """
 
     low: int
@@ -50,7 +50,7 @@ class Regions:
     layout: Ints
 
     def by_layout(self, name: str) -> Ints:
-        """A field of each window's layout."""
+        """Return a field of each window's layout."""
         return np.array([getattr(w, name) for w in self.layouts], np.int64)[self.layout]
 
     @property
@@ -58,7 +58,7 @@ class Regions:
         return self.offset * self.by_layout("item")
 
     def arrays(self) -> dict[str, Ints]:
-        """What tells whether two windows overlap."""
+        """Return the arrays that decide whether two windows overlap."""
         start = self.start
         return {
             "buffer": self.buffer,
@@ -70,17 +70,17 @@ class Regions:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Bytes of each buffer."""
+        """Return the bytes of each buffer."""
         return np.array([b.nbytes for b in self.buffers], np.int64)
 
     @cached_property
     def fresh(self) -> NDArray[np.bool_]:
-        """Which buffers the program makes for itself."""
+        """Return which buffers the program creates."""
         return np.array([b.origin == "temp" for b in self.buffers], np.bool_)
 
 
 def regions_of(table: RegionTable) -> Regions:
-    """The windows of a recorded run."""
+    """Return the windows of a recorded run."""
     return Regions(
         buffers=table.buffers,
         layouts=[layout_of(layout) for layout in table.layouts],
@@ -102,13 +102,13 @@ def layout_of(window: regions.Layout) -> Layout:
 
 
 def row_and_pitch(reach: Shape, strides: Shape, item: int, span: int) -> tuple[int, int]:
-    """Bytes of a row and from row to row; a window that is no rectangle counts as one long row."""
+    """Return row size and pitch in bytes; a window that is not a rectangle counts as one row."""
     outer = [(n, s) for n, s in zip(reach, strides) if n > 1]
     if not outer or outer[-1][1] != 1:
         return (span, span) if outer else (item, item)
     row = outer[-1][0]
     rest = outer[:-1]
-    # Axes that continue each other without a gap are one.
+    # Contiguous axes are merged.
     while rest and rest[-1][1] == row:
         row *= rest[-1][0]
         rest.pop()

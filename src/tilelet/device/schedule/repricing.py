@@ -1,4 +1,4 @@
-"""Costs of a run's kernels on a machine that differs from its own in numbers only."""
+"""Recompute the kernel costs of a run on a machine that differs only in parameters."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tilelet.device.schedule.arrays import Stream
 from tilelet.device.schedule.native_walk import follower
 
 _GM = ("l2_line", "l2_slices", "lockstep", "serial_cycles", "granule")
-"""What the cost of a kernel depends on, of global memory."""
+"""Parameters of global memory that kernel costs depend on."""
 
 
 def followed_again(stream: Stream, old: Machine, new: Machine) -> Stream:
-    """The tasks with the costs that their kernels have on another machine."""
+    """Return the tasks with the costs of their kernels on another machine."""
     changed = {number: _sides(kernel, old, new) for number, kernel in enumerate(stream.kernels)}
     if not any(changed.values()):
         return stream
@@ -40,8 +40,9 @@ def followed_again(stream: Stream, old: Machine, new: Machine) -> Stream:
 
 
 def followed_roughly(stream: Stream, old: Machine, machines: Sequence[Machine]) -> list[Stream]:
-    """The same for several machines: of each kernel only the way that takes most time is followed,
-    on all of them at once, and the others change alike.
+    """Like `followed_again` for several machines, but simulate only the longest path per kernel.
+
+    All machines are simulated at once, and the other costs of a kernel change by the same factor.
     """
     found = [list(stream.costs) for _ in machines]
     for number, first in _longest(stream).items():
@@ -49,7 +50,7 @@ def followed_roughly(stream: Stream, old: Machine, machines: Sequence[Machine]) 
         if kernel is None:
             continue
         before, cases = stream.costs[first], list[Case]()
-        # What each case is of: a machine's number, and a time of its cost.
+        # For each case: the index of the machine, and which time it is.
         of: list[tuple[int, str]] = []
         for i, new in enumerate(machines):
             sides = _sides(kernel, old, new)
@@ -79,7 +80,7 @@ def followed_roughly(stream: Stream, old: Machine, machines: Sequence[Machine]) 
 def _cost(
     stream: Stream, machine: Machine, number: int, sides: Sides, follow: Follower
 ) -> KernelCost:
-    """A cost again; `sides` that nothing has changed on are kept."""
+    """Recompute a cost, keeping the `sides` on which nothing changed."""
     kernel, signature = stream.kernels[stream.cost_kernel[number]], stream.signatures[number]
     assert kernel is not None
     before = stream.costs[number]
@@ -91,7 +92,7 @@ def _cost(
 
 
 def _longest(stream: Stream) -> dict[int, int]:
-    """By kernel: the number of the cost that its tasks spend most time on."""
+    """Return, by kernel, the number of the cost that its tasks spend most time on."""
     each = np.diff(stream.cost_ptr)
     blocks = np.repeat(np.where(each == 1, stream.blocks, 1), each)
     used = np.bincount(stream.cost, blocks, len(stream.costs))
@@ -110,7 +111,7 @@ def _change_alike(
     after: Mapping[str, float],
     costs: list[KernelCost],
 ) -> None:
-    """All costs of a kernel change by the factors that the times of one have changed by."""
+    """Scale all costs of a kernel by the factors by which the times of one changed."""
     factors = {
         name: us / getattr(before, name) for name, us in after.items() if getattr(before, name)
     }
@@ -121,11 +122,11 @@ def _change_alike(
 
 
 Sides = frozenset[bool]
-"""Of {False: everything is in L2, True: nothing is}."""
+"""Subset of {False: everything is in L2, True: nothing is}."""
 
 
 def _sides(kernel: DeviceKernel | None, old: Machine, new: Machine) -> Sides:
-    """On which sides something that the kernel uses differs."""
+    """Return the sides on which parameters used by the kernel differ."""
     if kernel is None:
         return frozenset()
     paths, has_vector, has_scalar = _used(kernel)
@@ -153,21 +154,22 @@ def _sides(kernel: DeviceKernel | None, old: Machine, new: Machine) -> Sides:
 
 
 def _of_path(machine: Machine, name: str, cold: bool) -> tuple[float, ...]:
-    """What a transfer along a path depends on."""
+    """Return the parameters that a transfer along a path depends on."""
     path = machine.paths[name]
     hot_numbers = path.bytes_per_cycle, path.latency_cycles
     cold_numbers = path.cold_bytes_per_cycle, path.cold_latency_cycles
     each = path.fixed_cycles, path.row_cycles
     if not cold:
         return *each, *hot_numbers
-    # A kernel that reads what is not in L2 may store into what is, or not.
+    # A kernel whose reads miss L2 may store into memory that is in L2, or not.
     return *each, *cold_numbers, *(hot_numbers if name.endswith("_to_gm") else ())
 
 
 @functools.lru_cache(maxsize=1024)
 def _used(kernel: DeviceKernel) -> tuple[frozenset[tuple[str, bool]], bool, bool]:
-    """Paths of a kernel's transfers, and whether what they move may be missing in L2; whether it
-    has vector and scalar work.
+    """Return the paths of a kernel's transfers, with whether they may miss L2, and its units.
+
+    The units say whether it has vector and scalar work.
     """
     works = [step.work for step in kernel.walk()]
     paths = frozenset((w.path, w.param is not None) for w in works if isinstance(w, Transfer))

@@ -1,4 +1,4 @@
-"""A recorded run in modelled time."""
+"""Simulate a recorded run."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """What the modelled device did, all times in microseconds from the orchestrator's start.
+    """What the modelled device did; times in microseconds from the orchestrator's start.
 
     A record is one block of a task on one core: `task`, `core`, and the four stamps `dispatch`,
-    `start`, `end`, `finish`, in the order of dispatch. A mixed block has one record for each of its
-    cores, an spmd task one for each block.
+    `start`, `end`, `finish`, in dispatch order. A mixed block has one record per core, an spmd task
+    one per block.
 
     By task: `submitted`, `ready`, `finished`; `released_by` is the task whose completion made it
-    ready (-1: it was ready when submitted); `hbm_read` and `hbm_written` are bytes of global memory
-    that L2 did not save.
+    ready (-1: it was ready when submitted); `hbm_read` and `hbm_written` are bytes that missed L2.
     """
 
     machine: Machine
@@ -88,7 +87,7 @@ class Timeline:
     def average_exec_us(self) -> float:
         return float((self.end - self.start).mean()) if len(self.task) else 0.0
 
-    # Names and places
+    # Names and locations
 
     @property
     def kernel_names(self) -> list[str]:
@@ -96,18 +95,18 @@ class Timeline:
 
     @cached_property
     def kernel(self) -> Ints:
-        """Number of each record's kernel in `kernel_names`."""
+        """Index of each record's kernel in `kernel_names`."""
         return self.stream.kernel[self.task]
 
     def kernel_of(self, task: int) -> DeviceKernel | None:
         return self.stream.kernels[int(self.stream.kernel[task])]
 
     def cost_of(self, task: int) -> KernelCost:
-        """The cost of a task's first block."""
+        """Return the cost of a task's first block."""
         return self.stream.costs[int(self.stream.first_cost[task])]
 
     def core_name(self, core: int) -> str:
-        """`AIC 3`, `AIV 17`."""
+        """Format as `AIC 3`, `AIV 17`."""
         clusters = self.machine.cores.clusters
         return f"AIC {core}" if core < clusters else f"AIV {core - clusters}"
 
@@ -115,7 +114,7 @@ class Timeline:
         return core < self.machine.cores.clusters
 
     def thread_of(self, core: int) -> int:
-        """The scheduler thread that owns a core."""
+        """Return the scheduler thread that owns a core."""
         cores = self.machine.cores
         cluster = core if core < cores.clusters else (core - cores.clusters)
         if core >= cores.clusters:
@@ -123,7 +122,7 @@ class Timeline:
         return cluster % self.runtime.threads
 
     def utilisation(self) -> dict[str, float]:
-        """Share of the total time that the cores of each kind execute."""
+        """Return the share of the total time in which the cores of each kind execute."""
         cores, total = self.machine.cores, self.total_us
         spent = self.end - self.start
         cube = self.core < cores.clusters
@@ -135,9 +134,9 @@ class Timeline:
         }
 
     def bound_of(self, kernel: int) -> str:
-        """What limits a kernel (by number) in this run.
+        """Return what limits a kernel (by number) in this run.
 
-        "dispatch" if its blocks spend less time executing than being handed out and collected, "GM"
+        "dispatch" if its blocks spend less time executing than being dispatched and retired, "GM"
         if sharing global memory or missing L2 made them a quarter longer, else `KernelCost.bound`.
         """
         mine = np.flatnonzero(self.kernel == kernel)
@@ -154,10 +153,10 @@ class Timeline:
 
     @cached_property
     def bound(self) -> str:
-        """What the whole run is bound by: "memory", "cores" or "waiting".
+        """Return what bounds the whole run: "memory", "cores" or "waiting".
 
         Memory, if its traffic alone would take half of the time; cores, if those of one kind are
-        busy for half of it; else it waits: for its own tasks, or for the runtime.
+        busy for half of it; otherwise it waits for its own tasks or for the runtime.
         """
         traffic = float(self.hbm_read.sum() + self.hbm_written.sum())
         if 2 * traffic > self.total_us * self.machine.hbm_bytes_per_us:
@@ -165,10 +164,10 @@ class Timeline:
         return "cores" if max(self.utilisation().values()) > 0.5 else "waiting"
 
     def critical_path(self) -> list[int]:
-        """Tasks from the first to the last finished, each made ready by the one before.
+        """Return tasks from the first to the last finished, each made ready by the one before.
 
-        A task that was ready at once, or that waited for a core, starts the path: what it waited
-        for then is the machine, not a task.
+        A task that was ready at once, or that waited for a core, starts the path, because it then
+        waited for the machine and not for a task.
         """
         if not len(self.finished):
             return []
@@ -191,16 +190,16 @@ def simulate(
     reference: bool = False,
     graph: Graph | None = None,
 ) -> Timeline:
-    """Play the recorded tasks of `program` (after all passes) on a machine.
+    """Simulate the recorded tasks of `program` (after all passes) on a machine.
 
-    Where data decides how often a loop runs, the record says it if the tasks were executed or
-    replayed (`interp.replay`); else the report lists a guess.
+    Data-dependent trip counts come from the record if the tasks were executed or replayed
+    (`interp.replay`); otherwise the report lists an assumption.
 
     period     runtime of that month; by default the machine's own
-    recording  with the cost that recording a profile has; without it for plain runs
+    recording  include the cost of recording a profile, unlike plain runs
     cache      costs of kernels, kept from one call to the next
     reference  use the Python event loop, which is slow and defines the result
-    graph      which tasks wait for which, if not as the runtime's rules say
+    graph      dependencies, if not those of the runtime's rules
     """
     runtime = machine.period(period)
     if tasks.total == 0:
@@ -221,17 +220,18 @@ def simulate(
 
 
 def replay(line: Timeline, machine: Machine) -> Timeline:
-    """The same tasks on a machine that differs in costs only: what would another number change?
+    """Simulate the same tasks on a machine that differs only in costs, for what-if analysis.
 
-    Tasks, dependencies and what they touch stay; kernels are followed again if a cost of theirs
-    has changed. A machine with other cores or memories needs `simulate`.
+    Tasks, dependencies and accesses stay; kernels are simulated again if one of their costs has
+    changed. A machine with other cores or memories needs `simulate`.
     """
     return _replayed(line, machine, followed_again(line.stream, line.machine, machine))
 
 
 def replay_roughly(line: Timeline, machines: Sequence[Machine]) -> Iterator[Timeline]:
-    """The same on each of several machines: the way through each kernel that takes most time is
-    followed, the others change alike.
+    """Simulate the same tasks on several machines, simulating only each kernel's longest path.
+
+    The other paths change by the same factor.
     """
     for machine, stream in zip(machines, followed_roughly(line.stream, line.machine, machines)):
         yield _replayed(line, machine, stream)
@@ -255,7 +255,7 @@ def _play(
     cells: Cells,
     reference: bool,
 ) -> Timeline | SimResult:
-    """The event loop's answer; what it has so far if it cannot go on."""
+    """Run the event loop; return its partial result if it cannot go on."""
     lib = None if reference else library()
     config = _config(machine, runtime, recording)
     work = _work(stream, graph, cells, machine.us(machine.granule_cycles))
@@ -302,7 +302,7 @@ def _config(machine: Machine, runtime: Runtime, recording: bool) -> Config:
         submit_arg=runtime.submit_arg_us,
         node=runtime.node_us if runtime.graphs == "whole" else runtime.submit_us,
         dispatch=runtime.dispatch_us,
-        # Finding the end of a block takes reading its core's register.
+        # Detecting the end of a block requires reading its core's register.
         complete=runtime.complete_us + runtime.poll_us,
         head=runtime.head_us + record,
         tail=runtime.tail_us + record,

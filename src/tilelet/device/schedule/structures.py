@@ -267,12 +267,12 @@ ALL = (
 
 
 def element_types(structure: type[Structure]) -> dict[str, Any]:
-    """The fields that point to arrays, each with the type of an element."""
+    """Return the pointer fields, each with the type of an element."""
     return {name: _ELEMENTS[k] for name, k in _kinds(structure).items() if k in _ELEMENTS}
 
 
 def fill(into: Structure, arrays: Mapping[str, Any]) -> None:
-    """Let fields point to arrays, which must be of the right type and stay alive."""
+    """Point fields to arrays, which must have the right type and stay alive."""
     kinds = _kinds(type(into))
     for name, array in arrays.items():
         assert array.dtype == _ELEMENTS[kinds[name]], name

@@ -1,4 +1,4 @@
-"""Which part of their arguments tasks touch, column by column."""
+"""The parts of their arguments that tasks access, column by column."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tilelet.device.schedule.region_arrays import Ints
 class Piece:
     """A box of one parameter that executions of a kernel read, or write.
 
-    rows     which tasks of the group, and `blocks`: which block of each
-    regions  the window that each of them was given for the parameter
-    starts   per axis, where the box starts in that window; None: not known before the task runs
-    extents  per axis, how far it reaches
+    rows     which tasks of the group; `blocks` is the block of each
+    regions  the window that each of them gets for the parameter
+    starts   per axis, the start of the box in that window; None if unknown before the task runs
+    extents  per axis, the extent of the box
     """
 
     param: int
@@ -33,7 +33,7 @@ class Piece:
 
 
 def task_footprints(stream: Stream, g: Group, kernel: DeviceKernel) -> Iterator[Piece]:
-    """All boxes that the tasks of a group touch."""
+    """Yield all boxes that the tasks of a group access."""
     costs = np.broadcast_to(g.costs, (len(g.indices), g.blocks))
     scalars = {p: np.array(g.tasks.scalar_column(p)) for p in g.tasks.others}
     integers = {p: column for p, column in scalars.items() if column.dtype.kind == "i"}

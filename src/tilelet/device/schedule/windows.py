@@ -1,7 +1,7 @@
-"""Arguments narrowed to what a kernel touches of them, where the compiler of a period does that.
+"""Narrow arguments to the accessed window, where the compiler of a period does that.
 
-A kernel that is given a whole tensor orders tasks by all of it. For some weeks the compiler gave
-kernels the one window that they write, if it can be told before they run (`Runtime.windows`):
+A kernel that is given a whole tensor orders tasks by all of it. For some weeks the compiler passed
+kernels only the window that they write, if it is known before they run (`Runtime.windows`):
 
 none    whole tensors
 all     windows that a task writes, for all its results or for none
@@ -23,7 +23,7 @@ from tilelet.ir.core import Direction
 
 
 def with_windows(stream: Stream, which: str) -> Stream:
-    """The tasks with narrowed arguments; what they cost does not change."""
+    """Return the tasks with narrowed arguments; their costs do not change."""
     if which == "none":
         return stream
     found = _Narrowed(stream)
@@ -43,7 +43,7 @@ def with_windows(stream: Stream, which: str) -> Stream:
 
 
 def _windows(stream: Stream, g: Group) -> dict[int, Piece]:
-    """By position: the one box that each task of a group touches of an argument."""
+    """Return, by position, the one box that each task of a group accesses of an argument."""
     kernel = stream.kernels[stream.kernel_names.index(g.kernel)]
     if kernel is None or g.tasks.ran is False or g.tasks.manual or g.blocks > 1:
         return {}
@@ -58,7 +58,7 @@ def _windows(stream: Stream, g: Group) -> dict[int, Piece]:
 
 
 def _written(stream: Stream, g: Group) -> list[int]:
-    """Positions of the arguments that a group only writes, and that order tasks."""
+    """Return the positions of arguments that a group only writes and that order tasks."""
     first = stream.arg_ptr[g.indices[0]]
     return [
         p
@@ -73,7 +73,7 @@ def _share_buffers(stream: Stream, g: Group, positions: list[int]) -> bool:
 
 
 def _last_whole_reads(stream: Stream) -> Mapping[int, int]:
-    """By buffer: the first task of the last call that is given all of it to read."""
+    """Return, by buffer, the first task of the last call that reads all of it."""
     regions = stream.regions
     span = regions.by_layout("high") - regions.by_layout("low")
     whole = span >= regions.sizes[regions.buffer]
@@ -94,7 +94,7 @@ def _is_read_later(stream: Stream, g: Group, position: int, whole: Mapping[int, 
 
 
 class _Narrowed:
-    """The windows of all tasks, with those that are added to them."""
+    """The windows of all tasks, including the narrowed ones."""
 
     def __init__(self, stream: Stream) -> None:
         self.arg_region = stream.arg_region.copy()
