@@ -74,21 +74,22 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="session")
 def compiled_runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that holds the C runtime, which takes seconds to compile, and no program.
+    """A cache that holds the C library, which takes seconds to compile, and no program.
 
-    The runtime comes from the user's own cache, which all test processes share.
+    The library comes from the user's own cache, which all test processes share.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in [n for n in os.environ if n.startswith("TILELET_")]:
             patch.delenv(name)
         shared = cache.open_root()
         compiler = find_compiler()
-        entry = build._runtime_key(compiler)
         with build._jobs(compiler) as jobs:
-            cache.use(entry, lambda folder: build._runtime(jobs, folder), lambda _: None)
+            library = build._Library(jobs, compiler, build._parts(has_products=True))
+            library.use(tmp_path_factory.mktemp("objects"), lambda _: None)
     folder = tmp_path_factory.mktemp("runtime") / "cache"
     root = private.make_folder(folder / "cpu")
-    shutil.copytree(shared / entry, root / entry)
+    for entry in library.keys.values():
+        shutil.copytree(shared / entry, root / entry)
     shutil.copy(shared / private.KEY, root)  # a seal is worth nothing without its key
     return folder
 
@@ -99,7 +100,7 @@ def own_cache(
     monkeypatch: pytest.MonkeyPatch,
     compiled_runtime: Path,
 ) -> Path:
-    """A cache of the test's own, with nothing of other tests in it but the C runtime."""
+    """A cache of the test's own, with nothing of other tests in it but the C library."""
     folder = tmp_path_factory.mktemp("own") / "cache"
     shutil.copytree(compiled_runtime, folder)
     monkeypatch.setenv("TILELET_CACHE_DIR", str(folder))

@@ -1,7 +1,8 @@
 """From C text to a loaded library.
 
-The runtime is compiled once for a compiler and CPU and kept as objects; a program's own units are
-compiled side by side and linked with them.
+The runtime is compiled once for a compiler and CPU and kept as objects, and so are the matrix
+products, for programs that have any; a program's own units are compiled side by side and linked
+with them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 SOURCES = Path(__file__).parent / "c"
+PRODUCTS = "matmul.c"
 LIBRARY = "program.so"
 OPTIMISE = "-O3"  # programs: loops over elements are vectorised by the compiler
 OPTIMISE_RUNTIME = "-O2"  # its loops are vectors already; -O3 only takes longer
@@ -191,8 +193,58 @@ def _room(target: Path) -> str:
     return f"; perhaps no space left: {free >> 10} KiB are free" if free < cache.ROOM else ""
 
 
-def _runtime(jobs: _Jobs, folder: Path) -> None:
-    _results(jobs.compile(sorted(SOURCES.glob("*.c")), folder, OPTIMISE_RUNTIME))
+def _parts(*, has_products: bool) -> dict[str, list[Path]]:
+    """Sources of the parts of the C library that a program is linked with, by name."""
+    runtime = [path for path in sorted(SOURCES.glob("*.c")) if path.name != PRODUCTS]
+    parts = {"runtime": runtime}
+    if has_products:
+        parts = {"products": [SOURCES / PRODUCTS], **parts}  # takes longest: started first
+    return parts
+
+
+class _Library:
+    """Parts of the C library, from the cache or compiled; all that are missing side by side."""
+
+    def __init__(self, jobs: _Jobs, compiler: Compiler, parts: dict[str, list[Path]]) -> None:
+        self._jobs = jobs
+        self._parts = parts
+        self.keys = {name: f"{name}-{_key(compiler, OPTIMISE_RUNTIME)}" for name in parts}
+        self._started: dict[str, list[Future[Path]]] = {}
+
+    def start(self, folder: Path) -> None:
+        """Begin to compile what is not in the cache."""
+        for name, sources in self._parts.items():
+            if not cache.has(self.keys[name]):
+                self._started[name] = self._jobs.compile(sources, folder, OPTIMISE_RUNTIME)
+
+    def use(self, folder: Path, take: Callable[[list[Path]], None]) -> None:
+        """Call `take` with copies of all objects."""
+        self._use(list(self._parts), [], folder, take)
+
+    def _use(
+        self,
+        names: list[str],
+        objects: list[Path],
+        folder: Path,
+        take: Callable[[list[Path]], None],
+    ) -> None:
+        if not names:
+            take(objects)
+            return
+        name, *rest = names
+        cache.use(
+            self.keys[name],
+            lambda draft: self._build(name, draft),
+            lambda entry: self._use(rest, [*objects, *entry.copy(".o", folder)], folder, take),
+        )
+
+    def _build(self, name: str, draft: Path) -> None:
+        started = self._started.pop(name, None)
+        if started is None:
+            _results(self._jobs.compile(self._parts[name], draft, OPTIMISE_RUNTIME))
+        else:
+            for path in _results(started):
+                shutil.copyfile(path, draft / path.name)
 
 
 def _results(making: Sequence[Future[Path]]) -> list[Path]:
@@ -206,27 +258,23 @@ def _results(making: Sequence[Future[Path]]) -> list[Path]:
     return found
 
 
-def _runtime_key(compiler: Compiler) -> str:
-    return f"runtime-{_key(compiler, OPTIMISE_RUNTIME)}"
-
-
 def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optimise: str) -> None:
     sources = _write(units, folder)
-    key = _runtime_key(compiler)
     with _jobs(compiler) as jobs:
-        # The runtime, if it is not there yet, takes as long as the program: both at once.
+        has_products = any("tl_matmul_side_by_side" in text for text in units)
+        library = _Library(jobs, compiler, _parts(has_products=has_products))
+        library.start(folder)
         making = jobs.compile(sources, folder, optimise)
 
-        def link(runtime: cache.Entry) -> None:
-            copies = runtime.copy(".o", folder)
+        def link(objects: list[Path]) -> None:
             made = _results(making)
             try:
-                jobs.link([*made, *copies], folder / LIBRARY)
+                jobs.link([*made, *objects], folder / LIBRARY)
             except CompilerFailed as error:
                 raise _NotLinkedError(error) from error
 
         try:
-            cache.use(key, lambda f: _runtime(jobs, f), link)
+            library.use(folder, link)
         except _NotLinkedError as failed:
             raise failed.error from None
     for path in folder.glob("*.o"):

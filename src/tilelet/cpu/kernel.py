@@ -206,6 +206,7 @@ class KernelCode:
     scalars: tuple[int, ...]  # positions of its scalar parameters
     batch_hint: BatchHint
     fills: frozenset[int]  # positions of tensors whose first use here writes every element
+    has_products: bool
     iterations: int = 1  # calls that make a task
 
 
@@ -245,6 +246,7 @@ class KernelEmitter(Emitter):
         self._innermost: Place | None = None  # before the loop over elements being written
         self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
         self._fills: set[int] = set()
+        self.has_products = False
         self._clock = 0
         windows, numbers = self._parameters()
         name = f"k_{identifier(self.function.name)}"
@@ -267,7 +269,10 @@ class KernelEmitter(Emitter):
         batch_hint = self.batch_hint or BatchHint()
         if nbytes * max(batch_hint.streams, batch_hint.same_a) > MOST_STREAM_BYTES:
             batch_hint = replace(batch_hint, streams=1, same_a=1)
-        return KernelCode(name, lines, nbytes, windows, numbers, batch_hint, frozenset(self._fills))
+        fills = frozenset(self._fills)
+        return KernelCode(
+            name, lines, nbytes, windows, numbers, batch_hint, fills, self.has_products
+        )
 
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         windows: list[int] = []

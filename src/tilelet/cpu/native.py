@@ -93,6 +93,7 @@ class ProgramTable(Structure):
         ("max_scalars", c_int32),
         ("scratch_bytes", c_int64),
         ("control", c_void_p),
+        ("run_products", c_void_p),
     ]
 
 

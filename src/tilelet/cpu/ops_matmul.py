@@ -298,6 +298,7 @@ def _describe(
     index: list[str],
 ) -> None:
     """Declares `product`: one matrix product of the batch that `axes` and `index` point at."""
+    k.has_products = True
     k.touch(slot)
     strides = row_major(shape)
     at = total([product(i, strides[x.last]) for x, i in zip(axes, index)])

@@ -150,6 +150,7 @@ def _tables(
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"
     scratch = max([c.scratch * c.batch_hint.most for _, c in codes], default=0)
+    has_products = any(c.has_products for _, c in codes)
     lines += [
         "static int control(tl_ctx *c, const tl_win *w, const tl_word *x) {",
         f"    return {entry}(c, (tl_win *)w, x, NULL, NULL);",
@@ -161,6 +162,7 @@ def _tables(
         f"    {max([len(c.scalars) for _, c in codes], default=0)},",
         f"    {min(scratch, _MOST)},",
         "    control,",
+        f"    {'tl_matmul_side_by_side' if has_products else 'NULL'},",
         "};",
     ]
     return lines

@@ -141,6 +141,12 @@ def size_cap() -> int:
     return int(text) << 20 if len(text) < 12 else sys.maxsize
 
 
+def has(key: str) -> bool:
+    """Whether there is an entry; it may turn out to be damaged."""
+    root = cache_root()
+    return root is not None and (root / key).is_dir()
+
+
 def use(key: str, build: Build, take: Callable[[Entry], T]) -> T:
     """What `take` makes of the files that `build` makes, from the cache if they are there.
 

@@ -79,7 +79,7 @@ static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char
     for (int p = 0; p < TL_PRODUCTS; p++)
         for (int i = 0; i < count; i++)
             if (p < counts[i] && handed[i][p].pieces) products[total++] = handed[i][p];
-    tl_matmul_side_by_side(products, total, then, c->matmul);
+    if (total) c->rt->program->run_products(products, total, then, c->matmul);
     for (int i = 0; i < count; i++) {
         if (!counts[i]) continue;
         c->scratch = scratch + i * room;

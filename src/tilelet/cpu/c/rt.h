@@ -128,6 +128,9 @@ typedef struct {
     int32_t kernel_count, max_windows, max_scalars;
     int64_t scratch_bytes; /* of a thread */
     int (*control)(tl_ctx *c, const tl_win *w, const tl_word *x);
+    /* tl_matmul_side_by_side; NULL without products, so that matmul.c need not be compiled. */
+    void (*run_products)(const tl_product *products, int64_t count, const void *then,
+                         void *scratch);
 } tl_program;
 
 /* An op that runs in Python: its number, windows of its operands and results, scalars. */
