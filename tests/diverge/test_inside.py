@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import linecache
+import time
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +221,10 @@ def capped(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.F
     return out
 
 
-def test_a_wrong_number_is_one_that_the_golden_uses() -> None:
+def test_a_wrong_number_is_one_that_the_golden_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clocks are those of a busy machine: budgets are work."""
+    for clock in ("monotonic", "perf_counter", "process_time", "time"):
+        monkeypatch.setattr(time, clock, itertools.count(0, 1000).__next__)
     specs = [
         TensorSpec("x", [16, 64], pl.FP32, normal(3, 16, 64)),
         TensorSpec("out", [16, 64], pl.FP32, is_output=True),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,18 @@ def test_what_reaches_no_compared_output_is_named_with_the_output_that_would_sho
     assert any("times as tight" in text for text in names["sqrt"].remedies)
     stores = [one.edit for one in found.unnoticed if one.edit.op.name == "assemble"]
     assert len(stores) == 1  # the one into `out` is noticed
+
+
+def test_a_budget_is_work_not_time(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine, whose clocks run on between any two steps, gives the same answer."""
+    quiet = strength(case, 60.0)
+    little = strength(case, 1e-3)
+    assert little.tried < quiet.tried
+    for clock in ("monotonic", "perf_counter", "process_time", "time"):
+        monkeypatch.setattr(time, clock, itertools.count(0, 1000).__next__)
+    busy = strength(case, 60.0)
+    assert (busy.tried, busy.noticed) == (quiet.tried, quiet.noticed)
+    assert strength(case, 1e-3).tried == little.tried
 
 
 def test_the_same_seed_tries_the_same(case: Case) -> None:

@@ -74,7 +74,7 @@ def checks_made(p: Program, monkeypatch: pytest.MonkeyPatch, **arguments: object
     with monkeypatch.context() as patch, session.active(Session(checks=True)):
         patch.setattr(verdict, "verdict_on", spy)
         given = {**ARGUMENTS, **arguments}
-        check.check_after_run("P", p, given, "a2a3", {"k": 2}, 1.0)
+        check.check_after_run("P", p, given, "a2a3", {"k": 2})
     return bool(made)
 
 

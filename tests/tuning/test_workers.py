@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tuning.kernels import InThisProcess, question
+from tests.tuning.kernels import SCRIPT, InThisProcess, question
 
 from tilelet.diag import UserError
 from tilelet.tuning.tuner import Request, tune
@@ -105,3 +107,21 @@ def test_no_thread_of_the_pool_is_left() -> None:
     with workers(jobs=2) as pool:
         assert sorted(answer for _, answer in pool.map(abs, [(-1,), (-2,)])) == [1, 2]
     assert set(threading.enumerate()) <= before
+
+
+def test_processes_do_not_import_the_callers_main_module(tmp_path: Path) -> None:
+    """A plain script without `if __name__ == "__main__"` may tune."""
+    (tmp_path / "kernel.py").write_text(SCRIPT)
+    caller = "import tilelet\nprint('main')\nfound = tilelet.tune('kernel.py', candidates=3)\n"
+    (tmp_path / "caller.py").write_text(f"{caller}print(len(found.scores) > 0)\n")
+    done = subprocess.run(
+        [sys.executable, "caller.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "main\nTrue\n"
+    assert "Traceback" not in done.stderr

@@ -193,7 +193,7 @@ class Values:
 
     def bind(self, op: Op) -> None:
         """Evaluate one scalar op."""
-        patience.look()
+        patience.step()
         if op.results:
             self.values[op.results[0]] = self._value(op)
 

@@ -23,7 +23,7 @@ def check(subject: Subject) -> Part:
     weak = len(result.unnoticed) - sum(len(ones) for ones in result.by_place().values())
     tried = f"{result.tried} of {result.total} corruptions tried"
     if result.tried < result.total:
-        tried += f" in {subject.budget:g} s (seed {subject.seed})"
+        tried += f" with a budget of {subject.budget:g} s (seed {subject.seed})"
     summary = f"{tried}, {result.noticed} noticed"
     if weak:
         summary += f"; {weak} by 1 % or a cast mode not noticed"

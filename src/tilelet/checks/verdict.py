@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tilelet.analysis.patience import OutOfTime
+from tilelet.analysis.patience import OutOfSteps
 from tilelet.checks.comparison import Comparison
 from tilelet.checks.findings import Finding, Status
 from tilelet.checks.registry import Check
@@ -49,7 +49,7 @@ class Subject:
     machine     the modelled device, with its runtime period (None for the machine's own)
     brief       report only findings, without remarks and witnesses, which need runs
     cache       results that checks share
-    budget      seconds for open-ended checks; `seed` selects what they try
+    budget      work for open-ended checks, in nominal seconds; `seed` selects what they try
     """
 
     run: Recorded
@@ -205,5 +205,5 @@ def _made(check: Check, subject: Subject) -> Part:
         return Part(check.name, Status.NOT_CHECKED, error.diagnostic.message)
     except MemoryError:
         return Part(check.name, Status.NOT_CHECKED, "this machine has not enough memory for it")
-    except OutOfTime:
+    except OutOfSteps:
         return Part(check.name, Status.NOT_CHECKED, TOO_LONG)

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,7 +27,7 @@ from tilelet.divergence.error_map import Array, Bools
 from tilelet.divergence.golden_trace import Intermediate
 from tilelet.divergence.matching import CLOSE, Match, Matcher
 from tilelet.divergence.record import NOBODY, Event, Trace, is_tensor_load
-from tilelet.divergence.replay import Replay
+from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
 from tilelet.divergence.scales import MissingScales
 from tilelet.divergence.wide import followed
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
@@ -199,7 +198,7 @@ class Locator:
         suspicious: Sequence[Op] = (),
         errors: Mapping[int, float] | None = None,
     ) -> None:
-        """`budget` is in CPU seconds; `suspicious` ops are tried first.
+        """`budget` is in seconds of `STEPS_PER_SECOND`; `suspicious` ops are tried first.
 
         `errors` are the known errors of events against double.
         """
@@ -207,8 +206,8 @@ class Locator:
         self._errors = errors or {}
         self.say = say
         self._suspicious = list(dict.fromkeys(suspicious))
-        self._end = time.process_time() + budget
         self.replay = Replay(case.program, case.arguments)
+        self._limit = budget * STEPS_PER_SECOND
         self.trace: Trace = self.replay.trace
         self.actual = {name: array.copy() for name, array in self.replay.run.arrays.items()}
         self.wrong = {n: m for n, m in case.mismatches(self.actual).items() if m.any()}
@@ -219,6 +218,11 @@ class Locator:
         self._matcher = Matcher(())
         shapes = [w.shape for w in self.replay.run.parameters.values()]
         self._extents = {n for shape in shapes for n in shape if n > 1}
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget is used up; matching is not counted, it is bounded."""
+        return self.replay.steps > self._limit
 
     @property
     def agrees(self) -> bool:
@@ -483,9 +487,9 @@ class Locator:
             done.update(ranked)
             for cost in range(1, _LAST_COST + 1):
                 for edit in self._edits(ranked, cost, with_control=within is near):
-                    if time.process_time() > self._end:
+                    if self.is_spent:
                         self.notes.append(
-                            f"out of time after {self.tried} repairs: try a longer --budget"
+                            f"budget spent after {self.tried} repairs: try a larger --budget"
                         )
                         return self._with_error(partly[1] if partly else None, output)
                     if not self._mends(edit, output, mask, near.tasks):
@@ -511,7 +515,7 @@ class Locator:
         if edit in self._predicted:
             later = moved[::-1]
         for op in later:
-            if order.get(op, 0) < order.get(edit.op, 0) or time.process_time() > self._end:
+            if order.get(op, 0) < order.get(edit.op, 0) or self.is_spent:
                 break
             for other in edits.scaled(op, [edit.value]):
                 if self._mends(other, output, mask, None) and self._left_wrong(other) == 0:
@@ -603,7 +607,7 @@ class Locator:
         scales: list[tuple[int, Edit, Match]] = []
         for op, events in list(numbers.items())[:_MOST_PREDICTED]:
             tile = self.trace.events[events[0]].tile
-            if tile is None or time.process_time() > self._end:
+            if tile is None or self.is_spent:
                 continue
             ends = events[0], max(events)
             moves = op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits

@@ -7,6 +7,7 @@ are tracked per buffer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -51,12 +52,27 @@ class _Stores:
         return store
 
 
+STEPS_PER_SECOND = 12_000
+"""Steps of work in one second of a budget, about what one core of a 2 GHz CPU does.
+
+Budgets are given in seconds and counted in steps, so that the answer does not depend on the load.
+"""
+
+_ELEMENTS_PER_STEP = 1 << 14
+
+
+def steps_of(elements: int) -> float:
+    """Work of one op on so many elements: a step for its dispatch, and the elements."""
+    return 1 + elements / _ELEMENTS_PER_STEP
+
+
 @dataclass
 class _Part:
-    """One task, or the code between two: its loads, and its writes with their data."""
+    """One task, or the code between two: its loads, its writes with their data, and its work."""
 
     task: Submitted | None
     index: int
+    steps: float = 0.0
     reads: list[Window] = field(default_factory=list[Window])
     writes: list[tuple[Window, Array]] = field(default_factory=list[tuple[Window, Array]])
 
@@ -100,6 +116,9 @@ class Replay:
         ]
         self.parts = self._parts()
         self.executed = 0
+        self.steps = 0.0  # work done by `outputs` so far
+        self._all_steps = sum(part.steps for part in self.parts)
+        self._output_elements = sum(a.size for a in self.run.arrays.values())
 
     def _state(self, edit: Edit | None) -> State:
         inner, functions = self._stores, self.program.functions
@@ -154,6 +173,7 @@ class Replay:
         With `tasks`, only these are executed again. A `UserError` is a mistake of the edited
         program.
         """
+        self.steps += steps_of(self._output_elements)
         if edit is not None and self._is_control(edit):
             return self._everything(edit)
         try:
@@ -167,6 +187,7 @@ class Replay:
         return self.trace.function[edit.op].kind is not FunctionKind.InCore
 
     def _everything(self, edit: Edit) -> dict[str, Array]:
+        self.steps += self._all_steps
         given: dict[str, Any] = {
             n: cast("Array", a).copy() if isinstance(a, np.ndarray) else a
             for n, a in self.arguments.items()
@@ -201,6 +222,7 @@ class Replay:
         self, part: _Part, task: Submitted, state: State, is_edited: bool, changed: Changed
     ) -> None:
         self.executed += 1
+        self.steps += part.steps
         self._stores.windows.clear()
         runs = state if is_edited else self._plain
         runs.run_kernel(task.kernel, task.arguments, task.blocks)
@@ -219,6 +241,8 @@ def _differs(a: Array, b: Array) -> Array:
 
 
 def _enter(part: _Part, event: Event) -> None:
+    made = event.tile.data.size if event.tile is not None else 0
+    part.steps += steps_of(max([made, *(math.prod(w.shape) for w in event.windows)]))
     if event.writes:
         assert event.window is not None
         assert event.data is not None

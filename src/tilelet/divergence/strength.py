@@ -7,7 +7,6 @@ executed again; if time does not suffice for all mutations, a seeded sample is t
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -20,7 +19,7 @@ from tilelet.divergence import edits
 from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Array
 from tilelet.divergence.locate import Case
-from tilelet.divergence.replay import Replay
+from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
@@ -101,8 +100,10 @@ def corruptions(op: Op) -> Iterator[tuple[str, Edit]]:
 def strength(
     case: Case, budget: float, seed: int = 0, say: Callable[[str], None] = lambda _: None
 ) -> Strength:
-    """Try mutations of every kernel until all are tried or the budget is spent."""
-    end = time.monotonic() + budget
+    """Try mutations of every kernel until all are tried or the budget is spent.
+
+    `budget` is in seconds of `STEPS_PER_SECOND`.
+    """
     replay = Replay(case.program, case.arguments)
     clean = {name: array.copy() for name, array in replay.run.arrays.items()}
     executed = {event.op for event in replay.trace.events}
@@ -117,7 +118,7 @@ def strength(
     random.Random(seed).shuffle(wanted)  # noqa: S311 - a sample, not a secret
     result = Strength(len(wanted))
     for kind, edit in wanted:
-        if time.monotonic() > end:
+        if replay.steps > budget * STEPS_PER_SECOND:
             break
         result.tried += 1
         if result.tried % 20 == 0:

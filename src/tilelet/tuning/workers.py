@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
+import types
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -121,6 +123,29 @@ class Workers:
             manager.join(_PATIENCE)
 
 
+class _WithoutMain(ProcessPoolExecutor):
+    """Processes that do not import the caller's main module, which may have no guard around it."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        with _hidden_main():  # processes are started here
+            return super().submit(fn, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def _hidden_main() -> Generator[None]:
+    """Let `multiprocessing` find nothing to import in the main module.
+
+    Spawned processes import `__main__` by its spec or file; what they are sent must not be defined
+    there.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 class _Borrowed(Executor):
     """An executor that somebody else will shut down."""
 
@@ -148,7 +173,7 @@ def workers(jobs: int | None = None, executor: Executor | str | None = None) -> 
     count = jobs or os.cpu_count() or 1
     # Spawned, not forked: the parent has threads.
     context = multiprocessing.get_context("spawn")
-    pool = Workers(lambda: ProcessPoolExecutor(count, context, initializer=_begin_worker), count)
+    pool = Workers(lambda: _WithoutMain(count, context, initializer=_begin_worker), count)
     try:
         yield pool
     finally:

@@ -36,7 +36,7 @@ class VerdictCommand(DeviceOptions, group=DEBUG):
     """
 
     strength: float | None = option(
-        "also try for this long, as 20s, whether the golden notices wrong ops",
+        "also try with this budget, as 20s, whether the golden notices wrong ops",
         default=None,
         parse=seconds,
         metavar="TIME",
@@ -63,11 +63,15 @@ class DivergeCommand(ScriptOptions, group=DEBUG):
     The program is interpreted at the sizes that the script asks for: choose small ones. Its tiles
     are compared with the arrays that the golden computes. The ops between the last tile that agrees
     and the first that does not are changed, one by one, until the outputs match. docs/diverge.md
-    describes the search. Exit code 1: something was found; 3: there was nothing to compare with.
+    describes the search. A second of the budget is a fixed amount of work: the answer does not
+    depend on the load. Exit code 1: something was found; 3: there was nothing to compare with.
     """
 
     budget: float = option(
-        "for repairs: 60s (default: 12s)", default=12.0, parse=seconds, metavar="TIME"
+        "work for repairs, in nominal seconds: 60s (default: 12s)",
+        default=12.0,
+        parse=seconds,
+        metavar="TIME",
     )
     all_fp32: bool = option(
         "compare with the same program in FP32 throughout: is it logic, or rounding?"

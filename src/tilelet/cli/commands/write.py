@@ -104,7 +104,10 @@ class CheckCommand(DeviceOptions, group=WRITE):
     )
     memory: bool = option("print the memory plan and the TILELET budget")
     budget: float = option(
-        "for `--only golden`: 60s (the default) or 2m", default=60.0, parse=seconds, metavar="TIME"
+        "work for `--only golden`, in nominal seconds: 60s (default) or 2m",
+        default=60.0,
+        parse=seconds,
+        metavar="TIME",
     )
     portable: str | None = option(
         "instead, list what a release of PyPTO does not take: 2026-04 or 2026-08",

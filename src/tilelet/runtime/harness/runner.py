@@ -198,7 +198,6 @@ class Runner:
         self.result = result
         self.session = session.current()
         self.directory = result.directory = run_directory(case.name, case.config)
-        self.started = time.perf_counter()
         self.findings = ""  # what the checks have to add to the verdict
 
     def run(self) -> None:
@@ -352,7 +351,6 @@ class Runner:
                 pristine,
                 reporting.platform_of(case.config),
                 self.result.tasks,
-                time.perf_counter() - self.started,
                 self._comparison(compiled, specs),
             )
         if not expected:

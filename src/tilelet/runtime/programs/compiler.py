@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -168,7 +167,6 @@ class CompiledProgram(StepwiseCalls):
         if self.has_ranks and self.is_taken(bound, settings):
             return None
         directory = run_directory(self.name, settings)
-        start = time.perf_counter()
         with progress(f"running {self.name}"):
             if now.count_only:
                 tasks = self.count_tasks(bound, lambda: bound)
@@ -179,10 +177,9 @@ class CompiledProgram(StepwiseCalls):
         elif settings.profiles:
             reporting.show_profile(self.name, self.program, tasks, bound, settings, directory)
         if now.checks and not self.has_ranks:
-            seconds = time.perf_counter() - start
             platform = reporting.platform_of(settings)
             counts = tasks.counts()
-            text = check_after_run(self.name, self.program, bound, platform, counts, seconds)
+            text = check_after_run(self.name, self.program, bound, platform, counts)
             if text:
                 now.say_once(f"{self.name}: done{text}")
         results = tuple(written.values())
