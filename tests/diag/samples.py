@@ -958,6 +958,26 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
             (Loc(FILE, 12, 4, 12, 30), "rank 1 reads them"),
         ],
     ),
+    ranks.SetBySeveral: lambda at: ranks.SetBySeveral(
+        "signal_buf",
+        0,
+        [
+            (Loc(FILE, 9, 4, 9, 30), "rank 1, `step`: sets bytes 0 to 3"),
+            (Loc(FILE, 9, 4, 9, 30), "rank 2, `step`: sets bytes 0 to 3"),
+        ],
+        True,
+    ),
+    ranks.LineShared: lambda at: ranks.LineShared(
+        ("signal_buf", "count_buf"),
+        0,
+        [
+            (Loc(FILE, 9, 4, 9, 30), "rank 1, `step`: sets bytes 0 to 3"),
+            (Loc(FILE, 12, 4, 12, 30), "rank 2, `step`: sets bytes 0 to 3"),
+        ],
+    ),
+    ranks.NotifiedTwice: lambda at: ranks.NotifiedTwice(
+        Loc(FILE, 9, 4, 9, 30), "product", Loc(FILE, 7, 4, 7, 20)
+    ),
     ranks.RanksOnly: lambda at: ranks.RanksOnly(Loc(FILE, 9, 4, 9, 12)),
     ranks.NotInRanks: lambda at: ranks.NotInRanks(Loc(FILE, 9), "pld.tensor.put_async"),
 }

@@ -101,6 +101,8 @@ def emit_op(
     if spec.plane is Plane.CONTROL and ctx.in_scope:
         raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
     given = args
+    if "in_lane" in args:
+        args = {**args, "in_lane": ctx.lane is not None}
     if ctx.in_scope:
         if spec.name in WINDOWS and swapped_tensor(ctx, args[WINDOWS[spec.name][0]]):
             window = _window_of_swapped(ctx, spec, args, loc, name, arg_locs or {})

@@ -500,12 +500,19 @@ def _infer_notify(call: Call) -> infer.Types:
 
 @_op("system.notify", _infer_notify, **_SIGNAL, writes=("target",))
 def notify(
-    target: DistributedTensor, peer: Int, offsets: Ints, value: Int, *, op: NotifyOp
+    target: DistributedTensor,
+    peer: Int,
+    offsets: Ints,
+    value: Int,
+    *,
+    op: NotifyOp,
+    in_lane: bool = False,
 ) -> DistributedTensor:
     """Add to, or set, one cell of a peer's slice (or of the own one). It does not wait.
 
     target: a window of INT32; peer: its rank in the domain; offsets: the cell
     value: what is added or set; op: `pld.NotifyOp.AtomicAdd` or `.Set`
+    in_lane: whether it stands in `pl.split_aiv`; the compiler fills it in
     result: the target
 
     Example: `pld.system.notify(signal, peer=1, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)`

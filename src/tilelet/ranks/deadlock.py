@@ -1,26 +1,230 @@
-"""Why no rank can go on."""
+"""Why no rank can go on: who waits for what, and why nobody gives it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from tilelet.analysis.aliases import Aliases
 from tilelet.diag.catalogue.ranks import RanksDeadlock
 from tilelet.diag.core import Loc
+from tilelet.diag.text import plural
+from tilelet.ir.core import FunctionKind, Op, Value, walk
+from tilelet.ranks.collectives import BODIES
+from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
+from tilelet.ranks.requests import Condition
+from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
+    from tilelet.ranks.host import Dispatch
+    from tilelet.ranks.rank import RankTask, Strand
     from tilelet.ranks.scheduler import World
+
+_MAX_SHOWN = 8
 
 
 def explain(world: World) -> RanksDeadlock:
     """The message for a run in which nothing can go on."""
-    labels: list[tuple[Loc, str]] = []
-    for strand in world.strands:
-        request = strand.request
-        if request is None:
-            continue
-        labels += [
-            (request.loc, f"{strand.title}: sees {c.value}, waits for {c.expected}")
-            for c in request.conditions
-            if not c.holds
-        ]
-    return RanksDeadlock(labels, [])
+    return _Explanation(world).message()
+
+
+class _Explanation:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._notes: list[str] = []
+
+    def message(self) -> RanksDeadlock:
+        labels: list[tuple[Loc, str]] = []
+        for strand in self._world.strands:
+            request = strand.request
+            assert request is not None
+            unmet = [c for c in request.conditions if not c.holds]
+            if request.ready is not None:
+                labels.append((request.loc, f"{strand.title} needs the results of its tasks"))
+            for c in unmet[:1]:
+                labels.append((request.loc, f"{_standing(strand)}{_wanted(c)}"))
+            for c in unmet:
+                self._why(strand, request.op, c)
+        for task in self._world.deferred:
+            for c, op in task.deferred:
+                if not c.holds:
+                    who = f"rank {task.rank}, `{task.kernel}` stays open: "
+                    labels.append((op.loc, f"{who}{_wanted(c)}"))
+                    self._why(None, op.name, c)
+        self._unstarted()
+        notes = list(dict.fromkeys(self._notes))
+        more = len(notes) - _MAX_SHOWN
+        if more > 0:
+            notes = [*notes[:_MAX_SHOWN], f"and {more} more"]
+        return RanksDeadlock(_merged(labels), notes)
+
+    # Who would have to notify
+
+    def _why(self, strand: Strand | None, op: str, c: Condition) -> None:
+        """Say what became of the statements that could raise a cell."""
+        buffer = c.cell.buffer
+        assert isinstance(buffer, SymmetricBuffer)
+        cell = _cell(c.cell)
+        if op in BODIES:
+            self._missing(buffer, c, op)
+            return
+        sources = list(self._sources(buffer.allocation))
+        if not sources:
+            self._notes.append(f"no statement of the program notifies {cell}")
+        done: dict[int, int] = {}
+        for owner, at, state in sources:
+            if isinstance(owner, _Strand):
+                if owner.strand is strand:
+                    text = "notifies only after this wait, or not at all"
+                    self._notes.append(f"{owner.strand.title} {text}: {_place(at)}")
+                else:
+                    self._notes.append(
+                        f"{owner.strand.title} would notify at {_place(at)}, {state}"
+                    )
+            elif owner is not None:
+                self._notes.append(f"{owner} would notify at {_place(at)}, {state}")
+        watcher = self._world.watcher
+        notified = getattr(watcher, "notified", {}).get((buffer.id, c.cell.bytes.start), [])
+        for access in notified:
+            done[access.strand.rank] = done.get(access.strand.rank, 0) + 1
+        for rank, count in done.items():
+            self._notes.append(f"rank {rank} has notified {cell} {plural(count, 'time')}")
+        if sources and not done and all(owner is None for owner, _, _ in sources):
+            self._notes.append(f"every task that could notify {cell} has ended")
+
+    def _missing(self, buffer: SymmetricBuffer, c: Condition, op: str) -> None:
+        """The rank that has not come to a collective."""
+        cell = c.cell
+        source = cell.bytes.start // cell.dtype.itemsize
+        ranks = buffer.allocation.domain.ranks
+        rank = ranks[source] if source < len(ranks) else source
+        where = [s for s in self._world.strands if s.rank == rank and s.request is not None]
+        if where:
+            request = where[0].request
+            assert request is not None
+            there = "in the same call" if request.op == op else f"at {_place(request.loc)}"
+            self._notes.append(f"rank {rank} has not come to this `{op}`: it waits {there}")
+        elif any(self._world.plan.dispatches[i].rank == rank for i in self._world.pending):
+            self._notes.append(f"rank {rank} has not come to `{op}`: its dispatch has not started")
+        else:
+            self._notes.append(f"rank {rank} has ended without calling `{op}`")
+
+    def _sources(self, allocation: Allocation) -> Iterator[tuple[_Strand | str | None, Loc, str]]:
+        """Every notify that could reach a window buffer: by whom, where, and what keeps it."""
+        world = self._world
+        seen: set[int] = set()
+        for strand in world.strands:
+            for op in self._notifies(strand.task, allocation):
+                request = strand.request
+                assert request is not None
+                yield _Strand(strand), op.loc, f"and waits itself at {_place(request.loc)}"
+                seen.add(id(strand.task))
+        for state in world.ranks:
+            for task in state.by_index.values():
+                if id(task) in seen or not task.kernel:
+                    continue
+                for op in self._notifies(task, allocation):
+                    if task.started:
+                        yield None, op.loc, "ended"
+                    else:
+                        who = f"rank {state.rank}, `{task.kernel}`"
+                        yield who, op.loc, f"and has not started: {self._blocker(task)}"
+        for i in world.pending:
+            dispatch = world.plan.dispatches[i]
+            for loc in self._notifies_of(dispatch, allocation):
+                who = f"rank {dispatch.rank}, `{dispatch.function}`"
+                running = world.active.get(dispatch.rank)
+                why = (
+                    "still runs an earlier dispatch" if running is not None else "waits for others"
+                )
+                yield who, loc, f"and is not dispatched: the rank {why}"
+
+    def _notifies(self, task: RankTask, allocation: Allocation) -> Iterator[Op]:
+        """The notifies of a task's kernel that reach an allocation."""
+        function = self._world.program.functions.get(task.kernel)
+        if function is None:
+            return
+        aliases = Aliases(function.body, self._world.program.functions)
+        for op in walk(function.body):
+            target = op.args.get("target") if op.name == "pld.system.notify" else None
+            if not isinstance(target, Value):
+                continue
+            for root in aliases.roots(target):
+                if root not in function.params:
+                    continue
+                value = task.values[function.params.index(root)]
+                if isinstance(value, Window) and isinstance(value.buffer, SymmetricBuffer):
+                    if value.buffer.allocation is allocation:
+                        yield op
+
+    def _notifies_of(self, dispatch: Dispatch, allocation: Allocation) -> Iterator[Loc]:
+        """Notifies in the kernels of a dispatch that gets a view of an allocation."""
+        mine = any(
+            isinstance(v, Window)
+            and isinstance(v.buffer, TemplateBuffer)
+            and v.buffer.allocation is allocation
+            for v in dispatch.operands
+        )
+        functions = self._world.program.functions
+        if not mine or dispatch.function not in functions:
+            return
+        for op in walk(functions[dispatch.function].body):
+            callee = functions.get(str(op.args.get("callee"))) if op.name == "call" else None
+            if callee is not None and callee.kind is FunctionKind.InCore:
+                for inner in walk(callee.body):
+                    if inner.name == "pld.system.notify":
+                        yield inner.loc
+
+    def _blocker(self, task: RankTask) -> str:
+        if task.waits_for:
+            first = min(task.waits_for, key=lambda t: t.index)
+            return f"it waits for task {first.index}, `{first.kernel or 'join'}`"
+        holders = self._world.ranks[task.rank].cores.holders
+        names = sorted({f"`{s.name}`" for s in holders})
+        return f"every core is held by {', '.join(names)}, which waits"
+
+    def _unstarted(self) -> None:
+        for state in self._world.ranks:
+            lacking = [t for t in state.waiting if t.kernel and not t.waits_for]
+            if lacking:
+                who = f"rank {state.rank}, `{lacking[0].kernel}`"
+                self._notes.append(f"{who} has no core: {self._blocker(lacking[0])}")
+
+
+class _Strand:
+    """A strand among the sources of a notify."""
+
+    def __init__(self, strand: Strand) -> None:
+        self.strand = strand
+
+
+def _standing(strand: Strand) -> str:
+    loops = "".join(f", {name} = {value}" for name, value in strand.loops)
+    return f"{strand.title}{loops}: "
+
+
+def _wanted(c: Condition) -> str:
+    least = "at least " if c.cmp.name == "Ge" else ""
+    return f"{_cell(c.cell)} is {c.value}, waits for {least}{c.expected}"
+
+
+def _cell(cell: Window) -> str:
+    element = cell.bytes.start // cell.dtype.itemsize
+    buffer = cell.buffer
+    assert isinstance(buffer, SymmetricBuffer)
+    return f"cell {element} of `{buffer.name}` on rank {buffer.rank}"
+
+
+def _place(loc: Loc) -> str:
+    return f"line {loc.line}"
+
+
+def _merged(labels: list[tuple[Loc, str]]) -> list[tuple[Loc, str]]:
+    """At most a few labels; the same statement on several ranks is one label."""
+    by_place: dict[tuple[str, int, int], tuple[Loc, list[str]]] = {}
+    for loc, text in labels:
+        by_place.setdefault((loc.file, loc.line, loc.col), (loc, []))[1].append(text)
+    return [
+        (loc, "; ".join(texts[:4]) + (f"; and {len(texts) - 4} more" if len(texts) > 4 else ""))
+        for loc, texts in by_place.values()
+    ]

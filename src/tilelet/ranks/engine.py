@@ -11,6 +11,7 @@ from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.scheduler import Callbacks, World
+from tilelet.ranks.static import check_places
 from tilelet.tasks.arguments import bind_arguments
 
 
@@ -46,6 +47,7 @@ class RanksEngine:
     def run(
         self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
     ) -> RanksExecution:
+        check_places(program)
         bound = bind_arguments(program, arguments, execute=execute)
         plan = plan_of(program, bound, self.config.world)
         world = World(program, plan, callbacks=self.callbacks)

@@ -64,13 +64,15 @@ class RankTask:
 
     waits_for  unfinished tasks that must be done first
     deferred   conditions of `defer_wait` that keep it open after its blocks are done
-    open       strands that are not done
+    open       strands that are not done; of a dispatch, its tasks too
+    dispatch   position of the dispatch that it is of
     """
 
     rank: int
     index: int
     kernel: str
     loc: Loc
+    dispatch: int = -1
     kind: TaskKind | None = None
     values: Sequence[Any] = ()
     blocks: int | None = None
@@ -193,6 +195,7 @@ class RankState(State):
                 len(self.by_index),
                 callee.name,
                 op.loc,
+                self.strand.task.dispatch,
                 kind,
                 arguments,
                 blocks,
@@ -207,7 +210,9 @@ class RankState(State):
     def submit(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
         """A join (`task_dummy`): done when the tasks that it names are."""
         assert not values, "kernels are submitted by `submission`"
-        task = RankTask(self.rank, len(self.by_index), "", group.loc, group.kind)
+        task = RankTask(
+            self.rank, len(self.by_index), "", group.loc, self.strand.task.dispatch, group.kind
+        )
         self._submit(task, deps, True)
         return task.index
 
@@ -302,6 +307,8 @@ class _ControlSuspension:
 
             if not ready():
                 yield Request(op.name, op.loc, ready=ready)
+                if state.world.watcher is not None:
+                    state.world.watcher.awaited(state.strand)
             step(frame)
 
         return run

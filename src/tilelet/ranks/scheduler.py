@@ -61,7 +61,11 @@ class Watcher(Protocol):
 
     def begin(self, strand: Strand, earlier: Sequence[RankTask]) -> None: ...
 
-    def end(self, task: RankTask) -> None: ...
+    def end(self, task: RankTask, parent: RankTask | None) -> None: ...
+
+    def awaited(self, strand: Strand) -> None: ...
+
+    def complete(self, task: RankTask, cell: Window) -> None: ...
 
 
 Callbacks = Mapping[str, Callable[..., Any]]
@@ -92,13 +96,14 @@ class World:
         self.orders_all = orders_all
         self.counts: Counter[str] = Counter()
         self.steps = 0
+        self.lacked_cores = False  # a task waited for a core at some time
         self.ranks = [RankState(self, r) for r in range(plan.world)]
         self.strands: list[Strand] = []
         self.dispatched: list[RankTask | None] = [None] * len(plan.dispatches)
         self.active: dict[int, RankTask] = {}  # the dispatch that a rank runs
         self.deferred: list[RankTask] = []
         self._callbacks = callbacks or {}
-        self._pending = list(range(len(plan.dispatches)))
+        self.pending = list(range(len(plan.dispatches)))
         self._started = 0
 
     # Running
@@ -111,10 +116,10 @@ class World:
                 self._start()
                 ready = [s for s in self.strands if s.is_ready]
                 if not ready:
-                    if self.strands or self._pending or self.deferred:
+                    if self.strands or self.pending or self.deferred:
                         raise explain(self)
                     return
-                last = ready[0] if len(ready) == 1 else self.policy.choose(ready, last)
+                last = self.policy.choose(ready, last)
                 self.step(last)
 
     def step(self, strand: Strand) -> None:
@@ -160,11 +165,15 @@ class World:
             task.open = 1
             self.deferred.append(task)
             return
+        if self.watcher is not None:
+            for condition, _ in task.deferred:
+                self.watcher.complete(task, condition.cell)
         self._done(task)
 
     def _done(self, task: RankTask) -> None:
         if self.watcher is not None:
-            self.watcher.end(task)
+            parent = None if task.kind is None else self.active[task.rank]
+            self.watcher.end(task, parent)
         if task.kind is None:  # a dispatch
             task.done = True
             self.active.pop(task.rank, None)
@@ -186,27 +195,23 @@ class World:
         over = [t for t in self.deferred if all(c.holds for c, _ in t.deferred)]
         for task in over:
             self.deferred.remove(task)
-            if self.watcher is not None:
-                for condition, op in task.deferred:
-                    self.watcher.access(task.clock, "wait", condition.cell, op, 0)
-            task.deferred.clear()
             self._release(task)
         return bool(over)
 
     def _dispatch(self) -> bool:
-        for i in self._pending:
+        for i in self.pending:
             dispatch = self.plan.dispatches[i]
             if dispatch.rank in self.active or not all(
                 (t := self.dispatched[j]) is not None and t.done for j in dispatch.waits_for
             ):
                 continue
-            self._pending.remove(i)
+            self.pending.remove(i)
             self._begin(i, dispatch)
             return True
         return False
 
     def _begin(self, position: int, dispatch: Dispatch) -> None:
-        task = RankTask(dispatch.rank, position, "", dispatch.loc)
+        task = RankTask(dispatch.rank, position, "", dispatch.loc, position)
         self.dispatched[position] = task
         self.active[dispatch.rank] = task
         earlier = [t for j in dispatch.waits_for if (t := self.dispatched[j]) is not None]
@@ -270,6 +275,7 @@ class World:
         apart = state.communicates(task.kernel)
         need = state.needs(task.kernel)
         if not state.cores.take(need):
+            self.lacked_cores = True
             return False
         task.started, task.cores = True, need
         blocks = task.blocks or 1
@@ -306,4 +312,4 @@ class World:
     def submitted(self, state: RankState, task: RankTask) -> None:
         """A control program has submitted a task."""
         if self.watcher is not None:
-            task.clock = state.strand.clock
+            task.clock = dict(state.strand.clock)

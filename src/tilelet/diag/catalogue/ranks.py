@@ -203,6 +203,64 @@ class RanksRace(UserError):
         )
 
 
+class SetBySeveral(UserError):
+    """Several ranks set one cell, or set and add to it, and nothing orders them.
+
+    The cell ends with the value that came last. Give each source its own cell, or let all of them
+    use `pld.NotifyOp.AtomicAdd`.
+    """
+
+    code = "E1714"
+
+    def __init__(
+        self, name: str, rank: int, labels: Sequence[tuple[Loc, str]], both_set: bool
+    ) -> None:
+        what = "set by several ranks" if both_set else "set and added to"
+        super().__init__(
+            f"a cell of `{name}` of rank {rank} is {what}",
+            [Label(loc, text) for loc, text in labels],
+            helps=["use `pld.NotifyOp.AtomicAdd`, or a cell of its own for each source"],
+        )
+
+
+class LineShared(UserError):
+    """Two ranks store into one 64-byte line of a slice, one of them by `Set`, in no order.
+
+    A scalar store writes back the whole line it lies in: a neighbour that a peer has stored
+    meanwhile returns to its old value. Small window buffers are packed one behind the other, so
+    this can happen across buffers.
+    """
+
+    code = "E1715"
+
+    def __init__(
+        self, names: tuple[str, str], rank: int, labels: Sequence[tuple[Loc, str]]
+    ) -> None:
+        where = f"`{names[0]}`" if names[0] == names[1] else f"`{names[0]}` and `{names[1]}`"
+        super().__init__(
+            f"cells of {where} of rank {rank} share a 64-byte line",
+            [Label(loc, text) for loc, text in labels],
+            helps=["pad cells to 64 bytes, or use `pld.NotifyOp.AtomicAdd`"],
+        )
+
+
+class NotifiedTwice(UserError):
+    """A kernel for cube and vector cores notifies outside a vector region.
+
+    Both kinds of cores run the statement: the peer is notified twice, or before the vector core
+    has stored the data. Put it into `for lane in pl.split_aiv(...)`, or into a kernel of its own.
+    """
+
+    code = "E1716"
+
+    def __init__(self, loc: Loc, kernel: str, product: Loc) -> None:
+        super().__init__(
+            f"`{kernel}` notifies on its cube and its vector core",
+            [Label(loc, "runs on both"), Label(product, "runs on the cube core")],
+            helps=["notify in a kernel of its own that takes what this one stores"],
+        )
+
+
 class RanksOnly(UserError):
     """A command that works on the tasks of one chip is given a program of several ranks.
 

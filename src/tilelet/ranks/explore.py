@@ -1,0 +1,332 @@
+"""Exploring schedules: all of a small program, many of a large one.
+
+`covered` executions are chosen by dynamic partial-order reduction: after each one, every step that
+depends on an earlier step of another strand, and is not ordered after it, is tried before it. When
+nothing is left to try, every schedule is equivalent to one that ran. Beyond that budget seeded
+schedules follow, half of them random, half with few preemptions.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilelet.analysis.overlap import Bytes, meet
+from tilelet.diag.core import Diagnostic, UserError
+from tilelet.ir.core import Program
+from tilelet.ranks import static
+from tilelet.ranks.config import DistributedConfig
+from tilelet.ranks.host import plan_of
+from tilelet.ranks.memory import symmetric
+from tilelet.ranks.races import HappensBefore
+from tilelet.ranks.rank import Strand
+from tilelet.ranks.scheduler import InOrder, Policy, Random, World
+from tilelet.tasks.arguments import bind_arguments
+from tilelet.tasks.window import Window
+
+Key = tuple[int, ...]
+Footprint = Sequence[tuple[tuple[str, int], Bytes, str]]
+
+MAX_COVERED = 400
+"""Executions that partial-order reduction may take before seeded schedules take over."""
+
+MAX_STEPS = 40_000
+"""Steps of all executions together that one exploration takes."""
+
+
+def key_of(strand: Strand) -> Key:
+    """What a strand is called in every schedule."""
+    task = strand.task
+    return strand.rank, -1 if task.kind is None else task.index, strand.block, task.dispatch
+
+
+@dataclass
+class State:
+    """A point of an execution: who could go on, who did, and who is to be tried."""
+
+    enabled: tuple[Key, ...]
+    chosen: Key
+    tried: dict[Key, Footprint] = field(default_factory=dict[Key, Footprint])
+    todo: set[Key] = field(default_factory=set[Key])
+    sleep: dict[Key, Footprint] = field(default_factory=dict[Key, Footprint])
+    footprint: Footprint = ()
+
+    def asleep_after(self) -> dict[Key, Footprint]:
+        """Strands whose next step was tried before, and does not depend on the step taken here."""
+        known = {**self.sleep, **self.tried}
+        return {
+            key: steps
+            for key, steps in known.items()
+            if key != self.chosen and not _dependent(steps, self.footprint)
+        }
+
+
+class RedundantError(Exception):
+    """Every strand that could go on leads to schedules that ran already."""
+
+
+class Guided:
+    """Follows a list of choices, then goes in order; notes every state."""
+
+    def __init__(self, prefix: Sequence[State]) -> None:
+        self.states = list(prefix)
+        self._at = 0
+        self._then = InOrder()
+        self._told: Callable[[], Footprint] = tuple
+
+    def watch(self, take: Callable[[], Footprint]) -> None:
+        self._told = take
+
+    def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand:
+        self.close()
+        keys = {key_of(s): s for s in ready}
+        if self._at < len(self.states):
+            strand = keys[self.states[self._at].chosen]
+        else:
+            sleep = self.states[-1].asleep_after() if self.states else {}
+            awake = [s for s in ready if key_of(s) not in sleep]
+            if not awake:
+                raise RedundantError
+            strand = self._then.choose(awake, last)
+            self.states.append(State(tuple(keys), key_of(strand), sleep=sleep))
+        self._at += 1
+        return strand
+
+    def close(self) -> None:
+        """Take the footprint of the last step."""
+        if self._at:
+            state = self.states[self._at - 1]
+            state.footprint = state.tried[state.chosen] = self._told()
+
+
+class Bounded:
+    """In order, with a few preemptions at seeded steps."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - schedules, not secrets
+        self._left = 1 + seed % 4
+        self._then = InOrder()
+
+    def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand:
+        if self._left and self._random.random() < 0.1:
+            self._left -= 1
+            return ready[self._random.randrange(len(ready))]
+        return self._then.choose(ready, last)
+
+
+def _dependent(a: Footprint, b: Footprint) -> bool:
+    """Whether the order of two steps matters: they touch common bytes, and not only by adding."""
+    return any(
+        buffer == other and _ordered(how, also) and meet(mine, theirs)
+        for buffer, mine, how in a
+        for other, theirs, also in b
+    )
+
+
+_READS = ("read", "wait")
+_ADDS = ("notify", "add")
+
+
+def _ordered(a: str, b: str) -> bool:
+    return not ((a in _READS and b in _READS) or (a in _ADDS and b in _ADDS))
+
+
+@dataclass
+class Schedules:
+    """What exploring a program found.
+
+    findings  with the seed of the first schedule that has each
+    tried     schedules that ran
+    complete  they stand for all schedules
+    """
+
+    name: str
+    world: int
+    findings: list[tuple[Diagnostic, str]] = field(default_factory=list[tuple[Diagnostic, str]])
+    tried: int = 0
+    complete: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+    def line(self) -> str:
+        """The verdict in one line."""
+        which = "all schedules covered" if self.complete else f"{self.tried} schedules tried"
+        if self.complete:
+            which += f" by {self.tried}"
+        found = f"{len(self.findings)} found" if self.findings else "nothing found"
+        return f"{self.name}: {self.world} ranks: {which}, {found}"
+
+
+class Explorer:
+    """Runs a program under many schedules, each on fresh copies of its arguments."""
+
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        arguments: Mapping[str, Any],
+        config: DistributedConfig | None,
+        *,
+        cores: Sequence[int] = (),
+        covered: int = MAX_COVERED,
+        seeded: int = 40,
+        steps: int = MAX_STEPS,
+    ) -> None:
+        self._program = program
+        self._arguments = arguments
+        self._world = (config or DistributedConfig()).world
+        self._cores = cores
+        self._covered, self._seeded, self._steps = covered, seeded, steps
+        self.result = Schedules(name, self._world)
+        self._seen: set[tuple[Any, ...]] = set()
+
+    # One schedule
+
+    def run(self, policy: Policy) -> tuple[list[UserError], World, HappensBefore]:
+        """One execution; what it found."""
+        given = {
+            n: a.copy() if isinstance(a, np.ndarray) else a for n, a in self._arguments.items()
+        }
+        bound = bind_arguments(self._program, given, execute=True)
+        plan = plan_of(self._program, bound, self._world)
+        watcher = HappensBefore()
+        watcher.place([(a.name, a.nbytes) for a in plan.allocations])
+        world = World(self._program, plan, policy, watcher=watcher, cores=self._cores)
+        if isinstance(policy, Guided):
+
+            def take() -> Footprint:
+                found, watcher.footprint = watcher.footprint, []
+                return found
+
+            policy.watch(take)
+        found: list[UserError] = []
+        try:
+            world.run()
+        except UserError as error:
+            found.append(error)
+        except RedundantError:
+            self.result.tried -= 1
+        if isinstance(policy, Guided):
+            policy.close()
+        self._steps -= world.steps
+        self.result.tried += 1
+        return [*found, *watcher.findings.values()], world, watcher
+
+    def _note(self, found: Sequence[UserError], seed: str) -> None:
+        for error in found:
+            d = error.diagnostic
+            key = (d.code, *sorted({(label.loc.file, label.loc.line) for label in d.labels}))
+            if key not in self._seen:
+                self._seen.add(key)
+                self.result.findings.append((d, seed))
+
+    # Many
+
+    def explore(self) -> Schedules:
+        self._note(list(static.findings(self._program)), "")
+        self.result.complete = self._cover(None)
+        if not self.result.complete:
+            for seed in range(self._seeded):
+                if self._steps <= 0:
+                    break
+                kind, policy = policy_of_seed(seed)
+                self._note(self.run(policy)[0], f"{kind}:{seed}")
+        return self.result
+
+    def replay(self, seed: str) -> list[UserError]:
+        """What the schedule of a seed finds."""
+        kind, _, number = seed.partition(":")
+        if kind == "covered":
+            return self._cover(int(number)) or []  # type: ignore[return-value]
+        return self.run(_POLICIES[kind](int(number)))[0]
+
+    def _cover(self, until: int | None) -> Any:
+        """Partial-order reduction; what execution `until` found, or whether all were covered."""
+        prefix: list[State] = []
+        number = 0
+        complete = True
+        while True:
+            policy = Guided(prefix)
+            found, world, _ = self.run(policy)
+            complete = complete and not world.lacked_cores
+            if until is None:
+                self._note(found, f"covered:{number}")
+            elif number == until:
+                return found
+            number += 1
+            states = policy.states
+            pending = [
+                (key_of(s), [_waited(c.cell) for c in s.request.conditions])
+                for s in world.strands
+                if s.request is not None
+            ]
+            _backtrack(states, pending)
+            while states and not _left(states[-1]):
+                states.pop()
+            if not states:
+                return complete if until is None else []
+            if number >= self._covered or self._steps <= 0:
+                return False if until is None else []
+            last = states[-1]
+            last.chosen = min(_left(last))
+            last.footprint = ()
+            prefix = states
+
+
+def _left(state: State) -> set[Key]:
+    return state.todo - set(state.tried) - set(state.sleep)
+
+
+def _waited(cell: Window) -> tuple[tuple[str, int], Bytes, str]:
+    buffer = symmetric(cell)
+    return (buffer.name, buffer.index), cell.bytes, "wait"
+
+
+def _backtrack(states: list[State], pending: Sequence[tuple[Key, Footprint]]) -> None:
+    """Note which strands to try earlier: those whose step depends on an unordered earlier one."""
+    steps = [(s.chosen, s.footprint) for s in states]
+    ordered: list[set[int]] = []  # for each step, those before it in every equivalent schedule
+    latest: dict[Key, int] = {}
+    for j, (key, footprint) in enumerate([*steps, *pending]):
+        before: set[int] = set()
+        if key in latest:
+            before |= ordered[latest[key]] | {latest[key]}
+        if footprint:
+            for i in range(min(j, len(steps)) - 1, -1, -1):
+                if i in before or not steps[i][1] or steps[i][0] == key:
+                    continue
+                if _dependent(steps[i][1], footprint):
+                    state = states[i]
+                    if key in state.enabled:
+                        state.todo.add(key)
+                    else:
+                        state.todo.update(state.enabled)
+                    before |= ordered[i] | {i}
+        ordered.append(before)
+        if j < len(steps):
+            latest[key] = j
+
+
+_POLICIES: dict[str, Callable[[int], Policy]] = {"random": Random, "bounded": Bounded}
+
+
+def policy_of_seed(seed: int) -> tuple[str, Policy]:
+    kind = ("random", "bounded")[seed % 2]
+    return kind, _POLICIES[kind](seed)
+
+
+def explore(
+    name: str,
+    program: Program,
+    arguments: Mapping[str, Any],
+    config: DistributedConfig | None = None,
+    **options: Any,
+) -> Schedules:
+    """Explore the schedules of a program."""
+    return Explorer(name, program, arguments, config, **options).explore()

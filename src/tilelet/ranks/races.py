@@ -1,0 +1,287 @@
+"""Happens-before over windows: accesses that no chain of signals or edges orders.
+
+Every strand has a vector clock. A notify releases its strand's clock to the cell, a wait acquires
+the clock of its cell, a task begins with the clocks of the tasks it waited for. Components count
+releases in Python integers, so they cannot overflow. Two accesses to a common byte of a slice race
+if neither is ordered before the other and one of them is a plain write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilelet.analysis.overlap import Bytes
+from tilelet.diag.catalogue.ranks import LineShared, RanksRace, SetBySeveral
+from tilelet.diag.core import UserError
+from tilelet.interp.lowering import Frame, Lowering, Step
+from tilelet.interp.movement import taken_window, written_window
+from tilelet.ir.core import Op, Value
+from tilelet.ir.spec import Trait
+from tilelet.ir.types import DistributedType
+from tilelet.ranks.memory import SymmetricBuffer
+from tilelet.tasks.window import Window
+
+if TYPE_CHECKING:
+    from tilelet.ranks.rank import RankState, RankTask, Strand
+
+Clock = dict[int, int]
+
+LINE = 64
+"""Bytes of a cache line: a scalar store writes the whole line back."""
+
+_PLAIN_WRITES = ("write", "push", "store")
+_DATA = (*_PLAIN_WRITES, "read", "add")
+_VERBS = {
+    "write": "writes", "push": "pushes", "store": "writes", "read": "reads", "add": "adds to",
+    "notify": "notifies", "set": "sets", "wait": "waits for",
+}  # fmt: skip
+
+
+def join(into: Clock, other: Clock | None) -> None:
+    for key, count in (other or {}).items():
+        if count > into.get(key, 0):
+            into[key] = count
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access to the slice of a rank.
+
+    how    "read", "write" (a transfer), "push" (a remote store), "store" (own slice), "add",
+           "notify", "set" or "wait"
+    time   count of releases of its strand
+    """
+
+    strand: Strand
+    how: str
+    window: Window
+    op: Op
+    time: int
+
+    def before(self, clock: Clock) -> bool:
+        return clock.get(self.strand.number, 0) >= self.time
+
+    def told(self) -> str:
+        low, high = self.window.bytes.limits
+        loops = "".join(f", {name} = {value}" for name, value in self.strand.loops)
+        return f"{self.strand.title}{loops}: {_VERBS[self.how]} bytes {low} to {high - 1}"
+
+
+def _conflict(a: str, b: str) -> bool:
+    """Whether two unordered accesses of these kinds to common bytes are a race."""
+    if a in _DATA and b in _DATA:
+        return a in _PLAIN_WRITES or b in _PLAIN_WRITES
+    signals = ("notify", "set")
+    if a in _PLAIN_WRITES or b in _PLAIN_WRITES:  # a reset that a peer can overtake
+        return a in signals or b in signals
+    return (a == "set" and b in signals) or (b == "set" and a in signals)
+
+
+class HappensBefore:
+    """A watcher that finds races; `findings` has each pair of statements once."""
+
+    def __init__(self) -> None:
+        self.findings: dict[tuple[Any, ...], UserError] = {}
+        self.footprint: list[tuple[tuple[str, int], Bytes, str]] = []
+        self.notified: dict[tuple[int, int], list[Access]] = {}
+        self._accesses: dict[int, list[Access]] = {}
+        self._cells: dict[tuple[int, int], Clock] = {}
+        self._addresses: dict[str, int] = {}
+        self._sets: dict[tuple[int, int], list[tuple[Access, int]]] = {}
+        self._strands: dict[RankTask, list[Strand]] = {}
+
+    def place(self, names: Sequence[tuple[str, int]]) -> None:
+        """Give window buffers addresses, one behind the other, as a runtime packs them."""
+        at = 0
+        for name, nbytes in names:
+            self._addresses[name] = at
+            at += nbytes
+
+    # Order
+
+    def begin(self, strand: Strand, earlier: Sequence[RankTask]) -> None:
+        clock: Clock = {}
+        join(clock, strand.task.clock)
+        for task in earlier:
+            join(clock, task.end_clock)
+        clock[strand.number] = 1
+        strand.clock = clock
+        self._strands.setdefault(strand.task, []).append(strand)
+
+    def end(self, task: RankTask, parent: RankTask | None) -> None:
+        clock: Clock = dict(task.end_clock or {})
+        for strand in self._strands.pop(task, ()):
+            join(clock, strand.clock)
+        for earlier in task.edges:
+            join(clock, earlier.end_clock)
+        task.end_clock = clock
+        if parent is not None:
+            parent.end_clock = dict(parent.end_clock or {})
+            join(parent.end_clock, clock)
+
+    def awaited(self, strand: Strand) -> None:
+        """A control program has waited for tasks: what it submits now comes after them."""
+        join(strand.clock, strand.task.end_clock)
+
+    def complete(self, task: RankTask, cell: Window) -> None:
+        """A condition of a deferred task holds: its followers come after the notifies."""
+        task.end_clock = dict(task.end_clock or {})
+        join(task.end_clock, self._cells.get(_key(cell)))
+
+    # Accesses
+
+    def access(self, strand: Strand, how: str, window: Window, op: Op, value: int = 0) -> None:
+        del value
+        buffer = window.buffer
+        if not isinstance(buffer, SymmetricBuffer):
+            return
+        self.footprint.append(((buffer.name, buffer.index), window.bytes, how))
+        clock = strand.clock
+        now = Access(strand, how, window, op, clock[strand.number])
+        if how == "wait":
+            join(clock, self._cells.get(_key(window)))
+            return
+        self._compare(now, buffer)
+        if how in ("notify", "set"):
+            self.notified.setdefault(_key(window), []).append(now)
+            self._share_line(now, buffer)
+            join(self._cells.setdefault(_key(window), {}), clock)
+            clock[strand.number] += 1
+        elif how in _PLAIN_WRITES:
+            self._share_line(now, buffer)
+
+    def _compare(self, now: Access, buffer: SymmetricBuffer) -> None:
+        kept: list[Access] = []
+        clock = now.strand.clock
+        covered = False
+        for other in self._accesses.get(buffer.id, ()):
+            if other.strand is now.strand or other.before(clock):
+                # What is ordered before a write of all its bytes need not be kept.
+                same = other.window.bytes == now.window.bytes
+                if not (same and (now.how in _PLAIN_WRITES or other.how == now.how)):
+                    kept.append(other)
+                covered = covered or (same and other.how == now.how and other.strand is now.strand)
+                continue
+            kept.append(other)
+            if _conflict(other.how, now.how) and now.window.overlaps(other.window):
+                self._found(other, now, buffer)
+        kept.append(now)
+        self._accesses[buffer.id] = kept
+
+    def _found(self, a: Access, b: Access, buffer: SymmetricBuffer) -> None:
+        key = ("race", *sorted([_where(a), _where(b)]))
+        if key in self.findings:
+            return
+        labels = [(a.op.loc, a.told()), (b.op.loc, b.told())]
+        name, rank = buffer.name, buffer.rank
+        if "set" in (a.how, b.how) and {a.how, b.how} <= {"set", "notify"}:
+            if a.strand.rank != b.strand.rank or a.how != b.how:
+                self.findings[key] = SetBySeveral(name, rank, labels, a.how == b.how)
+            return
+        notes, helps = _advice(a, b)
+        message = f"unordered accesses to `{name}` of rank {rank}"
+        self.findings[key] = RanksRace(message, labels, notes, helps)
+
+    def _share_line(self, now: Access, buffer: SymmetricBuffer) -> None:
+        """A scalar store writes its whole line back: what a peer put beside it is lost."""
+        start, stop = now.window.bytes.limits
+        base = self._addresses.get(buffer.name, 0)
+        scalar = now.how == "set"
+        for line in {(base + start) // LINE, (base + stop - 1) // LINE}:
+            known = self._sets.setdefault((buffer.rank, line), [])
+            for other, _ in known:
+                one_is_scalar = scalar or other.how == "set"
+                if (
+                    not one_is_scalar
+                    or other.strand.rank == now.strand.rank
+                    or other.before(now.strand.clock)
+                    or (
+                        other.window.buffer.id == now.window.buffer.id
+                        and other.window.overlaps(now.window)
+                    )
+                ):
+                    continue
+                key = ("line", *sorted([_where(other), _where(now)]))
+                if key not in self.findings:
+                    labels = [(other.op.loc, other.told()), (now.op.loc, now.told())]
+                    names = (other.window.name, now.window.name)
+                    self.findings[key] = LineShared(names, buffer.rank, labels)
+            if len(known) < LINE:
+                known.append((now, line))
+
+    # Loads and stores of kernels
+
+    def watched(self, state: RankState, low: Lowering, op: Op, step: Step) -> Step:
+        """The step of an op, told to the watcher if it touches a window buffer."""
+        touched = [
+            (param, v)
+            for param, v in op.args.items()
+            if isinstance(v, Value) and isinstance(v.type, DistributedType)
+        ]
+        if not touched or op.spec.structural or op.name.startswith("pld."):
+            return step
+        if Trait.SHAPE_ONLY in op.spec.traits:
+            return step
+        is_view = bool(op.results) and isinstance(op.results[0].type, DistributedType)
+        if op.spec.writes:
+            window, how = written_window(low, op), "store"
+        elif op.name in ("load", "slice") and not is_view:
+            window, how = taken_window(low, op), "read"
+        elif is_view:
+            return step
+        elif op.name == "read":
+            window, how = _element(low, op), "read"
+        else:
+            slot, how = low.slot(touched[0][1]), "read"
+
+            def window(frame: Frame) -> Window:
+                return frame[slot]
+
+        def watched(frame: Frame) -> None:
+            self.access(state.strand, how, window(frame), op)
+            step(frame)
+
+        return watched
+
+
+def _element(low: Lowering, op: Op) -> Any:
+    x, at = low.slot(op.args["x"]), low.get(_tuple(op.args["indices"]))
+
+    def window(frame: Frame) -> Window:
+        indices = at(frame)
+        return frame[x].slice(indices, (1,) * len(indices))
+
+    return window
+
+
+def _tuple(arg: Any) -> Any:
+    return arg if isinstance(arg, tuple) else (arg,)
+
+
+def _key(cell: Window) -> tuple[int, int]:
+    return cell.buffer.id, cell.bytes.start
+
+
+def _where(a: Access) -> tuple[str, int, int, str]:
+    return a.op.loc.file, a.op.loc.line, a.op.loc.col, a.how
+
+
+def _advice(a: Access, b: Access) -> tuple[list[str], list[str]]:
+    """What kind of mistake it is, and what to do."""
+    hows = {a.how, b.how}
+    if hows & {"notify", "set"}:
+        return (
+            ["a cell is reset while a peer may still signal it"],
+            ["count epochs instead: let the expected value grow, and never reset the cell"],
+        )
+    if a.strand.rank == b.strand.rank:
+        return (
+            ["the two tasks of one rank have no edge"],
+            ["add `deps=[tid]`, or let one take what the other writes"],
+        )
+    return (
+        ["no chain of notify and wait leads from one to the other"],
+        ["notify after the first access, and wait for it before the second"],
+    )
