@@ -46,7 +46,8 @@ ALLOWED = {
     "tuning": "device diag ir models runtime scripts",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
-    " export frontend interp ir language models native ops report runtime scripts tasks tuning",
+    " export frontend interp ir language models native ops ranks report runtime scripts tasks"
+    " tuning",
 }
 
 

@@ -978,6 +978,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ranks.NotifiedTwice: lambda at: ranks.NotifiedTwice(
         Loc(FILE, 9, 4, 9, 30), "product", Loc(FILE, 7, 4, 7, 20)
     ),
+    ranks.BadSeed: lambda at: ranks.BadSeed("17"),
     ranks.RanksOnly: lambda at: ranks.RanksOnly(Loc(FILE, 9, 4, 9, 12)),
     ranks.NotInRanks: lambda at: ranks.NotInRanks(Loc(FILE, 9), "pld.tensor.put_async"),
 }

@@ -21,7 +21,9 @@ from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.dialects import dialect_named
+from tilelet.ranks.schedules import Schedules
 from tilelet.runtime.progress import progress
+from tilelet.runtime.session import OnRanks
 from tilelet.scripts import exit_codes
 
 
@@ -46,13 +48,15 @@ def check_command(options: CheckCommand) -> int:
                 verdicts.append(verdict_on(subject, checks))
             subjects.append(subject)
 
-    recording = record(options.target, options, options.platform, look, MOST_TASKS)
-    if recording.code and not recording.runs:
+    schedules: list[Schedules] = []
+    on_ranks = ranks_checker(schedules, options.replay)
+    recording = record(options.target, options, options.platform, look, MOST_TASKS, on_ranks)
+    if recording.code and not recording.runs and all(found.ok for found in schedules):
         return failed(recording, options)
     if wants_page(options):
         checked = [(s.device_run, v.to_data()) for s, v in zip(subjects, verdicts)]
         write_page(options, options.target.name, lambda: check_document(checked))
-    found = _diagnostics(verdicts)
+    found = [*_diagnostics(verdicts), *(d for s in schedules for d in s.diagnostics)]
     foreign: list[Diagnostic] = []
     if recording.session.imports_pypto and not options.only:
         foreign = portability(recording, dialect_named(NEWEST), compared)
@@ -60,6 +64,8 @@ def check_command(options: CheckCommand) -> int:
     if options.format == "json":
         document = json.loads(to_json([*recording.diagnostics, *found]))
         document["verdicts"] = [verdict.to_data() for verdict in verdicts]
+        if schedules:
+            document["schedules"] = [s.to_data() for s in schedules]
         print(json.dumps(document, indent=2, ensure_ascii=False))
     elif options.format == "sarif":
         print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
@@ -69,10 +75,27 @@ def check_command(options: CheckCommand) -> int:
             if options.memory:
                 _show_memory(subject)
             print_text(printable("\n".join(verdict.lines())))
+        for explored in schedules:
+            print_text(printable(explored.line()))
         if foreign:
             print_places(options.target.name, dialect_named(NEWEST), foreign)
-    is_ok = not foreign and all(verdict.ok for verdict in verdicts)
+    is_ok = not foreign and all(v.ok for v in (*verdicts, *schedules))
     return exit_codes.of_findings(not is_ok, recording.code)
+
+
+def ranks_checker(schedules: list[Schedules], replay: str | None) -> OnRanks:
+    """What `tilelet check` does with a program of several ranks: explore it, or replay a seed."""
+
+    def explore(name: str, program: Any, arguments: Mapping[str, Any], config: Any) -> bool:
+        from tilelet.ranks.explore import Explorer
+
+        explorer = Explorer(name, program, arguments, config)
+        with progress(f"exploring the schedules of {name}"):
+            found = explorer.explore() if replay is None else explorer.replayed(replay)
+        schedules.append(found)
+        return found.can_run
+
+    return explore
 
 
 def _diagnostics(verdicts: Sequence[Verdict]) -> list[Diagnostic]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.run import print_problems
+from tilelet.runtime.session import OnRanks
 from tilelet.scripts import recording
 from tilelet.scripts.recording import Look, Recording, RecordingOptions
 from tilelet.scripts.target import Target
@@ -15,6 +16,7 @@ def record(
     platform: str | None = None,
     look: Look | None = None,
     most_tasks: int | None = None,
+    on_ranks: OnRanks | None = None,
 ) -> Recording:
     """Record `target` as the command line asks for it."""
     found = recording.record(
@@ -30,6 +32,7 @@ def record(
             most_tasks=most_tasks,
         ),
         look,
+        on_ranks,
     )
     if options.format == "text":
         print_problems(found.outcome, found.session)

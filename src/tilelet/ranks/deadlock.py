@@ -41,8 +41,7 @@ class _Explanation:
             unmet = [c for c in request.conditions if not c.holds]
             if request.ready is not None:
                 labels.append((request.loc, f"{strand.title} needs the results of its tasks"))
-            for c in unmet[:1]:
-                labels.append((request.loc, f"{_standing(strand)}{_wanted(c)}"))
+            labels += [(request.loc, f"{_standing(strand)}{_wanted(c)}") for c in unmet[:1]]
             for c in unmet:
                 self._why(strand, request.op, c)
         for task in self._world.deferred:
@@ -153,9 +152,9 @@ class _Explanation:
                 if root not in function.params:
                     continue
                 value = task.values[function.params.index(root)]
-                if isinstance(value, Window) and isinstance(value.buffer, SymmetricBuffer):
-                    if value.buffer.allocation is allocation:
-                        yield op
+                buffer = value.buffer if isinstance(value, Window) else None
+                if isinstance(buffer, SymmetricBuffer) and buffer.allocation is allocation:
+                    yield op
 
     def _notifies_of(self, dispatch: Dispatch, allocation: Allocation) -> Iterator[Loc]:
         """Notifies in the kernels of a dispatch that gets a view of an allocation."""

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from tilelet.analysis.overlap import Bytes, meet
-from tilelet.diag.core import Diagnostic, UserError
+from tilelet.diag.catalogue.ranks import BadSeed
+from tilelet.diag.core import UserError
 from tilelet.ir.core import Program
 from tilelet.ranks import static
 from tilelet.ranks.config import DistributedConfig
@@ -25,6 +26,7 @@ from tilelet.ranks.memory import symmetric
 from tilelet.ranks.races import HappensBefore
 from tilelet.ranks.rank import Strand
 from tilelet.ranks.scheduler import InOrder, Policy, Random, World
+from tilelet.ranks.schedules import Schedules
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Window
 
@@ -135,34 +137,6 @@ def _ordered(a: str, b: str) -> bool:
     return not ((a in _READS and b in _READS) or (a in _ADDS and b in _ADDS))
 
 
-@dataclass
-class Schedules:
-    """What exploring a program found.
-
-    findings  with the seed of the first schedule that has each
-    tried     schedules that ran
-    complete  they stand for all schedules
-    """
-
-    name: str
-    world: int
-    findings: list[tuple[Diagnostic, str]] = field(default_factory=list[tuple[Diagnostic, str]])
-    tried: int = 0
-    complete: bool = False
-
-    @property
-    def ok(self) -> bool:
-        return not self.findings
-
-    def line(self) -> str:
-        """The verdict in one line."""
-        which = "all schedules covered" if self.complete else f"{self.tried} schedules tried"
-        if self.complete:
-            which += f" by {self.tried}"
-        found = f"{len(self.findings)} found" if self.findings else "nothing found"
-        return f"{self.name}: {self.world} ranks: {which}, {found}"
-
-
 class Explorer:
     """Runs a program under many schedules, each on fresh copies of its arguments."""
 
@@ -190,7 +164,7 @@ class Explorer:
 
     def run(self, policy: Policy) -> tuple[list[UserError], World, HappensBefore]:
         """One execution; what it found."""
-        given = {
+        given: dict[str, Any] = {
             n: a.copy() if isinstance(a, np.ndarray) else a for n, a in self._arguments.items()
         }
         bound = bind_arguments(self._program, given, execute=True)
@@ -242,9 +216,17 @@ class Explorer:
     def replay(self, seed: str) -> list[UserError]:
         """What the schedule of a seed finds."""
         kind, _, number = seed.partition(":")
+        if not number.isdecimal() or kind not in ("covered", *_POLICIES):
+            raise BadSeed(seed)
         if kind == "covered":
-            return self._cover(int(number)) or []  # type: ignore[return-value]
+            return self._cover(int(number)) or []
         return self.run(_POLICIES[kind](int(number)))[0]
+
+    def replayed(self, seed: str) -> Schedules:
+        """The verdict on the schedule of a seed alone."""
+        self._note(self.replay(seed), seed)
+        self.result.tried = 1
+        return self.result
 
     def _cover(self, until: int | None) -> Any:
         """Partial-order reduction; what execution `until` found, or whether all were covered."""

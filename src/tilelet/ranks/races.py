@@ -8,7 +8,7 @@ if neither is ordered before the other and one of them is a plain write.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from tilelet.analysis.overlap import Bytes
 from tilelet.diag.catalogue.ranks import LineShared, RanksRace, SetBySeveral
 from tilelet.diag.core import UserError
 from tilelet.interp.lowering import Frame, Lowering, Step
-from tilelet.interp.movement import taken_window, written_window
+from tilelet.interp.movement import as_tuple, taken_window, written_window
 from tilelet.ir.core import Op, Value
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import DistributedType
@@ -225,19 +225,10 @@ class HappensBefore:
         if Trait.SHAPE_ONLY in op.spec.traits:
             return step
         is_view = bool(op.results) and isinstance(op.results[0].type, DistributedType)
-        if op.spec.writes:
-            window, how = written_window(low, op), "store"
-        elif op.name in ("load", "slice") and not is_view:
-            window, how = taken_window(low, op), "read"
-        elif is_view:
+        if is_view and not op.spec.writes:
             return step
-        elif op.name == "read":
-            window, how = _element(low, op), "read"
-        else:
-            slot, how = low.slot(touched[0][1]), "read"
-
-            def window(frame: Frame) -> Window:
-                return frame[slot]
+        how = "store" if op.spec.writes else "read"
+        window = _accessed(low, op, touched[0][1])
 
         def watched(frame: Frame) -> None:
             self.access(state.strand, how, window(frame), op)
@@ -246,18 +237,22 @@ class HappensBefore:
         return watched
 
 
-def _element(low: Lowering, op: Op) -> Any:
-    x, at = low.slot(op.args["x"]), low.get(_tuple(op.args["indices"]))
+def _accessed(low: Lowering, op: Op, tensor: Value) -> Callable[[Frame], Window]:
+    """The window that an op reads or writes."""
+    if op.spec.writes:
+        return written_window(low, op)
+    if op.name in ("load", "slice"):
+        return taken_window(low, op)
+    slot = low.slot(tensor)
+    if op.name != "read":
+        return lambda frame: frame[slot]
+    at = low.get(as_tuple(op.args["indices"]))
 
-    def window(frame: Frame) -> Window:
+    def element(frame: Frame) -> Window:
         indices = at(frame)
-        return frame[x].slice(indices, (1,) * len(indices))
+        return frame[slot].slice(indices, (1,) * len(indices))
 
-    return window
-
-
-def _tuple(arg: Any) -> Any:
-    return arg if isinstance(arg, tuple) else (arg,)
+    return element
 
 
 def _key(cell: Window) -> tuple[int, int]:

@@ -47,6 +47,11 @@ class TaskTable:
         return sum(self.tasks.values())
 
 
+OnRanks = Callable[[str, Program, Mapping[str, Any], Any], bool]
+"""Gets a program of several ranks (name, passed program, arguments, its `DistributedConfig`), and
+says whether it can also be run: one that deadlocks cannot."""
+
+
 @dataclass
 class Session:
     """Options of `tilelet run` and `tilelet tasks`, and the results so far."""
@@ -84,9 +89,7 @@ class Session:
     examiner: Callable[[str, Any], None] | None = None
     # `tilelet export`: gets every case (program as written, its specs, the case), nothing runs.
     on_case: Callable[[Program, list[Any], Any], None] | None = None
-    # `tilelet check`: gets every program of several ranks (name, passed program, arguments, its
-    # `DistributedConfig`), and none is run.
-    on_ranks: Callable[[str, Program, Mapping[str, Any], Any], None] | None = None
+    on_ranks: OnRanks | None = None  # `tilelet check`: explores programs of several ranks
     imports_pypto: bool = False  # whether the script is written for PyPTO
     _said: set[str] = field(default_factory=set[str])
 

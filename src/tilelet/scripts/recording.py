@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tilelet.diag.core import Diagnostic
 from tilelet.runtime import session
 from tilelet.runtime.config import PLATFORMS
-from tilelet.runtime.session import Session
+from tilelet.runtime.session import OnRanks, Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.script import ScriptExit
 from tilelet.scripts.stand_ins import stand_ins
@@ -67,10 +67,16 @@ class Recording:
         return self.session.diagnostics
 
 
-def record(target: Target, options: RecordingOptions, look: Look | None = None) -> Recording:
+def record(
+    target: Target,
+    options: RecordingOptions,
+    look: Look | None = None,
+    on_ranks: OnRanks | None = None,
+) -> Recording:
     """Run `target`, without executing kernels unless asked to; all it runs is recorded.
 
     `look` sees each run at once, with its arguments: the script may change them afterwards.
+    `on_ranks` gets programs of several ranks instead.
     """
     from tilelet.device.run import Recorded
     from tilelet.interp.replay import find_control_traces
@@ -94,6 +100,7 @@ def record(target: Target, options: RecordingOptions, look: Look | None = None) 
         quiet_diagnostics=options.quiet,
         recorder=keep,
         most_tasks=options.most_tasks,
+        on_ranks=on_ranks,
     )
     # Stdout is for the report alone.
     apart = contextlib.redirect_stdout(sys.stderr)

@@ -93,8 +93,9 @@ class CheckCommand(DeviceOptions, group=WRITE):
 
     Each check says how far its answer reaches: `proved` for all sizes and inputs, `found` (with a
     witness), `this run` for the sizes and inputs of the script, or `not checked` and why. Kernels
-    are not executed unless a check needs it; docs/checks.md describes all checks. Exit code 1:
-    there are findings.
+    are not executed unless a check needs it; docs/checks.md describes all checks. Of a program of
+    several ranks, schedules are explored (docs/ranks.md); each finding has a seed for `--replay`.
+    Exit code 1: there are findings.
     """
 
     html: Path | None = html_option()
@@ -113,6 +114,11 @@ class CheckCommand(DeviceOptions, group=WRITE):
         "instead, list what a release of PyPTO does not take: 2026-04 or 2026-08",
         default=None,
         metavar="DIALECT",
+    )
+    replay: str | None = option(
+        "of a program of several ranks: run the schedule of this seed only",
+        default=None,
+        metavar="SEED",
     )
     execute: bool = execute_option()
 

@@ -261,6 +261,22 @@ class NotifiedTwice(UserError):
         )
 
 
+class BadSeed(UserError):
+    """`--replay` names no schedule.
+
+    A finding of `tilelet check` on a program of several ranks ends with the seed of the schedule
+    that has it: `covered:3`, `random:4` or `bounded:5`.
+    """
+
+    code = "E1717"
+
+    def __init__(self, seed: str) -> None:
+        super().__init__(
+            f"`{seed}` is no seed of a schedule",
+            helps=["take the seed that a finding of `tilelet check` ends with, such as `random:4`"],
+        )
+
+
 class RanksOnly(UserError):
     """A command that works on the tasks of one chip is given a program of several ranks.
 

@@ -214,7 +214,7 @@ class Runner:
                 compiled.prepare(case.config, self.directory)
         if compiled.has_ranks and (self.session.looks_at_tasks or self.session.on_ranks):
             self.result.passed, self.result.was_executed = True, False
-            compiled.is_taken(self._inputs(compiled, specs), case.config)
+            compiled.may_run(self._inputs(compiled, specs), case.config)
             return
         if self.session.count_only:
             self._count(compiled, specs)

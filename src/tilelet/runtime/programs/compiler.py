@@ -122,19 +122,18 @@ class CompiledProgram(StepwiseCalls):
         """Whether the program dispatches to several ranks."""
         return self.program.main.kind is FunctionKind.Host
 
-    def is_taken(self, arguments: Mapping[str, Any], settings: RunConfig) -> bool:
-        """Whether the session explores the schedules of a program of several ranks.
+    def may_run(self, arguments: Mapping[str, Any], settings: RunConfig) -> bool:
+        """Whether a program of several ranks is to be run, after the session has explored it.
 
         Commands that look at the tasks of one chip refuse it.
         """
         now = session.current()
         config = settings.distributed_config or self.config.distributed_config
         if now.on_ranks is not None:
-            now.on_ranks(self.name, self.program, arguments, config)
-            return True
+            return now.on_ranks(self.name, self.program, arguments, config)
         if now.looks_at_tasks:
             raise RanksOnly(self.program.main.loc)
-        return False
+        return True
 
     @property
     def param_names(self) -> list[str]:
@@ -164,8 +163,10 @@ class CompiledProgram(StepwiseCalls):
         if not now.count_only:
             reporting.announce(settings)
         bound, written = bind_call(self.name, self.parameters, args)
-        if self.has_ranks and self.is_taken(bound, settings):
-            return None
+        if self.has_ranks:
+            if self.may_run(bound, settings):
+                self.run_tasks(bound, settings)
+            return _results(written)
         directory = run_directory(self.name, settings)
         with progress(f"running {self.name}"):
             if now.count_only:
@@ -176,14 +177,13 @@ class CompiledProgram(StepwiseCalls):
             reporting.show_recorded(self.name, self.program, tasks, bound)
         elif settings.profiles:
             reporting.show_profile(self.name, self.program, tasks, bound, settings, directory)
-        if now.checks and not self.has_ranks:
+        if now.checks:
             platform = reporting.platform_of(settings)
             counts = tasks.counts()
             text = check_after_run(self.name, self.program, bound, platform, counts)
             if text:
                 now.say_once(f"{self.name}: done{text}")
-        results = tuple(written.values())
-        return results[0] if len(results) == 1 else results or None
+        return _results(written)
 
     def execute(
         self,
@@ -291,6 +291,12 @@ class CompiledProgram(StepwiseCalls):
         from tilelet.ir.printer import print_program
 
         return print_program(self.program)
+
+
+def _results(written: Mapping[str, Any]) -> Any:
+    """What a call returns: the written tensor, or a tuple of them."""
+    results = tuple(written.values())
+    return results[0] if len(results) == 1 else results or None
 
 
 class CompiledPrograms:

@@ -1,0 +1,99 @@
+"""`tilelet check` and `tilelet run` on scripts of several ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tilelet.cli.main import main
+
+SCRIPT = """
+import numpy as np
+import pypto.language as pl
+import pypto.language.distributed as pld
+from pypto.ir.distributed_compiled_program import DistributedConfig
+from pypto.runtime import RunConfig
+
+
+@pl.jit.incore
+def step(y: pl.Out[pl.Tensor[[1, 1], pl.INT32]], s: pld.DistributedTensor[[1, 1], pl.INT32]):
+    peer = 1 - pld.rank(pld.get_comm_ctx(s))
+    for i in pl.range(3):
+        pld.system.notify(s, peer=peer, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+        pld.system.wait(s, offsets=[0, 0], expected=EXPECTED, cmp=pld.WaitCmp.CMP)
+    pl.write(y, [0, 0], pl.read(s, [0, 0]))
+    return y
+
+
+@pl.jit
+def chip(y: pl.Out[pl.Tensor[[1, 1], pl.INT32]], s: pld.DistributedTensor[[1, 1], pl.INT32]):
+    return step(y, s)
+
+
+@pl.jit.host
+def handshake(y: pl.Out[pl.Tensor[[2, 1, 1], pl.INT32]]):
+    buf = pld.alloc_window_buffer(4)
+    for r in pl.range(pld.world_size()):
+        s = pld.window(buf, [1, 1], dtype=pl.INT32)
+        chip(y[r], s, device=r)
+
+
+y = np.zeros((2, 1, 1), np.int32)
+handshake(y, config=RunConfig(distributed_config=DistributedConfig(device_ids=[0, 1])))
+assert y.min() >= 3
+"""
+
+
+def write(tmp_path: Path, expected: str, cmp: str) -> str:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("EXPECTED", expected).replace("CMP", cmp))
+    return str(script)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_clean_program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = write(tmp_path, "i + 1", "Ge")
+    assert main(["run", script]) == 0
+    assert main(["check", script]) == 0
+    assert "handshake: 2 ranks: all schedules covered" in capsys.readouterr().out
+
+
+def test_a_wait_that_can_be_overtaken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = write(tmp_path, "i + 1", "Eq")
+    assert main(["check", script]) == 1
+    seen = capsys.readouterr()
+    assert "error[E1710]: deadlock" in seen.err
+    assert "waits for" in seen.err
+    seed = seen.err.split("--replay ")[1].split("`")[0]
+    assert main(["check", script, "--replay", seed]) == 1
+    again = capsys.readouterr().err
+    assert [x for x in seen.err.splitlines() if "cell 0 of" in x] == [
+        x for x in again.splitlines() if "cell 0 of" in x
+    ]
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--format", "json", write(tmp_path, "i + 1", "Ge")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (found,) = document["schedules"]
+    assert found["verdict"] == "all schedules covered"
+    assert (found["program"], found["ranks"], found["seeds"]) == ("handshake", 2, [])
+
+
+def test_a_seed_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", write(tmp_path, "i + 1", "Ge"), "--replay", "17"]) == 3
+    assert "E1717" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["tasks", "profile"])
+def test_commands_of_one_chip_refuse_it(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, write(tmp_path, "i + 1", "Ge")]) == 3
+    assert "E1712" in capsys.readouterr().err
