@@ -17,9 +17,9 @@ from typing import NamedTuple
 from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.dialects.regions import Region, Regions
-from tilelet.frontend.calls import as_kernel_function
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Origin
+from tilelet.frontend.resolve import as_kernel_function
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
 from tilelet.ir.spec import OpSpec, spec_of

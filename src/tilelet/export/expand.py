@@ -16,10 +16,10 @@ from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.diag.core import Loc
 from tilelet.export.constants import LANGUAGE, Constants, is_language, literal
 from tilelet.export.text import Edit, FileText, names_read, one_line, wrapped
-from tilelet.frontend.calls import as_kernel_function
+from tilelet.frontend.dispatch import call_rule
 from tilelet.frontend.functions import KernelFunction
-from tilelet.frontend.marker_calls import handler
 from tilelet.frontend.nameflow import target_names
+from tilelet.frontend.resolve import as_kernel_function
 from tilelet.frontend.source import spelling, statements_in
 from tilelet.ir.core import FunctionKind
 from tilelet.ir.spec import spec_of
@@ -579,7 +579,7 @@ def _is_of_language(frame: Frame, node: ast.Call | ast.Attribute) -> bool:
     """Whether a dotted name, or what is called, is written with the language's own names."""
     root: ast.expr = node.func if isinstance(node, ast.Call) else node
     named = _named(frame, root)
-    if isinstance(node, ast.Call) and (spec_of(named) or handler(named)):
+    if isinstance(node, ast.Call) and (spec_of(named) or call_rule(named)):
         return True
     while isinstance(root, ast.Attribute):
         root = root.value

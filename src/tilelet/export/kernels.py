@@ -10,9 +10,9 @@ from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.export.constants import LANGUAGE, Constants, literal
 from tilelet.export.expand import Expander
 from tilelet.export.text import wrapped
-from tilelet.frontend.calls import as_kernel_function
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Constant, Origin
+from tilelet.frontend.resolve import as_kernel_function
 from tilelet.ir.core import Direction, Function, FunctionKind, Program
 from tilelet.ir.types import SymDim, TensorType, TileType, Type
 from tilelet.passes.pipeline import run_passes

@@ -18,11 +18,12 @@ import ast
 import copy
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tilelet.diag.catalogue.ops import UnknownKeyword
 from tilelet.diag.catalogue.scopes import BarrierInKernel, OnlyInScope
 from tilelet.frontend.context import Context
+from tilelet.frontend.dispatch import call
 from tilelet.frontend.nameflow import target_names
 from tilelet.ir.core import Block, Op, Value, walk
 from tilelet.ir.spec import REGISTRY
@@ -125,6 +126,7 @@ def _needed(numbers: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> list[ast.st
 # --- in hand-written kernels ----------------------------------------------------------------------
 
 
+@call(markers.syncall)
 def _lower(ctx: Context, node: ast.Call) -> None:
     """A barrier that is no statement of a launch: in a kernel that is launched elsewhere."""
     if not ctx.in_scope:
@@ -170,6 +172,3 @@ def _memory(ctx: Context, ops: Sequence[Op]) -> tuple[set[Value], set[Value]]:
             if storage is not None and isinstance(value.type, TensorType) and not op.blocks:
                 (written if value in targets else read).add(storage)
     return written, read
-
-
-HANDLERS: dict[object, Callable[[Context, ast.Call], None]] = {markers.syncall: _lower}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from tilelet.analysis.affine import Affine, product
 from tilelet.analysis.bounds import UNKNOWN, Bounds, BoundsArithmetic
 from tilelet.diag.core import Loc, UserError
+from tilelet.diag.text import near
 from tilelet.ir.core import Const, Value, scalar_dtype
 from tilelet.ir.types import SymDim, TensorType, TileType
 
@@ -76,6 +77,11 @@ def is_shaped(x: Binding) -> bool:
 
 def is_scalar(x: Binding) -> bool:
     return scalar_dtype(x) is not None
+
+
+def close_names(name: str, candidates: Iterable[str]) -> list[str]:
+    """Names spelled like `name`, for "did you mean"."""
+    return near(name, [c for c in candidates if not c.startswith("__")])
 
 
 Form = Affine[tuple[Value, ...]]

@@ -5,41 +5,20 @@ from __future__ import annotations
 import ast
 import builtins
 import contextlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from tilelet.diag.catalogue.names import UndefinedName, UsedAfterAssemble
 from tilelet.diag.core import Loc, Sink
-from tilelet.diag.text import near
-from tilelet.frontend.bindings import Binding, Poison, ValueFacts
+from tilelet.frontend.bindings import Binding, Poison, ValueFacts, close_names
+from tilelet.frontend.functions import Style
+from tilelet.frontend.module_state import ModuleState
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.source import SourceFile
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value
 from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import SymDim, Type
-
-if TYPE_CHECKING:
-    from tilelet.frontend.module import ModuleBuilder
-
-
-@dataclass(frozen=True)
-class Style:
-    """What depends on the decorator.
-
-    drops_axis    a scalar index among slices drops its axis (`@pl.jit`), else keeps it
-    implied       compute ops in the control program get a scope of their own (Opaque functions)
-    strict_ssa    rebinding a name is an error
-    guards_outputs  rebinding an output parameter without writing it is an error
-    fills_outputs   assigning to an output parameter writes all of it (`attrs={"auto_tile": True}`)
-    """
-
-    drops_axis: bool = False
-    implied: bool = False
-    strict_ssa: bool = False
-    guards_outputs: bool = False
-    fills_outputs: bool = False
 
 
 @dataclass
@@ -71,7 +50,7 @@ _BLOCK_STATE = (
 class Context:
     """One function body (or inlined body) being lowered."""
 
-    module: ModuleBuilder
+    module: ModuleState
     source: SourceFile
     captured: Mapping[str, object]
     flow: NameFlow
@@ -200,8 +179,3 @@ def finish_block(
 ) -> Block:
     """Close an inner block with its yield."""
     return Block(params, (*ops, Op(structure.YIELD, {"values": values}, loc=loc)))
-
-
-def close_names(name: str, candidates: Iterable[str]) -> list[str]:
-    """Names spelled like `name`, for "did you mean"."""
-    return near(name, [c for c in candidates if not c.startswith("__")])

@@ -19,13 +19,20 @@ from tilelet.diag.catalogue.unsupported import (
 )
 from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
 from tilelet.frontend.annotations import parameters, stored_type
-from tilelet.frontend.context import Style
-from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain, of_type
+from tilelet.frontend.functions import (
+    KernelFunction,
+    Style,
+    frame_names,
+    here,
+    is_plain,
+    lower_alone_by,
+    of_type,
+)
 from tilelet.frontend.jit import jit
 from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry, entries_of
 from tilelet.frontend.reading import TODAY, Reading
 from tilelet.frontend.source import SourceFile, find_class
-from tilelet.ir.core import SUPPORTED_KINDS, FunctionKind, Program
+from tilelet.ir.core import SUPPORTED_KINDS, Function, FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.ir.types import INDEX, TensorType, Type
 from tilelet.syntax.enums import Level, Role
@@ -195,6 +202,16 @@ def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) ->
     if len(entries) == 1:
         return _build_either(name, methods, entries[0])
     return Programs(name, {e.name: _build_either(name, methods, e) for e in entries})
+
+
+def lower_alone(function: KernelFunction) -> Function:
+    """Return the IR of a function by itself."""
+    built = build_program(function.name, {function.name: function}, function.loc())
+    assert isinstance(built, Program)  # one function has one entry
+    return built.functions[function.name]
+
+
+lower_alone_by(lower_alone)
 
 
 def _build_either(

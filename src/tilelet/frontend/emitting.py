@@ -31,7 +31,16 @@ from tilelet.frontend.windows import WINDOWS, with_region
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
-from tilelet.ir.types import ComputedDim, Mem, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.types import (
+    ArrayType,
+    ComputedDim,
+    Mem,
+    ScalarType,
+    SymDim,
+    TensorType,
+    TileType,
+    Type,
+)
 from tilelet.ops import infer
 from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
@@ -81,6 +90,12 @@ def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
         args: dict[str, Arg] = {"tensor": place[0], "axis": place[1]}
         return emit_op(ctx, REGISTRY["tensor.dim"], args, loc, dim.name)
     return found
+
+
+def dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:
+    if isinstance(ctx.dims.get(dim), int):
+        return ctx.dims[dim]
+    return emit_op(ctx, REGISTRY["tensor.dim"], {"tensor": value, "axis": axis}, loc, dim.name)
 
 
 def emit_op(
@@ -285,6 +300,13 @@ def emit_scope(
     for result, inner in zip(results, values, strict=False):
         ctx.facts.note_same(result, inner)
     return results[0] if len(results) == 1 else (results or None)
+
+
+def undefined(ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, loc: Loc) -> Value:
+    """A value no path has defined yet."""
+    args: dict[str, Arg] = {}
+    (value,) = ctx.emit(structure.UNDEF, args, (t,), loc, ("undefined",))
+    return value
 
 
 def spilled(t: Type) -> Type:

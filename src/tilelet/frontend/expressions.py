@@ -13,27 +13,36 @@ from tilelet.diag.catalogue.python import (
     UnsupportedExpression,
 )
 from tilelet.diag.core import Loc
-from tilelet.frontend import calls, subscripts
 from tilelet.frontend.bindings import (
     Binding,
+    close_names,
     describe,
     is_kernel_value,
     is_scalar,
     is_shaped,
 )
-from tilelet.frontend.context import Context, close_names
+from tilelet.frontend.context import Context
+from tilelet.frontend.dispatch import call_rule, evaluate, expression
 from tilelet.frontend.emitting import (
     as_index,
     default_args,
+    dim_of,
     emit_op,
     emit_scalar,
     fold,
-    is_arg,
     to_arg,
 )
-from tilelet.frontend.source import spelling
-from tilelet.ir.core import Arg, Const, Value
-from tilelet.ir.spec import REGISTRY
+from tilelet.frontend.resolve import (
+    MethodReference,
+    SelfReference,
+    ValueMethod,
+    as_kernel_function,
+    is_language,
+    static_callee,
+)
+from tilelet.frontend.source import nodes_in, spelling
+from tilelet.ir.core import Const, Value
+from tilelet.ir.spec import REGISTRY, spec_of
 from tilelet.ir.types import SymDim, TensorType, TileType
 from tilelet.ops.equivalents import equivalent
 from tilelet.ops.scalar import as_number
@@ -63,68 +72,43 @@ TENSOR_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
 PYTHON_ONLY = frozenset({"pow", "bitand", "bitor", "bitxor"})
 
 
-def evaluate(ctx: Context, node: ast.expr) -> Binding:
-    """The binding an expression stands for; ops are emitted on the way."""
-    match node:
-        case ast.Constant():
-            return node.value
-        case ast.Name():
-            return ctx.lookup(node)
-        case ast.Attribute():
-            return attribute(ctx, node)
-        case ast.Call():
-            return calls.lower_call(ctx, node)
-        case ast.Subscript():
-            return subscripts.read(ctx, node)
-        case ast.BinOp():
-            return _binary(ctx, node)
-        case ast.UnaryOp():
-            return _unary(ctx, node)
-        case ast.Compare():
-            return _compare(ctx, node)
-        case ast.BoolOp():
-            return _bool(ctx, node)
-        case ast.Tuple() | ast.List():
-            return tuple(evaluate(ctx, e) for e in node.elts)
-        case ast.IfExp():
-            return _conditional(ctx, node)
-        case _:
-            return _python_only(ctx, node)
+@expression(ast.Constant)
+def _constant(_: Context, node: ast.Constant) -> Binding:
+    return node.value
 
 
-def evaluate_arg(ctx: Context, node: ast.expr) -> Arg:
-    """An expression as an op argument."""
-    found = evaluate(ctx, node)
-    if is_arg(found) and not isinstance(found, int):
-        return found  # as most are: no place and no spelling is needed
-    return to_arg(ctx, found, ctx.loc(node), _spelling(node))
+@expression(ast.Name)
+def _name(ctx: Context, node: ast.Name) -> Binding:
+    return ctx.lookup(node)
 
 
-def _spelling(node: ast.expr) -> str:
-    return spelling(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+@expression(ast.Tuple, ast.List)
+def _tuple(ctx: Context, node: ast.Tuple | ast.List) -> Binding:
+    return tuple([evaluate(ctx, e) for e in node.elts])
 
 
-def attribute(ctx: Context, node: ast.Attribute) -> Binding:
+@expression(ast.Attribute)
+def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
     if isinstance(node.value, ast.Name) and node.value.id == "self" and "self" not in ctx.env:
         # To the original, functions around a `@pl.jit` function are methods of one class with it.
         beside = ctx.captured.get(node.attr)
-        if "self" not in ctx.captured and calls.as_kernel_function(beside) is not None:
+        if "self" not in ctx.captured and as_kernel_function(beside) is not None:
             return beside
     base = evaluate(ctx, node.value)
     loc = ctx.loc(node)
     if isinstance(base, Value):
         return _value_attribute(ctx, base, node.attr, loc)
-    if isinstance(base, calls.SelfReference):
-        return calls.MethodReference(node.attr)
-    is_language = isinstance(base, types.ModuleType) and calls.is_language(base)
+    if isinstance(base, SelfReference):
+        return MethodReference(node.attr)
+    of_language = isinstance(base, types.ModuleType) and is_language(base)
     name = _dotted(node)
-    if is_language:
+    if of_language:
         unsupported.check(name, loc)
     try:
         return getattr(base, node.attr)
     except AttributeError:
         pass
-    if is_language:
+    if of_language:
         space = f"pl.{name}".removesuffix(node.attr)
         alike = [other for other in dir(base) if _same_case(other, node.attr)]
         known = [f"{space}{other}" for other in close_names(node.attr, alike)]
@@ -156,18 +140,13 @@ def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding
         if name == "dtype":
             return value.type.dtype
         if name in ("bind_dynamic", "reshape", "transpose"):
-            return calls.ValueMethod(value, name)
+            return ValueMethod(value, name)
     elif name == "dtype":
         return value.type.dtype
     raise UnknownAttribute(loc, str(value.type), name, ["shape", "dtype"], equivalent(name))
 
 
-def dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:
-    if isinstance(ctx.dims.get(dim), int):
-        return ctx.dims[dim]
-    return emit_op(ctx, REGISTRY["tensor.dim"], {"tensor": value, "axis": axis}, loc, dim.name)
-
-
+@expression(ast.BinOp)
 def _binary(ctx: Context, node: ast.BinOp) -> Binding:
     operation = BINARY.get(type(node.op))
     left, right = evaluate(ctx, node.left), evaluate(ctx, node.right)
@@ -231,6 +210,7 @@ def _by_python(operation: str, operands: tuple[Binding, ...], loc: Loc) -> Bindi
         raise CompileTimeFailed(loc, problem) from None
 
 
+@expression(ast.UnaryOp)
 def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
     operation = UNARY[type(node.op)]
     operand = evaluate(ctx, node.operand)
@@ -250,6 +230,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
     return _meant(ctx, operation, (operand,), node)
 
 
+@expression(ast.Compare)
 def _compare(ctx: Context, node: ast.Compare) -> Binding:
     loc = ctx.loc(node)
     if len(node.ops) > 1:
@@ -279,6 +260,7 @@ def _python_compare(op: ast.cmpop, left: Binding, right: Binding) -> bool:
             return left not in right  # type: ignore[operator]
 
 
+@expression(ast.BoolOp)
 def _bool(ctx: Context, node: ast.BoolOp) -> Binding:
     operation = "and" if isinstance(node.op, ast.And) else "or"
     result = evaluate(ctx, node.values[0])
@@ -304,6 +286,7 @@ def _bool(ctx: Context, node: ast.BoolOp) -> Binding:
     return result
 
 
+@expression(ast.IfExp)
 def _conditional(ctx: Context, node: ast.IfExp) -> Binding:
     test = evaluate(ctx, node.test)
     if is_kernel_value(test):
@@ -333,14 +316,25 @@ _WORDS: dict[type[ast.expr], tuple[str, str]] = {
 _NEVER = (ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom)  # not even of captured objects
 
 
+@expression(ast.expr)
 def _python_only(ctx: Context, node: ast.expr) -> Binding:
     """Syntax the language does not have: fine if it is plain Python on captured objects."""
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     what, instead = _WORDS.get(type(node), ("this expression", ""))
     never = any(isinstance(n, _NEVER) for n in ast.walk(node))
-    if never or names & ctx.env.keys() or calls.mentions_ops(ctx, node):
+    if never or names & ctx.env.keys() or _mentions_ops(ctx, node):
         raise UnsupportedExpression(ctx.loc(node), what, instead)
     return run_python(ctx, node)
+
+
+def _mentions_ops(ctx: Context, node: ast.AST) -> bool:
+    """Whether the text calls something that exists only in kernels."""
+    for n in nodes_in(node):
+        if isinstance(n, ast.Call):
+            callee = static_callee(ctx, n)
+            if spec_of(callee) or call_rule(callee) or as_kernel_function(callee):
+                return True
+    return False
 
 
 def run_python(ctx: Context, node: ast.expr) -> Binding:

@@ -6,20 +6,38 @@ import ast
 import functools
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import CellType, FrameType, FunctionType
 from typing import Any, TypeGuard
 
 from tilelet.diag.catalogue.names import UnsupportedParameter
+from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import Loc
 from tilelet.frontend.accumulators import write_windows_back
-from tilelet.frontend.context import Style
 from tilelet.frontend.desugar import desugar_jumps
 from tilelet.frontend.source import SourceFile, find_function
-from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.core import Function, FunctionKind
 from tilelet.syntax import markers
 from tilelet.syntax.enums import SplitMode
+
+
+@dataclass(frozen=True)
+class Style:
+    """What depends on the decorator.
+
+    drops_axis    a scalar index among slices drops its axis (`@pl.jit`), else keeps it
+    implied       compute ops in the control program get a scope of their own (Opaque functions)
+    strict_ssa    rebinding a name is an error
+    guards_outputs  rebinding an output parameter without writing it is an error
+    fills_outputs   assigning to an output parameter writes all of it (`attrs={"auto_tile": True}`)
+    """
+
+    drops_axis: bool = False
+    implied: bool = False
+    strict_ssa: bool = False
+    guards_outputs: bool = False
+    fills_outputs: bool = False
 
 
 @dataclass(eq=False, repr=False)
@@ -43,8 +61,6 @@ class KernelFunction:
     is_callback: bool = False  # Python that a host function calls (`pl.Role.SubWorker`)
 
     def __call__(self, *_: object, **__: object) -> object:
-        from tilelet.diag.catalogue.python import OpOutsideKernel
-
         raise OpOutsideKernel(self.name)
 
     def __repr__(self) -> str:
@@ -52,11 +68,8 @@ class KernelFunction:
 
     def as_python(self) -> str:
         """The function by itself as `pl` text."""
-        from tilelet.frontend.decorators import build_program
-
-        built = build_program(self.name, {self.name: self}, self.loc())
-        assert isinstance(built, Program)  # one function has one entry
-        return built.functions[self.name].as_python()
+        assert _lower_alone is not None, "tilelet.frontend.decorators has not been imported"
+        return _lower_alone(self).as_python()
 
     @property
     def _func(self) -> Any:
@@ -140,6 +153,15 @@ class KernelFunction:
             cells = zip(self.python.__code__.co_freevars, self.python.__closure__, strict=True)
             names.update({name: cell.cell_contents for name, cell in cells if _is_bound(cell)})
         return names
+
+
+_lower_alone: Callable[[KernelFunction], Function] | None = None
+
+
+def lower_alone_by(lower: Callable[[KernelFunction], Function]) -> None:
+    """Let `lower` give the IR of a function by itself; the builder stands above this module."""
+    global _lower_alone  # noqa: PLW0603 - there is one builder in a process
+    _lower_alone = lower
 
 
 _CORES = (FunctionKind.AIC, FunctionKind.AIV, FunctionKind.Group)

@@ -16,8 +16,7 @@ from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedLevel
 from tilelet.frontend import annotations
 from tilelet.frontend.annotations import Parameter
 from tilelet.frontend.captures import Captures
-from tilelet.frontend.context import Style
-from tilelet.frontend.functions import KernelFunction, frame_names, here, is_plain
+from tilelet.frontend.functions import KernelFunction, Style, frame_names, here, is_plain
 from tilelet.frontend.hosts import names_ranks
 from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry
 from tilelet.ir.core import FunctionKind, Program

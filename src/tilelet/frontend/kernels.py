@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import ArgumentTypeMismatch
-from tilelet.diag.catalogue.ops import BadArgument
+from tilelet.diag.catalogue.ops import BadArgument, MissingArgument, UnknownKeyword
+from tilelet.diag.catalogue.ranks import BadDispatch
 from tilelet.diag.catalogue.scopes import (
-    BadDependency,
-    BadPredicate,
-    BadScopeArgument,
     OnlyAtOrchestration,
 )
 from tilelet.diag.core import Loc
-from tilelet.frontend import annotations, calls, expressions, hosts, joins
+from tilelet.frontend import annotations
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,
-    as_items,
     describe,
 )
 from tilelet.frontend.context import Context, Part
-from tilelet.frontend.emitting import check_literal, default_args, emit_op, spilled
+from tilelet.frontend.dispatch import call, evaluate, evaluate_arg
+from tilelet.frontend.emitting import default_args, emit_op, spilled
 from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.inlining import arg_of, arguments, inline, positional_arguments, wrong_arity
+from tilelet.frontend.resolve import MethodReference, as_kernel_function, static_callee
+from tilelet.frontend.task_options import block_count, comparison, convert_scalar, dependencies
 from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
@@ -36,8 +39,7 @@ from tilelet.ir.core import (
     scalar_dtype,
 )
 from tilelet.ir.spec import REGISTRY
-from tilelet.ir.types import INDEX, ArrayType, ScalarType, TensorType, Type
-from tilelet.ops.infer import check_constant, constant_of
+from tilelet.ir.types import DistributedType, ScalarType, TensorType, Type
 from tilelet.syntax import markers
 
 
@@ -56,19 +58,17 @@ def call_function(
     ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool = False
 ) -> Binding:
     """`self.kernel(a, b)` or `helper(a, b)`."""
-    if ctx.host and function.kind is not FunctionKind.Inline:
-        return hosts.dispatch(ctx, function, node)
     is_kernel = function.kind is FunctionKind.InCore and not ctx.in_scope
     may_omit = is_kernel and not function.generic
-    nodes = calls.positional_arguments(ctx, function, node, may_omit)
+    nodes = positional_arguments(ctx, function, node, may_omit)
     if is_kernel:
         return call_kernel(ctx, function, nodes, ctx.loc(node), Launch())
-    args = calls.arguments(ctx, nodes)
+    args = arguments(ctx, nodes)
     if ctx.parts is None or function.core is None:
-        return calls.inline(ctx, function, args, ctx.loc(node), is_statement)
+        return inline(ctx, function, args, ctx.loc(node), is_statement)
     part = Part(function.name, [])
     ctx.parts.append(part)
-    return calls.inline(ctx.fork(ops=part.ops), function, args, ctx.loc(node), is_statement)
+    return inline(ctx.fork(ops=part.ops), function, args, ctx.loc(node), is_statement)
 
 
 def call_kernel(
@@ -81,10 +81,10 @@ def call_kernel(
         inner = _no_dep_argument(ctx, node)
         if inner is not None:
             no_dep.append(i)
-        value = expressions.evaluate(ctx, inner or node)
-        operands.append(calls.arg_of(ctx, value, inner or node))
+        value = evaluate(ctx, inner or node)
+        operands.append(arg_of(ctx, value, inner or node))
     if ctx.host:
-        operands = hosts.declared_views(ctx, function, operands, loc)
+        operands = _declared_views(ctx, function, operands, loc)
     types = tuple(_operand_type(o) for o in operands)
     callee = ctx.module.kernel(function, types, loc)
     if ctx.sink.errors and not callee.returned:
@@ -94,7 +94,7 @@ def call_kernel(
         if callee.declarations[i] is Direction.Out:
             operands[i] = _as_written(ctx, function, operands[i], param, ctx.loc(node))
         _check_operand(ctx.loc(node), function.name, operands[i], param)
-        operands[i] = _converted(ctx, operands[i], param.type, ctx.loc(node))
+        operands[i] = convert_scalar(ctx, operands[i], param.type, ctx.loc(node))
     args: dict[str, Arg] = {
         "callee": callee.name, "operands": tuple(operands), "deps": launch.deps,
         "no_dep": tuple(no_dep), "predicate": launch.predicate, "count": launch.count,
@@ -116,6 +116,37 @@ def call_kernel(
     return results[0] if len(results) == 1 else results
 
 
+def _declared_views(
+    ctx: Context, function: KernelFunction, operands: Sequence[Arg], loc: Loc
+) -> list[Arg]:
+    """Windows in the shapes that the callee declares: `[1, 64]` takes a view of `[64]`.
+
+    Tensors come before numbers, as the runtime packs them.
+    """
+    found: list[Arg] = []
+    scalar = ""
+    for operand, p in zip(operands, annotations.parameters(function)):
+        is_number = not isinstance(operand, Value) or isinstance(operand.type, ScalarType)
+        if scalar and not is_number:
+            problem = f"tensor `{p.name}` after the number `{scalar}`"
+            raise BadDispatch(loc, problem, "move the numbers to the end of the parameter list")
+        if is_number:
+            scalar = p.name
+        wanted = p.type
+        if (
+            isinstance(operand, Value)
+            and isinstance(operand.type, DistributedType)
+            and isinstance(wanted, DistributedType)
+            and len(wanted.shape) != len(operand.type.shape)
+            and all(isinstance(d, int) for d in wanted.shape)
+        ):
+            shape: Arg = tuple(d for d in wanted.shape if isinstance(d, int))
+            args = default_args(REGISTRY["reshape"], x=operand, shape=shape)
+            operand = cast("Arg", emit_op(ctx, REGISTRY["reshape"], args, loc, operand.name))
+        found.append(operand)
+    return found
+
+
 def _omitted_outputs(
     ctx: Context, function: KernelFunction, callee: Function, given: int, loc: Loc
 ) -> list[Arg]:
@@ -127,9 +158,9 @@ def _omitted_outputs(
     for i, param in list(enumerate(callee.params))[given:]:
         t = param.type
         if i not in callee.returns or callee.declarations[i] is not None:
-            raise calls.wrong_arity(loc, function, given)
+            raise wrong_arity(loc, function, given)
         if not isinstance(t, TensorType) or not all(isinstance(d, int) for d in t.shape):
-            raise calls.wrong_arity(loc, function, given)
+            raise wrong_arity(loc, function, given)
         spec = REGISTRY["create_tensor"]
         shape: Arg = tuple(d for d in t.shape if isinstance(d, int))
         created = emit_op(ctx, spec, default_args(spec, shape=shape, dtype=t.dtype), loc)
@@ -203,20 +234,9 @@ def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:
         )
 
 
-def _converted(ctx: Context, operand: Arg, wanted: Type, loc: Loc) -> Arg:
-    """A number as the scalar type that the kernel declares."""
-    if not isinstance(wanted, ScalarType) or not isinstance(operand, Value):
-        return joins.rounded(operand, wanted, loc)
-    if operand.type == wanted:
-        return operand
-    spec = REGISTRY["scalar.cast"]
-    args = default_args(spec, x=operand, target_type=wanted.dtype)
-    return emit_op(ctx, spec, args, loc, operand.name)  # type: ignore[return-value]
-
-
 def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
     """The `x` of `pl.no_dep(x)`."""
-    if isinstance(node, ast.Call) and calls.static_callee(ctx, node) is markers.no_dep:
+    if isinstance(node, ast.Call) and static_callee(ctx, node) is markers.no_dep:
         given = [*node.args, *(k.value for k in node.keywords if k.arg == "tensor")]
         return given[0] if given else None
     return None
@@ -227,19 +247,30 @@ def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
 _SUBMIT_OPTIONS = frozenset({"allow_early_resolve", "name_hint", "sync_start"})
 
 
-def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
+@call(markers.submit)
+def submit(ctx: Context, node: ast.Call) -> Binding:
     """`res, tid = pl.submit(self.k, a, b, deps=[...], predicate=(t[i] > 0))`."""
+    return _submit(ctx, node, spmd=False)
+
+
+@call(markers.spmd_submit)
+def spmd_submit(ctx: Context, node: ast.Call) -> Binding:
+    """As `pl.submit`, with `core_num=`: one task of several blocks."""
+    return _submit(ctx, node, spmd=True)
+
+
+def _submit(ctx: Context, node: ast.Call, spmd: bool) -> Binding:
     loc = ctx.loc(node)
     marker = "spmd_submit" if spmd else "submit"
     if ctx.in_scope:
         raise OnlyAtOrchestration(loc, f"pl.{marker}", ctx.scope_loc)
     if not node.args:
         raise BadArgument(loc, marker, "kernel", "nothing", "the kernel to run")
-    target = expressions.evaluate(ctx, node.args[0])
-    if isinstance(target, calls.MethodReference):
+    target = evaluate(ctx, node.args[0])
+    if isinstance(target, MethodReference):
         function = ctx.module.method(target.name, loc)
     else:
-        found = calls.as_kernel_function(target)
+        found = as_kernel_function(target)
         if found is None:
             what = describe(target)
             raise BadArgument(ctx.loc(node.args[0]), marker, "kernel", what, "a kernel function")
@@ -258,7 +289,7 @@ def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
         elif keyword.arg == "dumps":
             ctx.sink.add(NoEffect(ctx.loc(keyword.value), "`dumps=`", "use `pl.dump`"))
         elif keyword.arg in _SUBMIT_OPTIONS:
-            options.append((keyword.arg, expressions.evaluate_arg(ctx, keyword.value)))
+            options.append((keyword.arg, evaluate_arg(ctx, keyword.value)))
         else:
             allowed = [
                 "deps",
@@ -267,102 +298,10 @@ def submit(ctx: Context, node: ast.Call, spmd: bool = False) -> Binding:
                 *_SUBMIT_OPTIONS,
                 *(["core_num"] if spmd else []),
             ]
-            raise calls.UnknownKeyword(ctx.loc(keyword), marker, keyword.arg or "**", allowed)
+            raise UnknownKeyword(ctx.loc(keyword), marker, keyword.arg or "**", allowed)
     if spmd and count is None:
-        raise calls.MissingArgument(loc, marker, "core_num")
+        raise MissingArgument(loc, marker, "core_num")
     launch = Launch(deps, predicate, count, task_id=True, options=tuple(options))
     positional = ast.copy_location(ast.Call(node.func, node.args[1:], []), node)
-    nodes = calls.positional_arguments(ctx, function, positional)
+    nodes = positional_arguments(ctx, function, positional)
     return call_kernel(ctx, function, nodes, loc, launch)
-
-
-def block_count(ctx: Context, node: ast.expr, marker: str) -> Arg:
-    """The number of blocks of a launch: an index, so that every engine sees the same number."""
-    count, loc = expressions.evaluate_arg(ctx, node), ctx.loc(node)
-    dtype, constant = scalar_dtype(count), constant_of(count)
-    if dtype is None or not dtype.is_integer or (constant is not None and constant < 1):
-        what = describe(count) if constant is None else str(constant)
-        raise BadScopeArgument(loc, marker, "core_num", what, "a positive integer")
-    if constant is not None:
-        check_constant(constant, dtypes.INDEX, loc)
-        return int(constant)
-    wider = dtype.limits[1] > dtypes.INDEX.limits[1]
-    return _converted(ctx, count, INDEX, loc) if wider else count
-
-
-def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
-    """The task ids of `deps=[...]`; the one place where a comprehension is part of the language."""
-    if isinstance(node, ast.ListComp):
-        values = _comprehension(ctx, node)
-    else:
-        found = expressions.evaluate(ctx, node)
-        values = as_items(found)
-    out: list[Arg] = []
-    for value in values:
-        if value is None:
-            continue
-        is_task = isinstance(value, Value) and (
-            isinstance(value.type, (ScalarType, ArrayType)) and value.type.dtype is dtypes.TASK_ID
-        )
-        if not is_task:
-            raise BadDependency(ctx.loc(node), describe(value))
-        out.append(value)  # type: ignore[arg-type]
-    return tuple(out)
-
-
-def _comprehension(ctx: Context, node: ast.ListComp) -> tuple[Binding, ...]:
-    generator = node.generators[0]
-    loc = ctx.loc(node)
-    simple = len(node.generators) == 1 and not generator.ifs
-    if not simple or not isinstance(generator.target, ast.Name):
-        raise BadDependency(loc, "a comprehension with conditions or several loops")
-    iterable = generator.iter
-    if isinstance(iterable, ast.Call) and ast.unparse(iterable.func).split(".")[-1] == "range":
-        bounds = [expressions.evaluate(ctx, a) for a in iterable.args]
-        if not all(isinstance(b, int) for b in bounds):
-            raise BadDependency(loc, "a comprehension over run-time bounds")
-        items: object = range(*bounds)  # type: ignore[arg-type]
-    else:
-        items = expressions.evaluate(ctx, iterable)
-    out: list[Binding] = []
-    missing = object()
-    saved = ctx.env.get(generator.target.id, missing)
-    for item in items:  # type: ignore[attr-defined]
-        ctx.env[generator.target.id] = item
-        out.append(expressions.evaluate(ctx, node.elt))
-    if saved is missing:
-        ctx.env.pop(generator.target.id, None)
-    else:
-        ctx.env[generator.target.id] = saved
-    return tuple(out)
-
-
-_SYMBOLS: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
-}  # fmt: skip
-
-
-def comparison(ctx: Context, node: ast.expr) -> Arg:
-    """One comparison of a tensor element with an integer: (tensor, indices, comparison, number)."""
-    loc = ctx.loc(node)
-    if not isinstance(node, ast.Compare) or len(node.ops) != 1:
-        raise BadPredicate(loc, "it must be one comparison")
-    symbol = _SYMBOLS.get(type(node.ops[0]))
-    number = expressions.evaluate(ctx, node.comparators[0])
-    if symbol is None or not isinstance(number, int):
-        raise BadPredicate(loc, "the right side must be an integer constant")
-    element = node.left
-    if isinstance(element, ast.Subscript):
-        tensor = expressions.evaluate(ctx, element.value)
-        parts = element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
-        indices = tuple(expressions.evaluate_arg(ctx, p) for p in parts)
-    elif isinstance(element, ast.Call) and len(element.args) == 2:
-        tensor = expressions.evaluate(ctx, element.args[0])
-        found = expressions.evaluate_arg(ctx, element.args[1])
-        indices = found if isinstance(found, tuple) else (found,)
-    else:
-        raise BadPredicate(loc, "the left side must be an element of a tensor")
-    if not isinstance(tensor, Value) or not isinstance(tensor.type, TensorType):
-        raise BadPredicate(loc, "the left side must be an element of a tensor")
-    check_literal(number, tensor.type.dtype, ctx.loc(node.comparators[0]))
-    return (tensor, indices, symbol, number)

@@ -14,16 +14,14 @@ from typing import Any
 from tilelet.diag.catalogue.cautions import LanesAtOnce
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity
 from tilelet.diag.catalogue.scopes import OutsideLanes
-from tilelet.frontend import expressions
 from tilelet.frontend.bindings import Binding, describe
 from tilelet.frontend.context import Context
+from tilelet.frontend.dispatch import call, evaluate
 from tilelet.frontend.emitting import default_args, emit_op
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import TensorType, TileType
 from tilelet.syntax import pipes as markers
-
-Handler = Callable[[Context, ast.Call], Binding]
 
 LANES = 2
 _AXES = {"UP_DOWN": 0, "LEFT_RIGHT": 1}
@@ -47,8 +45,8 @@ def _operand(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> Valu
     name = function.__name__
     if ctx.lane is None:
         raise OutsideLanes(ctx.loc(node), f"pl.{name}")
-    given = [expressions.evaluate(ctx, a) for a in node.args]
-    named = {k.arg or "**": expressions.evaluate(ctx, k.value) for k in node.keywords}
+    given = [evaluate(ctx, a) for a in node.args]
+    named = {k.arg or "**": evaluate(ctx, k.value) for k in node.keywords}
     try:
         x = inspect.signature(function).bind(*given, **named).arguments["x"]
     except TypeError:
@@ -58,6 +56,7 @@ def _operand(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> Valu
     return x
 
 
+@call(markers.aiv_shard)
 def _shard(ctx: Context, node: ast.Call) -> Binding:
     x = _operand(ctx, node, markers.aiv_shard)
     assert ctx.lane is not None
@@ -72,6 +71,7 @@ def _shard(ctx: Context, node: ast.Call) -> Binding:
     return _emit(ctx, node, "slice", x=x, shape=tuple(shape), offset=_place(ctx, shape))
 
 
+@call(markers.aic_gather)
 def _gather(ctx: Context, node: ast.Call) -> Binding:
     x = _operand(ctx, node, markers.aic_gather)
     lane = ctx.lane
@@ -112,6 +112,3 @@ def _emit(ctx: Context, node: ast.Call, name: str, **args: Arg) -> Value:
     made = emit_op(ctx, spec, default_args(spec, **args), ctx.loc(node))
     assert isinstance(made, Value)
     return made
-
-
-HANDLERS: dict[object, Handler] = {markers.aiv_shard: _shard, markers.aic_gather: _gather}

@@ -31,7 +31,7 @@ from tilelet.diag.catalogue.scopes import (
 )
 from tilelet.diag.core import Loc
 from tilelet.diag.text import integer_text
-from tilelet.frontend import calls, expressions, joins, lanes, scopes, statements
+from tilelet.frontend import joins, lanes, scopes
 from tilelet.frontend.barriers import has_barrier, launches
 from tilelet.frontend.bindings import (
     Binding,
@@ -40,9 +40,17 @@ from tilelet.frontend.bindings import (
     describe,
 )
 from tilelet.frontend.context import Context, Lane, finish_block
-from tilelet.frontend.emitting import check_literal, load, to_arg
-from tilelet.frontend.marker_calls import undefined
+from tilelet.frontend.dispatch import (
+    evaluate,
+    evaluate_arg,
+    lower_block,
+    lower_statement,
+    statement,
+)
+from tilelet.frontend.emitting import check_literal, load, to_arg, undefined
 from tilelet.frontend.nameflow import NONE, Names, target_names
+from tilelet.frontend.resolve import static_callee
+from tilelet.frontend.statements import as_condition
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
 from tilelet.ir.types import INDEX, ScalarType, Type
@@ -94,14 +102,15 @@ class LoopHeader:
         return None
 
 
+@statement(ast.For)
 def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
-    marker = calls.static_callee(ctx, s.iter) if isinstance(s.iter, ast.Call) else None
+    marker = static_callee(ctx, s.iter) if isinstance(s.iter, ast.Call) else None
     kind = KINDS.get(marker) if isinstance(marker, Hashable) else None
     if kind is None or not isinstance(s.iter, ast.Call):
         if ast.unparse(s.iter).startswith("range(") and marker is None:
             raise PythonRange(ctx.loc(s.iter))
         if isinstance(s.iter, ast.Call):
-            expressions.evaluate(ctx, s.iter.func)  # no such name, or one that is not supported
+            evaluate(ctx, s.iter.func)  # no such name, or one that is not supported
         raise BadLoopIterator(ctx.loc(s.iter), f"`{ast.unparse(s.iter)}`")
     _check_no_else(ctx, s)
     if kind == "spmd":
@@ -130,7 +139,7 @@ def _check_no_else(ctx: Context, s: ast.For | ast.While) -> None:
 
 def _parse_header(ctx: Context, node: ast.Call, kind: str) -> LoopHeader:
     header = LoopHeader(kind, ctx.loc(node))
-    bounds = [expressions.evaluate_arg(ctx, a) for a in node.args]
+    bounds = [evaluate_arg(ctx, a) for a in node.args]
     for argument, bound in zip(node.args, bounds, strict=True):
         dtype = scalar_dtype(bound)
         if dtype is None or not dtype.is_integer:
@@ -165,7 +174,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
     if name == "attrs":
         ctx.module.note_retired(NoEffect(loc, "`attrs=` of a loop", "it only describes the loop"))
         return
-    value = expressions.evaluate(ctx, keyword.value)
+    value = evaluate(ctx, keyword.value)
     if name == "init_values":
         header.init = as_items(value)
     elif name == "chunk" and value is not None:
@@ -223,7 +232,7 @@ def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -
     indices = range(header.start, header.stop, header.step)  # type: ignore[arg-type]
     for index, still_needed in zip(indices, needed, strict=True):
         ctx.env[s.target.id] = index
-        statements.lower_block(ctx, s.body, still_needed)
+        lower_block(ctx, s.body, still_needed)
     if not header.trips:
         for name in ctx.flow.stores(s.body) - ctx.env.keys():
             ctx.env[name] = Poison(lambda use, n=name: UndefinedName(use, n))
@@ -239,7 +248,7 @@ def _lower_halves(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> 
     for index, still_needed in enumerate(needed):
         ctx.env[s.target.id] = index
         ctx.lane = Lane(header.mode or "", index, gathered)
-        statements.lower_block(ctx, s.body, still_needed)
+        lower_block(ctx, s.body, still_needed)
     ctx.lane = around
 
 
@@ -273,7 +282,7 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
         ctx.consumed.clear()
         ctx.consumed.update(consumed)
         ctx.barriers.clear()
-        statements.lower_block(ctx, launches(s), live)
+        lower_block(ctx, launches(s), live)
 
 
 def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
@@ -293,7 +302,7 @@ def _parallel_nest(ctx: Context, s: ast.For) -> bool:
     if inner is None:
         return True
     assert isinstance(inner.iter, ast.Call)
-    parallel = calls.static_callee(ctx, inner.iter) is markers.parallel
+    parallel = static_callee(ctx, inner.iter) is markers.parallel
     return parallel and _parallel_nest(ctx, inner)
 
 
@@ -306,21 +315,21 @@ def chunk_nest_child(ctx: Context, s: ast.For) -> ast.For | None:
 
 def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked: bool) -> None:
     if not chunked:
-        statements.lower_block(ctx, s.body, live)
+        lower_block(ctx, s.body, live)
         return
     assert isinstance(s, ast.For)
     child = chunk_nest_child(ctx, s)
     if child is not None:
         rest = s.body[1:]
-        statements.lower_statement(ctx, child, ctx.flow.live_before(rest, live))
+        lower_statement(ctx, child, ctx.flow.live_before(rest, live))
         for statement in rest:
-            statements.lower_statement(ctx, statement, live)
+            lower_statement(ctx, statement, live)
         return
     body, handing_on = (s.body[:-1], s.body[-1:]) if _is_yield(ctx, s.body[-1]) else (s.body, [])
     info = scopes.ScopeInfo("implied", ctx.loc(s.iter))
     scopes.lower_scope(ctx, info, body, ctx.flow.live_before(handing_on, live))
     for statement in handing_on:
-        statements.lower_statement(ctx, statement, live)
+        lower_statement(ctx, statement, live)
 
 
 # --- carried names -------------------------------------------------------------------------------
@@ -616,12 +625,13 @@ def _is_yield(ctx: Context, s: ast.stmt) -> bool:
     """Whether `s` is `pl.yield_(...)`, with or without a target."""
     if not isinstance(s, (ast.Assign, ast.Expr)) or not isinstance(s.value, ast.Call):
         return False
-    return calls.static_callee(ctx, s.value) is markers.yield_
+    return static_callee(ctx, s.value) is markers.yield_
 
 
 # --- while ---------------------------------------------------------------------------------------
 
 
+@statement(ast.While)
 def lower_while(ctx: Context, s: ast.While, live: Names) -> None:
     _check_no_else(ctx, s)
     header = LoopHeader("while", ctx.loc(s.test))
@@ -634,7 +644,7 @@ def _lower_explicit_while(ctx: Context, s: ast.For, header: LoopHeader, live: Na
     names = _carried_names(ctx, s.target, len(header.init), f"{len(header.init)} carried names")
     first = s.body[0]
     call = first.value if isinstance(first, ast.Expr) else None
-    if not isinstance(call, ast.Call) or calls.static_callee(ctx, call) is not markers.cond:
+    if not isinstance(call, ast.Call) or static_callee(ctx, call) is not markers.cond:
         raise CondNotFirst(ctx.loc(first))
     test = call.args[0]
     rest = ast.copy_location(ast.While(test, s.body[1:], []), s)
@@ -664,8 +674,8 @@ def _lower_condition_loop(
         for c in state.carried:
             if c.param is not None:
                 ctx.env[c.name] = c.param
-        condition = expressions.evaluate(ctx, test)
-        holds = statements.as_condition(ctx, condition, test, "while")
+        condition = evaluate(ctx, test)
+        holds = as_condition(ctx, condition, test, "while")
     cond = finish_block(
         cond_ops,
         tuple(c.param for c in state.carried if c.param),

@@ -6,7 +6,7 @@ Loop and scope markers have no meaning as expressions; `loops.py` and `scopes.py
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import (
@@ -23,16 +23,10 @@ from tilelet.diag.catalogue.python import (
     UnsupportedExpression,
     YieldMismatch,
 )
-from tilelet.diag.core import Loc, UserError
+from tilelet.diag.core import UserError
 from tilelet.dtypes import DType
 from tilelet.frontend import (
     annotations,
-    barriers,
-    calls,
-    expressions,
-    kernels,
-    lanes,
-    pipes,
     shorthands,
 )
 from tilelet.frontend.bindings import (
@@ -45,32 +39,24 @@ from tilelet.frontend.bindings import (
     items_of,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, to_arg
-from tilelet.ir import structure
+from tilelet.frontend.dispatch import CallRule, call, evaluate, evaluate_arg
+from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, to_arg, undefined
+from tilelet.frontend.op_calls import call_op
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
-from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
+from tilelet.ir.types import TensorType, TileType
 from tilelet.ops import spellings
 from tilelet.ops.infer import check_constant
 from tilelet.syntax import markers
-
-Handler = Callable[[Context, ast.Call], Binding]
-
-
-def handler(callee: object) -> Handler | None:
-    """How to lower a call of `callee`, if it is a marker."""
-    if not isinstance(callee, Hashable):
-        return None
-    tables = (_HANDLERS, pipes.HANDLERS, lanes.HANDLERS, barriers.HANDLERS)
-    return next((table[callee] for table in tables if callee in table), None)
 
 
 def _positional(ctx: Context, node: ast.Call, name: str, count: int) -> list[Binding]:
     if len(node.args) != count or node.keywords:
         raise WrongArity(ctx.loc(node), name, len(node.args) + len(node.keywords), count)
-    return [expressions.evaluate(ctx, a) for a in node.args]
+    return [evaluate(ctx, a) for a in node.args]
 
 
+@call(markers.const)
 def _const(ctx: Context, node: ast.Call) -> Binding:
     value, dtype = _positional(ctx, node, "const", 2)
     loc = ctx.loc(node)
@@ -87,7 +73,7 @@ def _const(ctx: Context, node: ast.Call) -> Binding:
     return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
-def _extreme(name: str) -> Handler:
+def _extreme(name: str) -> CallRule:
     """`pl.min(a, b)` of scalars; of a tile with an axis, the old spelling of a reduction."""
 
     def lower(ctx: Context, node: ast.Call) -> Binding:
@@ -95,7 +81,7 @@ def _extreme(name: str) -> Handler:
         nodes = list(node.args)
         named = {k.arg: k.value for k in node.keywords}
         nodes += [named.pop(k) for k in ("lhs", "rhs")[len(nodes) :] if k in named]
-        values = [expressions.evaluate(ctx, a) for a in nodes]
+        values = [evaluate(ctx, a) for a in nodes]
         if values and is_shaped(values[0]):
             return _reduction(ctx, name, node)
         if len(values) < 2 or named:
@@ -115,18 +101,20 @@ def _extreme(name: str) -> Handler:
 
 def _reduction(ctx: Context, name: str, node: ast.Call) -> Binding:
     """`pl.max(tile, axis, keepdim)`: the early form of `pl.row_max` and `pl.col_max`."""
-    return calls.call_op(ctx, REGISTRY[f"tile.{name}"], node)
+    return call_op(ctx, REGISTRY[f"tile.{name}"], node)
 
 
+@call(markers.sum)
 def _sum(ctx: Context, node: ast.Call) -> Binding:
     return _reduction(ctx, "sum", node)
 
 
+@call(markers.yield_)
 def _yield(ctx: Context, node: ast.Call) -> Binding:
     """In a loop with `init_values` the values go to the next iteration; in an `if` they merge."""
     if node.keywords:
         raise UnsupportedExpression(ctx.loc(node), "a keyword of `pl.yield_`", "pass by position")
-    values = tuple(expressions.evaluate(ctx, a) for a in node.args)
+    values = tuple(evaluate(ctx, a) for a in node.args)
     if ctx.loop_yield is not None:
         if ctx.loop_yield:
             raise YieldMismatch(ctx.loc(node), len(values), 0)
@@ -134,17 +122,19 @@ def _yield(ctx: Context, node: ast.Call) -> Binding:
     return values[0] if len(values) == 1 else values
 
 
-def _misplaced(what: str, instead: str) -> Handler:
+def _misplaced(what: str, instead: str) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> Binding:
         raise UnsupportedExpression(ctx.loc(node), what, instead)
 
     return lower
 
 
+@call(markers.cond)
 def _cond(ctx: Context, node: ast.Call) -> Binding:
     raise CondNotFirst(ctx.loc(node))
 
 
+@call(markers.static_print)
 def _static_print(ctx: Context, node: ast.Call) -> None:
     texts = [_compile_time(ctx, a, lambda a=a: _shown(ctx, a)) for a in node.args]
     ctx.module.printed.append(" ".join(texts))
@@ -160,13 +150,14 @@ def _compile_time(ctx: Context, node: ast.expr, text: Callable[[], str]) -> str:
         raise CompileTimeFailed(ctx.loc(node), problem) from None
 
 
+@call(markers.dump)
 def _dump(ctx: Context, node: ast.Call) -> None:
     loc = ctx.loc(node)
     if node.keywords:
         raise UnsupportedExpression(loc, "a keyword of `pl.dump`", "pass values by position")
     values: list[Arg] = []
     for argument in node.args:
-        value = expressions.evaluate(ctx, argument)
+        value = evaluate(ctx, argument)
         if not (isinstance(value, str) or is_shaped(value) or is_scalar(value)):
             wanted = "a tensor, a tile, a number or a text"
             raise BadArgument(ctx.loc(argument), "dump", "value", describe(value), wanted)
@@ -180,12 +171,12 @@ def _shown(ctx: Context, node: ast.expr) -> str:
     if isinstance(node, ast.JoinedStr):
         return "".join(_shown(ctx, part) for part in node.values)
     if isinstance(node, ast.FormattedValue):
-        value = expressions.evaluate(ctx, node.value)
+        value = evaluate(ctx, node.value)
         if is_kernel_value(value):
             return _type_text(value)
         spec = _shown(ctx, node.format_spec) if node.format_spec else ""
         return format(value, spec)
-    value = expressions.evaluate(ctx, node)
+    value = evaluate(ctx, node)
     return _type_text(value) if is_kernel_value(value) else str(value)
 
 
@@ -196,11 +187,12 @@ def _type_text(x: Binding) -> str:
     return f"{x.name}: {x.type}" if isinstance(x, Value) else str(getattr(x, "value", x))
 
 
+@call(markers.static_assert)
 def _static_assert(ctx: Context, node: ast.Call) -> None:
     loc = ctx.loc(node)
     if not 1 <= len(node.args) <= 2:
         raise WrongArity(loc, "static_assert", len(node.args), "1 to 2 arguments")
-    condition = expressions.evaluate(ctx, node.args[0])
+    condition = evaluate(ctx, node.args[0])
     if is_kernel_value(condition):
         raise NotConstant(ctx.loc(node.args[0]), "static_assert", "condition")
     if not condition:
@@ -208,6 +200,7 @@ def _static_assert(ctx: Context, node: ast.Call) -> None:
         raise StaticAssertFailed(loc, "".join(texts))
 
 
+@call(markers.undef)
 def _undef(ctx: Context, node: ast.Call) -> Binding:
     (annotation,) = _positional(ctx, node, "undef", 1)
     t = annotations.value_type(annotation)
@@ -219,68 +212,50 @@ def _undef(ctx: Context, node: ast.Call) -> Binding:
     return undefined(ctx, t, ctx.loc(node))
 
 
-def undefined(ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, loc: Loc) -> Value:
-    """A value no path has defined yet."""
-    args: dict[str, Arg] = {}
-    (value,) = ctx.emit(structure.UNDEF, args, (t,), loc, ("undefined",))
-    return value
-
-
+@call(markers.dump_tag)
 def _dump_tag(ctx: Context, node: ast.Call) -> Binding:
     """`pl.dump_tag(x)` is `x`: what a board records is not recorded here."""
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "tensor")]
     if len(given) != 1 or len(node.args) + len(node.keywords) != 1:
         raise WrongArity(ctx.loc(node), "dump_tag", len(node.args) + len(node.keywords), 1)
-    value = expressions.evaluate(ctx, given[0])
+    value = evaluate(ctx, given[0])
     if not is_shaped(value):
         raise BadArgument(ctx.loc(node), "dump_tag", "tensor", describe(value), "a tensor")
     ctx.module.note_retired(NoEffect(ctx.loc(node), "`pl.dump_tag`", "use `pl.dump`"))
     return value
 
 
+@call(markers.func_attr)
 def _func_attr(ctx: Context, node: ast.Call) -> None:
     if len(node.args) + len(node.keywords) != 1:
         raise WrongArity(ctx.loc(node), "func_attr", len(node.args) + len(node.keywords), 1)
 
 
+@call(markers.no_dep)
 def _no_dep(ctx: Context, node: ast.Call) -> Binding:
     raise UnsupportedExpression(
         ctx.loc(node), "`pl.no_dep` here", "it marks an argument of a kernel call or `pl.submit`"
     )
 
 
-def _submit(ctx: Context, node: ast.Call) -> Binding:
-    return kernels.submit(ctx, node)
-
-
-def _spmd_submit(ctx: Context, node: ast.Call) -> Binding:
-    return kernels.submit(ctx, node, spmd=True)
-
-
-def _loop(name: str) -> Handler:
-    return _misplaced(f"`pl.{name}` outside a `for` statement", f"write `for i in pl.{name}(...):`")
-
-
-def _scope(name: str) -> Handler:
-    return _misplaced(f"`pl.{name}` outside a `with` statement", f"write `with pl.{name}(...):`")
-
-
+@call(markers.view)
 def _view(ctx: Context, node: ast.Call) -> Binding:
     given = {k.arg for k in node.keywords}
     modern = "slice" if len(node.args) > 2 or "offset" in given else "reshape"
     ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.view", f"pl.{modern}"))
     kept = [k for k in node.keywords if k.arg != "layout"]
     call = ast.copy_location(ast.Call(node.func, node.args, kept), node)
-    return calls.call_op(ctx, REGISTRY[modern], call)
+    return call_op(ctx, REGISTRY[modern], call)
 
 
 _VIEW = ("tensor", "shape", "valid_shape", "layout")
 
 
+@call(markers.tensor_view)
 def _tensor_view(ctx: Context, node: ast.Call) -> Binding:
     if len(node.args) > 2 or any(k.arg == "offset" for k in node.keywords):
         ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.tensor.view", "pl.slice"))
-        return calls.call_op(ctx, REGISTRY["slice"], node)
+        return call_op(ctx, REGISTRY["slice"], node)
     given = dict(zip(_VIEW, node.args, strict=False))
     for keyword in node.keywords:
         name = keyword.arg or "**"
@@ -291,50 +266,22 @@ def _tensor_view(ctx: Context, node: ast.Call) -> Binding:
         if name in given:
             raise DuplicateArgument(ctx.loc(keyword), "tensor.view", name)
         given[name] = keyword.value
-    found = {n: expressions.evaluate_arg(ctx, given[n]) if n in given else None for n in _VIEW}
+    found = {n: evaluate_arg(ctx, given[n]) if n in given else None for n in _VIEW}
     locs = {n: ctx.loc(e) for n, e in given.items()}
     return shorthands.tensor_view(ctx, **found, loc=ctx.loc(node), locs=locs)
 
 
+@call(markers.l0c_store)
 def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
     ctx.module.note_retired(RetiredSpelling(ctx.loc(node), "pl.l0c_store", "pl.store"))
-    return calls.call_op(ctx, REGISTRY["store"], node)
+    return call_op(ctx, REGISTRY["store"], node)
 
 
-_HANDLERS: dict[object, Handler] = {
-    markers.view: _view,
-    markers.tensor_view: _tensor_view,
-    markers.l0c_store: _l0c_store,
-    markers.const: _const,
-    markers.min: _extreme("min"),
-    markers.max: _extreme("max"),
-    markers.sum: _sum,
-    markers.yield_: _yield,
-    markers.cond: _cond,
-    markers.static_print: _static_print,
-    markers.dump: _dump,
-    markers.static_assert: _static_assert,
-    markers.undef: _undef,
-    markers.no_dep: _no_dep,
-    markers.dump_tag: _dump_tag,
-    markers.func_attr: _func_attr,
-    markers.submit: _submit,
-    markers.spmd_submit: _spmd_submit,
-    **{
-        getattr(markers, n): _loop(n)
-        for n in ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_")
-    },
-    **{
-        getattr(markers, n): _scope(n)
-        for n in (
-            "incore",
-            "auto_incore",
-            "at",
-            "cluster",
-            "graph",
-            "manual_scope",
-            "scope",
-            "spmd",
-        )
-    },
-}
+for _name in ("min", "max"):
+    call(getattr(markers, _name))(_extreme(_name))
+for _name in ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_"):
+    _instead = f"write `for i in pl.{_name}(...):`"
+    call(getattr(markers, _name))(_misplaced(f"`pl.{_name}` outside a `for` statement", _instead))
+for _name in ("incore", "auto_incore", "at", "cluster", "graph", "manual_scope", "scope", "spmd"):
+    _instead = f"write `with pl.{_name}(...):`"
+    call(getattr(markers, _name))(_misplaced(f"`pl.{_name}` outside a `with` statement", _instead))

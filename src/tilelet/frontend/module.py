@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeGuard
 
+import tilelet.frontend.constructs  # noqa: F401 - fills the dispatch table
 from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
     DuplicateFunction,
@@ -18,17 +19,18 @@ from tilelet.diag.catalogue.names import (
     SeveralEntries,
 )
 from tilelet.diag.catalogue.ops import InnerDimMismatch
-from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
 from tilelet.diag.text import plural
-from tilelet.frontend import annotations, barriers, expressions, pipes, statements
+from tilelet.frontend import annotations, barriers, expressions, pipes
 from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
-from tilelet.frontend.calls import SelfReference
-from tilelet.frontend.context import Context, close_names
+from tilelet.frontend.context import Context
+from tilelet.frontend.dispatch import lower_body
 from tilelet.frontend.emitting import spilled, to_arg
 from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.module_state import ModuleState
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.reading import Reading
+from tilelet.frontend.resolve import SelfReference, rebound_by
 from tilelet.ir import structure
 from tilelet.ir.core import (
     Arg,
@@ -66,39 +68,17 @@ class Origin:
 
 
 @dataclass
-class ModuleBuilder:
-    """The program being built from decorated functions, under one reading of their text."""
+class ModuleBuilder(ModuleState):
+    """Lowers the functions of a program when something needs them."""
 
     begun: ClassVar[int] = 0  # programs of this process, those with mistakes too
 
-    name: str
-    methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
-    reading: Reading = field(default_factory=Reading)
-    sink: Sink = field(default_factory=Sink)
-    functions: dict[str, Function] = field(default_factory=dict[str, Function])
-    inline_stack: list[KernelFunction] = field(default_factory=list[KernelFunction])
-    copies: int = 0  # of loop bodies, by `pl.unroll`
-    printed: list[str] = field(default_factory=list[str])  # by `pl.static_print`
-    # Fields of `Reading` that would change what has been lowered.
-    ambiguous: set[str] = field(default_factory=set[str])
     kernels: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
         default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
     )
 
-    def note_retired(self, caution: UserError) -> None:
-        """A retired spelling is noted once, however often it is used."""
-        message = caution.diagnostic.message
-        if all(d.message != message for d in self.sink.diagnostics):
-            self.sink.add(caution)
-
-    def method(self, name: str, loc: Loc) -> KernelFunction:
-        found = self.methods.get(name)
-        if found is None:
-            raise UnknownAttribute(loc, self.name, name, close_names(name, self.methods))
-        return found
-
     def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:
-        """The IR of a kernel called with operands of these types, lowered the first time."""
+        """Return the IR of a kernel called with operands of these types, lowered once."""
         key = (function, types if function.generic else ())
         if key not in self.kernels:
             if function in self.inline_stack:
@@ -173,7 +153,7 @@ class ModuleBuilder:
             module=self,
             source=function.source,
             captured=function.captured(),
-            flow=NameFlow(lambda call: statements.rebound_by(ctx, call)),
+            flow=NameFlow(lambda call: rebound_by(ctx, call)),
             style=function.style,
             facts=_facts(params),
             env=env,
@@ -193,7 +173,7 @@ class ModuleBuilder:
             ctx.parts = []
         self.inline_stack.append(function)
         try:
-            statements.lower_body(ctx, function.body)
+            lower_body(ctx, function.body)
         finally:
             self.inline_stack.pop()
         if ctx.parts:

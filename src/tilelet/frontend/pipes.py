@@ -21,10 +21,12 @@ from tilelet.diag.catalogue.ops import BadArgument, MissingArgument, UnknownKeyw
 from tilelet.diag.catalogue.unsupported import PipeMismatch, PipeOutsideGroup
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
-from tilelet.frontend import annotations, calls, expressions
+from tilelet.frontend import annotations
 from tilelet.frontend.bindings import Binding, describe
 from tilelet.frontend.context import Context, Part
+from tilelet.frontend.dispatch import CallRule, call, evaluate
 from tilelet.frontend.emitting import to_arg
+from tilelet.frontend.resolve import static_callee
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, walk
 from tilelet.ir.rebuild import Rewriter, clone_ops, fresh, substitute, with_args, yield_op
@@ -33,8 +35,6 @@ from tilelet.ir.types import Mem, TileType, types_agree
 from tilelet.ops.manual import signature_text
 from tilelet.syntax import pipes as markers
 from tilelet.syntax.types import Tile, TileAnnotation
-
-Handler = Callable[[Context, ast.Call], Binding]
 
 MAX_COPIES = 4096  # of iterations, where two loops do not run in step
 
@@ -268,7 +268,7 @@ def weave(ctx: Context, parts: Sequence[Part]) -> Mapping[Value, Arg]:
 
 def is_pop(ctx: Context, node: ast.expr) -> bool:
     """Whether `node` is a call that receives a tile."""
-    callee = calls.static_callee(ctx, node) if isinstance(node, ast.Call) else None
+    callee = static_callee(ctx, node) if isinstance(node, ast.Call) else None
     return callee is markers.tpop_from_aic or callee is markers.tpop_from_aiv
 
 
@@ -276,8 +276,8 @@ def _bound(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> dict[s
     """The arguments of a call by name, as the signature of `function` says."""
     if ctx.parts is None:
         raise PipeOutsideGroup(ctx.loc(node), f"pl.{function.__name__}")
-    args = [expressions.evaluate(ctx, a) for a in node.args]
-    named = {k.arg: expressions.evaluate(ctx, k.value) for k in node.keywords if k.arg}
+    args = [evaluate(ctx, a) for a in node.args]
+    named = {k.arg: evaluate(ctx, k.value) for k in node.keywords if k.arg}
     signature = inspect.signature(function)
     for keyword in node.keywords:
         if keyword.arg not in signature.parameters:
@@ -295,7 +295,7 @@ def _bound(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> dict[s
     return bound.arguments
 
 
-def _push(function: Callable[..., Any], popper: str) -> Handler:
+def _push(function: Callable[..., Any], popper: str) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> None:
         given = _bound(ctx, node, function)
         tile = given["tile"]
@@ -307,6 +307,7 @@ def _push(function: Callable[..., Any], popper: str) -> Handler:
     return lower
 
 
+@call(markers.tpop_from_aic, markers.tpop_from_aiv)
 def _pop(ctx: Context, node: ast.Call) -> Value:
     """A pop whose type its own arguments give."""
     return pop(ctx, node, None)
@@ -314,7 +315,7 @@ def _pop(ctx: Context, node: ast.Call) -> Value:
 
 def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
     """A pop into a name that may be annotated."""
-    by_vector = calls.static_callee(ctx, node) is markers.tpop_from_aic
+    by_vector = static_callee(ctx, node) is markers.tpop_from_aic
     function = markers.tpop_from_aic if by_vector else markers.tpop_from_aiv
     given = _bound(ctx, node, function)
     loc = ctx.loc(node)
@@ -336,7 +337,7 @@ def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
     return ctx.emit(POP, {**args, "region": region}, (result,), loc, ("popped",))[0]
 
 
-def _without_effect(function: Callable[..., Any], gives: Binding = None) -> Handler:
+def _without_effect(function: Callable[..., Any], gives: Binding = None) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> Binding:
         _bound(ctx, node, function)
         return gives
@@ -344,18 +345,17 @@ def _without_effect(function: Callable[..., Any], gives: Binding = None) -> Hand
     return lower
 
 
-HANDLERS: dict[object, Handler] = {
-    markers.tpush_to_aiv: _push(markers.tpush_to_aiv, "AIV"),
-    markers.tpush_to_aic: _push(markers.tpush_to_aic, "AIC"),
-    markers.tpop_from_aic: _pop,
-    markers.tpop_from_aiv: _pop,
-    markers.tfree_to_aic: _without_effect(markers.tfree_to_aic),
-    markers.tfree_to_aiv: _without_effect(markers.tfree_to_aiv),
-    markers.aic_initialize_pipe: _without_effect(markers.aic_initialize_pipe),
-    markers.aiv_initialize_pipe: _without_effect(markers.aiv_initialize_pipe),
-    markers.reserve_buffer: _without_effect(markers.reserve_buffer, 0),
-    markers.import_peer_buffer: _without_effect(markers.import_peer_buffer, 0),
-}
+call(markers.tpush_to_aiv)(_push(markers.tpush_to_aiv, "AIV"))
+call(markers.tpush_to_aic)(_push(markers.tpush_to_aic, "AIC"))
+for _function in (
+    markers.tfree_to_aic,
+    markers.tfree_to_aiv,
+    markers.aic_initialize_pipe,
+    markers.aiv_initialize_pipe,
+):
+    call(_function)(_without_effect(_function))
+for _function in (markers.reserve_buffer, markers.import_peer_buffer):
+    call(_function)(_without_effect(_function, 0))
 
 
 def _transfers(op: Op) -> bool:

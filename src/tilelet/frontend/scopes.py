@@ -20,7 +20,6 @@ from tilelet.diag.catalogue.scopes import (
 )
 from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
-from tilelet.frontend import calls, expressions, kernels, statements
 from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.barriers import check_kernel, has_barrier, launches
 from tilelet.frontend.bindings import (
@@ -31,9 +30,19 @@ from tilelet.frontend.bindings import (
     is_shaped,
 )
 from tilelet.frontend.context import Context
+from tilelet.frontend.dispatch import (
+    control_block,
+    evaluate,
+    lower_block,
+    lower_statement,
+    recovering,
+    statement,
+)
 from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
+from tilelet.frontend.resolve import as_kernel_function, computes, static_callee
 from tilelet.frontend.source import nodes_in, statements_in
+from tilelet.frontend.task_options import block_count, comparison, dependencies
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
@@ -91,6 +100,7 @@ class ScopeInfo:
         }  # fmt: skip
 
 
+@statement(ast.With)
 def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
     loc = ctx.loc(s)
     if len(s.items) != 1:
@@ -98,8 +108,8 @@ def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
     item = s.items[0]
     if not isinstance(item.context_expr, ast.Call):
         raise NotAScope(ctx.loc(item.context_expr))
-    if calls.static_callee(ctx, item.context_expr) is markers.spmd and has_barrier(s.body):
-        statements.lower_block(ctx, launches(s), live)
+    if static_callee(ctx, item.context_expr) is markers.spmd and has_barrier(s.body):
+        lower_block(ctx, launches(s), live)
         return
     info = parse_header(ctx, item.context_expr)
     alias = item.optional_vars
@@ -114,13 +124,13 @@ def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
 
 def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
     """`pl.at(...)`, `pl.incore()`, `pl.spmd(n)`, ... as data."""
-    marker = calls.static_callee(ctx, node)
+    marker = static_callee(ctx, node)
     loc = ctx.loc(node)
     allowed: frozenset[str] | None = None
     if isinstance(marker, Hashable):
         allowed = KEYWORDS.get(marker)
     if allowed is None:
-        expressions.evaluate(ctx, node.func)  # no such name, or one that is not supported
+        evaluate(ctx, node.func)  # no such name, or one that is not supported
         raise NotAScope(loc)
     name: str = getattr(marker, "__name__", "")
     info = ScopeInfo(GROUPING.get(marker, "incore"), loc)  # type: ignore[arg-type]
@@ -147,11 +157,11 @@ def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
 
 def _positional(ctx: Context, node: ast.Call, marker: object, name: str, info: ScopeInfo) -> None:
     if marker is markers.spmd and len(node.args) == 1:
-        info.count = kernels.block_count(ctx, node.args[0], "spmd")
+        info.count = block_count(ctx, node.args[0], "spmd")
     elif marker is markers.at and len(node.args) == 1:
         _set_level(ctx, node.args[0])
     elif node.args:
-        what = describe(expressions.evaluate(ctx, node.args[0]))
+        what = describe(evaluate(ctx, node.args[0]))
         raise BadScopeArgument(ctx.loc(node.args[0]), name, "positional", what, "keywords only")
 
 
@@ -159,20 +169,20 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
     name = keyword.arg
     loc = ctx.loc(keyword.value)
     if name == "deps":
-        info.deps = kernels.dependencies(ctx, keyword.value)
+        info.deps = dependencies(ctx, keyword.value)
         return
     if name == "predicate":
-        info.predicate = kernels.comparison(ctx, keyword.value)
+        info.predicate = comparison(ctx, keyword.value)
         return
     if name == "core_num":
-        info.count = kernels.block_count(ctx, keyword.value, "spmd")
+        info.count = block_count(ctx, keyword.value, "spmd")
         return
     if name == "level":
         _set_level(ctx, keyword.value)
         return
     if name == "role":
         raise LevelWithRole(loc)
-    value = expressions.evaluate(ctx, keyword.value)
+    value = evaluate(ctx, keyword.value)
     if name == "name_hint":
         if not isinstance(value, str) or not value.isidentifier():
             raise BadScopeArgument(loc, scope, name, describe(value), "an identifier in quotes")
@@ -207,7 +217,7 @@ def _tensors(value: object, scope: str, name: str, loc: Loc) -> tuple[Arg, ...]:
 
 
 def _set_level(ctx: Context, node: ast.expr) -> None:
-    level = expressions.evaluate(ctx, node)
+    level = evaluate(ctx, node)
     if level is enums.Level.CORE_GROUP:
         return
     if isinstance(level, enums.Level):
@@ -268,7 +278,7 @@ def lower_scope(
             params = (Value(index_name or "block", INDEX, info.loc),)
             if index_name:
                 ctx.env[index_name] = params[0]
-        statements.lower_block(ctx, body, live)
+        lower_block(ctx, body, live)
         if in_core:
             check_kernel(ctx, ops)
         inner = dict(ctx.env)
@@ -426,7 +436,7 @@ def _may_write(ctx: Context, s: ast.stmt) -> bool:
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             return True
         if isinstance(node, ast.Call):
-            spec = spec_of(calls.static_callee(ctx, node))
+            spec = spec_of(static_callee(ctx, node))
             if spec is None or spec.writes or spec.replaces:
                 return True
     return False
@@ -447,6 +457,7 @@ def _stored(node: ast.AST) -> list[str]:
     ]
 
 
+@control_block
 def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
     """Statements of the control program: runs of computing ones become implied scopes."""
     points = ctx.flow.live_points(stmts, live_out)
@@ -465,7 +476,7 @@ def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) ->
             _lower_chunk_loop(ctx, stmts[i], points[i])
             i += 1
         else:
-            statements.lower_statement(ctx, stmts[i], points[i])
+            lower_statement(ctx, stmts[i], points[i])
             i += 1
 
 
@@ -477,7 +488,7 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
         shown = first.func if isinstance(first, ast.Call) else first
         ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(shown)))
     info = ScopeInfo("implied", loc, *ctx.runs_of)
-    statements.recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
+    recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
 
 
 def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
@@ -495,7 +506,7 @@ def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:
     loc = ctx.loc(s)
     ctx.module.note_retired(RetiredSpelling(loc, "chunk= outside a scope", modern))
     info = ScopeInfo("auto", loc)
-    statements.recovering(ctx, [s], lambda: lower_scope(ctx, info, [s], live))
+    recovering(ctx, [s], lambda: lower_scope(ctx, info, [s], live))
 
 
 def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
@@ -520,11 +531,11 @@ def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
 def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
     if not isinstance(node, ast.Call):
         return False
-    callee = calls.static_callee(ctx, node)
+    callee = static_callee(ctx, node)
     spec = spec_of(callee)
     if spec is None:
-        function = calls.as_kernel_function(callee)
-        return function is not None and calls.computes(function)
+        function = as_kernel_function(callee)
+        return function is not None and computes(function)
     if spec.name == "cast" and (operand := argument_of(spec, node)) is not None:
         # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel
         return not _is_scalar_text(ctx, operand, made)
@@ -544,7 +555,7 @@ def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> boo
         case ast.Name():
             return node.id not in made and not is_shaped(ctx.env.get(node.id))
         case ast.Call():
-            spec = spec_of(calls.static_callee(ctx, node))
+            spec = spec_of(static_callee(ctx, node))
             if spec is None:
                 return True
             if spec.name == "cast" and (operand := argument_of(spec, node)) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
@@ -16,39 +15,33 @@ from tilelet.diag.catalogue.names import (
 from tilelet.diag.catalogue.python import (
     BadAssignTarget,
     MisplacedReturn,
-    NestedTooDeeply,
     NonBoolCondition,
     UnpackCount,
     UnsupportedStatement,
 )
-from tilelet.diag.core import Loc, UserError
+from tilelet.diag.core import Loc
 from tilelet.frontend import (
     annotations,
     calls,
     expressions,
     joins,
-    loops,
     pipes,
-    scopes,
     subscripts,
 )
-from tilelet.frontend.arguments import grouped
 from tilelet.frontend.bindings import (
     Binding,
-    Poison,
-    ReportedError,
     describe,
     items_of,
 )
 from tilelet.frontend.context import Context, finish_block
+from tilelet.frontend.dispatch import evaluate, lower_block, statement
 from tilelet.frontend.emitting import emit_scalar, to_arg
-from tilelet.frontend.nameflow import NONE, Names
+from tilelet.frontend.nameflow import Names
+from tilelet.frontend.resolve import rebound_by, static_callee
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY, spec_of
+from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TileType, Type
-from tilelet.ops import spellings
-from tilelet.syntax import markers
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),
@@ -66,97 +59,32 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 }
 
 
-def lower_body(ctx: Context, body: list[ast.stmt], live: Names = NONE) -> None:
-    """A whole function body; `ctx.returned` holds what its `return` names.
-
-    `live` are names that somebody looks at afterwards.
-    """
-    stmts = body
-    last = stmts[-1] if stmts else None
-    if isinstance(last, ast.Return):
-        stmts = stmts[:-1]
-        live |= ctx.flow.reads(last.value)
-    lower_block(ctx, stmts, live)
-    if isinstance(last, ast.Return):
-        recovering(ctx, [last], lambda: _return(ctx, last))
+@statement(ast.stmt)
+def _unsupported(ctx: Context, s: ast.stmt, _: Names) -> None:
+    what, instead = _STATEMENTS.get(type(s), (f"`{type(s).__name__}`", ""))
+    raise UnsupportedStatement(ctx.loc(s), what, instead)
 
 
-def _return(ctx: Context, s: ast.Return) -> None:
-    if s.value is None:
-        return
-    parts = s.value.elts if isinstance(s.value, ast.Tuple) else [s.value]
-    values: list[Binding] = []
-    for part in parts:
-        if isinstance(part, ast.Name) and isinstance(ctx.env.get(part.id), Value):
-            # Naming a result moves no data, so an old name of the same memory will do.
-            values.append(ctx.env[part.id])
-        else:
-            values.append(expressions.evaluate(ctx, part))
-    ctx.returned = tuple(values)
+@statement(ast.Pass)
+def _pass(_: Context, __: ast.Pass, ___: Names) -> None:
+    pass
 
 
-def lower_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
-    """A statement list; `live_out` are the names read after it."""
-    if not ctx.in_scope:
-        scopes.lower_control_block(ctx, stmts, live_out)
-        return
-    for s, live in zip(stmts, ctx.flow.live_points(stmts, live_out), strict=True):
-        lower_statement(ctx, s, live)
-
-
-def lower_statement(ctx: Context, s: ast.stmt, live: Names) -> None:
-    recovering(ctx, [s], lambda: _lower(ctx, s, live))
-
-
-def recovering(ctx: Context, stmts: list[ast.stmt], lower: Callable[[], object]) -> None:
-    """Run `lower`; report a mistake and poison the names it would have bound."""
-    try:
-        lower()
-    except (UserError, ReportedError, RecursionError) as problem:
-        if isinstance(problem, UserError):
-            ctx.sink.add(problem)
-        elif isinstance(problem, RecursionError):
-            ctx.sink.add(NestedTooDeeply(ctx.loc(stmts[0])))
-        for name in ctx.flow.stores(stmts):
-            ctx.env[name] = Poison()
-
-
-def _lower(ctx: Context, s: ast.stmt, live: Names) -> None:
-    match s:
-        case ast.Assign():
-            _assign(ctx, s)
-        case ast.AnnAssign():
-            _annotated(ctx, s)
-        case ast.AugAssign():
-            _augmented(ctx, s)
-        case ast.Expr():
-            _expression(ctx, s)
-        case ast.For():
-            loops.lower_for(ctx, s, live)
-        case ast.While():
-            loops.lower_while(ctx, s, live)
-        case ast.If():
-            _if(ctx, s, live)
-        case ast.With():
-            scopes.lower_with(ctx, s, live)
-        case ast.Return():
-            raise MisplacedReturn(ctx.loc(s), "block")
-        case ast.Pass():
-            pass
-        case _:
-            what, instead = _STATEMENTS.get(type(s), (f"`{type(s).__name__}`", ""))
-            raise UnsupportedStatement(ctx.loc(s), what, instead)
+@statement(ast.Return)
+def _return(ctx: Context, s: ast.Return, _: Names) -> None:
+    raise MisplacedReturn(ctx.loc(s), "block")
 
 
 # --- assignments ---------------------------------------------------------------------------------
 
 
-def _assign(ctx: Context, s: ast.Assign) -> None:
+@statement(ast.Assign)
+def _assign(ctx: Context, s: ast.Assign, _: Names) -> None:
     if len(s.targets) != 1:
         raise BadAssignTarget(ctx.loc(s.targets[1]), "two targets at once")
     target = s.targets[0]
     before = len(ctx.ops)
-    value = expressions.evaluate(ctx, s.value)
+    value = evaluate(ctx, s.value)
     if isinstance(target, ast.Subscript):
         new = subscripts.write(ctx, target, value, s.value)
         assert isinstance(target.value, ast.Name)
@@ -186,7 +114,7 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
 def _gives_a_tuple(ctx: Context, at: ast.stmt) -> bool:
     """`(x,) = pl.yield_(v)`, or of a function: a tuple that happens to have one value."""
     call = at.value if isinstance(at, ast.Assign) else None
-    return isinstance(call, ast.Call) and spec_of(calls.static_callee(ctx, call)) is None
+    return isinstance(call, ast.Call) and spec_of(static_callee(ctx, call)) is None
 
 
 def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fresh: bool) -> None:
@@ -212,22 +140,23 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
 def _was_handed_over(ctx: Context, at: ast.stmt, output: Value) -> bool:
     """`out = helper(x, out)`: the helper has written the output, whatever it returns."""
     call = at.value if isinstance(at, (ast.Assign, ast.AnnAssign)) else None
-    if not isinstance(call, ast.Call) or spec_of(calls.static_callee(ctx, call)) is not None:
+    if not isinstance(call, ast.Call) or spec_of(static_callee(ctx, call)) is not None:
         return False
     names = [a.id for a in call.args if isinstance(a, ast.Name)]
     return output.name in names and output in ctx.facts.written
 
 
-def _annotated(ctx: Context, s: ast.AnnAssign) -> None:
+@statement(ast.AnnAssign)
+def _annotated(ctx: Context, s: ast.AnnAssign, _: Names) -> None:
     if s.value is None:
         raise UnsupportedStatement(ctx.loc(s), "a declaration without a value", "assign a value")
     before = len(ctx.ops)
     if isinstance(s.value, ast.Call) and pipes.is_pop(ctx, s.value):
-        value: Binding = pipes.pop(ctx, s.value, expressions.evaluate(ctx, s.annotation))
+        value: Binding = pipes.pop(ctx, s.value, evaluate(ctx, s.annotation))
     else:
-        value = expressions.evaluate(ctx, s.value)
+        value = evaluate(ctx, s.value)
     with ctx.nested():  # what an annotation computes is no part of the program
-        declared = annotations.value_type(expressions.evaluate(ctx, s.annotation))
+        declared = annotations.value_type(evaluate(ctx, s.annotation))
     if declared is not None and isinstance(value, Value):
         _check_declared(ctx, s, value, declared)
     assign(ctx, s.target, value, s, fresh=len(ctx.ops) > before)
@@ -242,23 +171,25 @@ def _check_declared(ctx: Context, s: ast.AnnAssign, value: Value, declared: Type
         )
 
 
-def _augmented(ctx: Context, s: ast.AugAssign) -> None:
+@statement(ast.AugAssign)
+def _augmented(ctx: Context, s: ast.AugAssign, _: Names) -> None:
     if not isinstance(s.target, ast.Name):
         raise BadAssignTarget(ctx.loc(s.target), "a window with an operator; read, compute, write")
     operation = expressions.BINARY.get(type(s.op))
     old = ctx.lookup(s.target)
-    new = expressions.binary(ctx, operation, old, expressions.evaluate(ctx, s.value), s)
+    new = expressions.binary(ctx, operation, old, evaluate(ctx, s.value), s)
     assign(ctx, s.target, new, s, fresh=True)
 
 
-def _expression(ctx: Context, s: ast.Expr) -> None:
+@statement(ast.Expr)
+def _expression(ctx: Context, s: ast.Expr, _: Names) -> None:
     if isinstance(s.value, ast.Constant):
         return  # a docstring or a bare `...`
     before = len(ctx.ops)
     if isinstance(s.value, ast.Call):
         value = calls.lower_call(ctx, s.value, is_statement=True)
     else:
-        value = expressions.evaluate(ctx, s.value)
+        value = evaluate(ctx, s.value)
     if isinstance(s.value, ast.Call):
         for name in rebound_by(ctx, s.value):
             ctx.env[name] = value
@@ -268,27 +199,12 @@ def _expression(ctx: Context, s: ast.Expr) -> None:
         ctx.sink.add(NoEffect(ctx.loc(s), "the result of this call", "bind it to a name"))
 
 
-def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
-    """The name a bare call updates: `pl.write(a, ...)`, `pl.store(tile, offsets, a)`."""
-    callee = calls.static_callee(ctx, call)
-    spec = REGISTRY["store"] if callee is markers.l0c_store else spec_of(callee)
-    if spec is None or not spec.writes:
-        return
-    call = grouped(ctx, spec, call)
-    texts = [() if isinstance(a, (ast.List, ast.Tuple)) else None for a in call.args]
-    names = spellings.order(spec, spec.name, texts) or tuple(spec.signature.parameters)
-    position = names.index(spec.writes[0])
-    given = {spellings.spelled(spec, k.arg): k.value for k in call.keywords if k.arg}
-    node = call.args[position] if position < len(call.args) else given.get(spec.writes[0])
-    if isinstance(node, ast.Name):
-        yield node.id
-
-
 # --- if ------------------------------------------------------------------------------------------
 
 
+@statement(ast.If)
 def _if(ctx: Context, s: ast.If, live: Names) -> None:
-    condition = expressions.evaluate(ctx, s.test)
+    condition = evaluate(ctx, s.test)
     if not isinstance(condition, Value):
         if isinstance(condition, Const):
             condition = condition.value

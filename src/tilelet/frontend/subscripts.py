@@ -16,14 +16,14 @@ from tilelet.diag.catalogue.windows import (
     WrongIndexCount,
 )
 from tilelet.diag.core import Loc
-from tilelet.frontend import expressions
 from tilelet.frontend.bindings import (
     Binding,
     describe,
     is_scalar,
 )
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import default_args, emit_op, emit_scalar, to_arg
+from tilelet.frontend.dispatch import evaluate, evaluate_arg, expression
+from tilelet.frontend.emitting import default_args, dim_of, emit_op, emit_scalar, to_arg
 from tilelet.frontend.shorthands import as_accumulated
 from tilelet.frontend.windows import with_region
 from tilelet.ir.core import Arg, Value
@@ -50,13 +50,14 @@ class Window:
         return [s for axis, s in enumerate(self.sizes) if axis not in self.scalar_axes]
 
 
+@expression(ast.Subscript)
 def read(ctx: Context, node: ast.Subscript) -> Binding:
-    base = expressions.evaluate(ctx, node.value)
+    base = evaluate(ctx, node.value)
     loc = ctx.loc(node)
     if not isinstance(base, Value):
         return _python_item(ctx, base, node)
     if isinstance(base.type, ArrayType):
-        index = expressions.evaluate_arg(ctx, node.slice)
+        index = evaluate_arg(ctx, node.slice)
         spec = REGISTRY["array.get"]
         array, position = spec.signature.parameters
         return emit_op(ctx, spec, default_args(spec, **{array: base, position: index}), loc)
@@ -111,10 +112,10 @@ def _python_item(ctx: Context, base: Binding, node: ast.Subscript) -> Binding:
 
 def _python_index(ctx: Context, node: ast.expr) -> Binding:
     if isinstance(node, ast.Slice):
-        parts = [expressions.evaluate(ctx, p) if p else None for p in (node.lower, node.upper)]
-        step = expressions.evaluate(ctx, node.step) if node.step else None
+        parts = [evaluate(ctx, p) if p else None for p in (node.lower, node.upper)]
+        step = evaluate(ctx, node.step) if node.step else None
         return slice(parts[0], parts[1], step)
-    return expressions.evaluate(ctx, node)
+    return evaluate(ctx, node)
 
 
 def parse_window(
@@ -170,11 +171,11 @@ def _extent(ctx: Context, base: Value, axis: int, loc: Loc) -> Arg:
     dim = base.type.shape[axis]
     if isinstance(dim, int):
         return dim
-    return to_arg(ctx, expressions.dim_of(ctx, base, axis, dim, loc), loc)
+    return to_arg(ctx, dim_of(ctx, base, axis, dim, loc), loc)
 
 
 def _index(ctx: Context, node: ast.expr) -> Arg:
-    index = expressions.evaluate_arg(ctx, node)
+    index = evaluate_arg(ctx, node)
     if not is_scalar(index):
         raise BadArgument(
             ctx.loc(node),
@@ -202,14 +203,14 @@ def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg) -> tuple[Arg, Arg]
 
 def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast.expr) -> Binding:
     """`base[window] = source`; gives the new value of the base."""
-    base = expressions.evaluate(ctx, target.value)
+    base = evaluate(ctx, target.value)
     loc = ctx.loc(target)
     if not isinstance(target.value, ast.Name):
         raise ChainedWrite(loc)
     if not isinstance(base, Value):
         raise BadAssignTarget(loc, f"an item of {describe(base)}")
     if isinstance(base.type, ArrayType):
-        index = expressions.evaluate_arg(ctx, target.slice)
+        index = evaluate_arg(ctx, target.slice)
         spec = REGISTRY["array.set"]
         names = list(spec.signature.parameters)
         value = to_arg(ctx, source, ctx.loc(source_node))

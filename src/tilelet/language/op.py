@@ -7,6 +7,7 @@
 # ruff: noqa: PLC0414
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from tilelet.language import block as block
@@ -15,8 +16,6 @@ from tilelet.language import tile as tile
 
 
 def __getattr__(name: str) -> Any:
-    import tilelet.language
-
     if name.startswith("_"):
         raise AttributeError(name)
-    return getattr(tilelet.language, name)
+    return getattr(sys.modules["tilelet.language"], name)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ast
 import itertools
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from tilelet import language
 from tilelet.diag.catalogue.python import InvalidSyntax, NotOneProgram
 from tilelet.diag.core import Loc
 from tilelet.diag.text import plural
-from tilelet.frontend.decorators import build_program
+from tilelet.frontend.decorators import build_program, lower_alone
 from tilelet.frontend.functions import KernelFunction, of_type
 from tilelet.frontend.source import SourceFile, from_text
 from tilelet.ir.core import Function, FunctionKind, Program
@@ -48,7 +49,7 @@ def parse(code: str, filename: str | None = None, source_map: object = None) -> 
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise InvalidSyntax(Loc(file, line, (problem.offset or 1) - 1, line), problem.msg) from None
-    names: dict[str, object] = {"pl": language}
+    names: dict[str, object] = {"pl": _language()}
     classes: list[ast.ClassDef] = []
     functions: dict[str, KernelFunction] = {}
     for node in source.tree.body:
@@ -62,15 +63,18 @@ def parse(code: str, filename: str | None = None, source_map: object = None) -> 
         count = plural(len(classes), "class") if classes else plural(len(functions), "function")
         raise NotOneProgram(source.loc(source.tree.body[-1]), count)
     if functions:
-        ((name, function),) = functions.items()
-        built = build_program(name, functions, function.loc())
-        assert isinstance(built, Program)  # one function has one entry
-        return built.functions[name]
+        (function,) = functions.values()
+        return lower_alone(function)
     cls = classes[0]
     methods = {
         n.name: _function(source, n, names) for n in cls.body if isinstance(n, ast.FunctionDef)
     }
     return build_program(cls.name, methods, source.loc(cls))
+
+
+def _language() -> ModuleType:
+    """Return `pl` itself: the package around this module, which is imported before it."""
+    return sys.modules["tilelet.language"]
 
 
 def _top_level(source: SourceFile, node: ast.stmt, names: dict[str, object]) -> None:
@@ -79,9 +83,9 @@ def _top_level(source: SourceFile, node: ast.stmt, names: dict[str, object]) -> 
         case ast.Import(names=[ast.alias(name=module, asname=alias)]) if (
             module in _LANGUAGE_MODULES and alias
         ):
-            names[alias] = language
+            names[alias] = _language()
         case ast.ImportFrom(module="tilelet" | "pypto", names=[ast.alias(name="language")]):
-            names[node.names[0].asname or "language"] = language
+            names[node.names[0].asname or "language"] = _language()
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
             names[name] = value
         case ast.Assign(

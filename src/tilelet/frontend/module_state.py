@@ -1,0 +1,53 @@
+"""The program being built, as the lowering of one of its functions sees it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tilelet.diag.catalogue.python import UnknownAttribute
+from tilelet.diag.core import Loc, Sink, UserError
+from tilelet.frontend.bindings import close_names
+from tilelet.frontend.functions import KernelFunction
+from tilelet.frontend.reading import TODAY, Reading
+from tilelet.ir.core import Function
+from tilelet.ir.types import Type
+
+
+@dataclass
+class ModuleState(ABC):
+    """Functions and diagnostics of a program, under one reading of its text.
+
+    methods    functions of the class, by name; none for a function by itself
+    copies     number of loop bodies that `pl.unroll` has copied
+    printed    lines of `pl.static_print`
+    ambiguous  fields of `Reading` that would change what has been lowered
+    """
+
+    name: str
+    methods: Mapping[str, KernelFunction] = field(default_factory=dict[str, KernelFunction])
+    reading: Reading = TODAY
+    sink: Sink = field(default_factory=Sink)
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+    inline_stack: list[KernelFunction] = field(default_factory=list[KernelFunction])
+    copies: int = 0
+    printed: list[str] = field(default_factory=list[str])
+    ambiguous: set[str] = field(default_factory=set[str])
+
+    @abstractmethod
+    def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:
+        """Return the IR of a kernel called with operands of these types."""
+
+    def method(self, name: str, loc: Loc) -> KernelFunction:
+        """Return the method `self.name`."""
+        found = self.methods.get(name)
+        if found is None:
+            raise UnknownAttribute(loc, self.name, name, close_names(name, self.methods))
+        return found
+
+    def note_retired(self, caution: UserError) -> None:
+        """Report a retired spelling once, however often it is used."""
+        message = caution.diagnostic.message
+        if all(d.message != message for d in self.sink.diagnostics):
+            self.sink.add(caution)
