@@ -153,8 +153,6 @@ def check_kernel(ctx: Context, ops: Sequence[Op]) -> None:
             passed = passed or here
             if passed:
                 after += inner
-        if not passed:
-            continue  # in a body that was lowered again
         first, then = _memory(ctx, before), _memory(ctx, after)
         for memory in (first[0] & (then[0] | then[1])) | (first[1] & then[0]):
             raise BarrierInKernel(barrier.loc, memory.name, memory.loc)

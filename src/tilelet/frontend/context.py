@@ -39,13 +39,6 @@ class Lane:
     gathered: dict[ast.Call, Value] = field(default_factory=dict[ast.Call, Value])
 
 
-# What an inner block changes and its end restores.
-_BLOCK_STATE = (
-    *("env", "ops", "in_scope", "scope_loc", "in_chunked", "chunk_ok", "loop_yield"),
-    *("yields_itself", "split", "lane"),
-)
-
-
 @dataclass
 class Context:
     """One function body (or inlined body) being lowered."""
@@ -94,26 +87,43 @@ class Context:
     def loc(self, node: ast.AST) -> Loc:
         return self.source.loc(node, self.caller)
 
-    @contextlib.contextmanager
-    def nested(
-        self, *, scope: Loc | None = None, chunked: bool = False
-    ) -> Generator[list[Op], None, None]:
-        """Collect the ops of an inner block. Names bound inside are dropped again at the end.
+    def fork(self, **changes: object) -> Context:
+        """Return this context with other fields; the rest, names and ops too, stay shared."""
+        return replace(self, **changes)  # type: ignore[arg-type]
 
-        `scope`: the block is an in-core scope that starts there.
+    def nested(self, **changes: object) -> Context:
+        """Return the context of an inner block, with names and ops of its own."""
+        return self.fork(env=dict(self.env), ops=list[Op](), loop_yield=None, **changes)
+
+    def nested_scope(self, loc: Loc, **changes: object) -> Context:
+        """Return the context of an in-core scope that starts at `loc`."""
+        return self.nested(in_scope=True, scope_loc=loc, in_chunked=False, **changes)
+
+    @contextlib.contextmanager
+    def on_trial(self) -> Generator[Context, None, None]:
+        """Give a context whose effects on this one are only those that `adopt` takes over.
+
+        Facts about values stay shared: those about values of a dropped trial concern nobody.
         """
-        saved = {name: getattr(self, name) for name in _BLOCK_STATE}
-        self.env, self.ops = dict(self.env), []
-        self.loop_yield = None
-        if scope is not None:
-            self.in_scope, self.scope_loc, self.in_chunked = True, scope, False
-        elif chunked:
-            self.in_chunked = True
+        trial = self.fork(
+            module=self.module.fork(), consumed=dict(self.consumed), barriers=list(self.barriers)
+        )
         try:
-            yield self.ops
-        finally:
-            for name, value in saved.items():
-                setattr(self, name, value)
+            yield trial
+        except Exception:
+            self.adopt(trial)
+            raise
+
+    def adopt(self, trial: Context) -> None:
+        """Take over everything that a trial noted."""
+        self.module.adopt(trial.module)
+        self.consumed.update(trial.consumed)
+        self.barriers[:] = trial.barriers
+
+    def adopt_mistakes(self, trial: Context) -> None:
+        """Take over the diagnostics of a dropped trial, if there is an error among them."""
+        if trial.sink.errors:
+            self.sink.diagnostics = trial.sink.diagnostics
 
     def lookup(self, node: ast.Name) -> Binding:
         """What a name stands for; an error if nothing, or if it must not be read."""
@@ -168,10 +178,6 @@ class Context:
             gathered = self.lane.gathered
             gathered.update({call: new for call, v in gathered.items() if v is value})
         return new
-
-    def fork(self, **changes: object) -> Context:
-        """The same context with other fields; ops, facts, and consumed values stay shared."""
-        return replace(self, **changes)  # type: ignore[arg-type]
 
 
 def finish_block(

@@ -266,10 +266,10 @@ def _emit_outside_scope(
         raise ComputeOutsideScope(loc, spec.name)
     if not ctx.in_chunked:
         ctx.sink.add(ImplicitScope(loc, spec.name))
-    with ctx.nested(scope=loc) as ops:
-        inner = emit_op(ctx, spec, args, loc, name, arg_locs)
-    values = as_items(inner)
-    return emit_scope(ctx, "implied", ops, values if inner is not None else (), (), loc)
+    inside = ctx.nested_scope(loc)
+    inner = emit_op(inside, spec, args, loc, name, arg_locs)
+    values = as_items(inner) if inner is not None else ()
+    return emit_scope(ctx, "implied", inside.ops, values, (), loc)
 
 
 def emit_scope(

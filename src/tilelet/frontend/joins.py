@@ -199,20 +199,12 @@ def converted(ctx: Context, side: Side, t: ScalarType) -> Arg:
     """Cast the side's scalar at the end of its own block."""
     if scalar_dtype(side.binding) is t.dtype:
         return side.binding
-    saved, ctx.ops = ctx.ops, side.ops
-    try:
-        spec = REGISTRY["scalar.cast"]
-        args = default_args(spec, x=side.binding, target_type=t.dtype)
-        return emit_op(ctx, spec, args, side.loc)  # type: ignore[return-value]
-    finally:
-        ctx.ops = saved
+    spec = REGISTRY["scalar.cast"]
+    args = default_args(spec, x=side.binding, target_type=t.dtype)
+    return emit_op(ctx.fork(ops=side.ops), spec, args, side.loc)  # type: ignore[return-value]
 
 
 def loaded(ctx: Context, side: Side) -> Value:
     """Load the side's GM tensor at the end of its own block."""
-    saved, ctx.ops = ctx.ops, side.ops
-    try:
-        assert isinstance(side.binding, Value)
-        return load(ctx, side.binding, side.loc)
-    finally:
-        ctx.ops = saved
+    assert isinstance(side.binding, Value)
+    return load(ctx.fork(ops=side.ops), side.binding, side.loc)

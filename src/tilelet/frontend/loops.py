@@ -244,12 +244,10 @@ def _lower_halves(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> 
         raise BadLoopTarget(ctx.loc(s.target), "one name")
     gathered: dict[ast.Call, Value] = {}
     needed = _needed_after_copies(ctx, s.body, live, lanes.LANES)
-    around = ctx.lane
     for index, still_needed in enumerate(needed):
         ctx.env[s.target.id] = index
-        ctx.lane = Lane(header.mode or "", index, gathered)
-        lower_block(ctx, s.body, still_needed)
-    ctx.lane = around
+        lane = Lane(header.mode or "", index, gathered)
+        lower_block(ctx.fork(lane=lane), s.body, still_needed)
 
 
 def _needed_after_copies(
@@ -275,13 +273,11 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
     if not has_barrier(s.body):
         scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
         return
-    consumed = dict(ctx.consumed)
+    trial = ctx.fork(consumed=dict(ctx.consumed), barriers=[])
     try:
-        scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
+        scopes.lower_scope(trial, info, s.body, live, index_name=s.target.id)
+        ctx.consumed.update(trial.consumed)
     except BarrierInKernel:  # it orders something
-        ctx.consumed.clear()
-        ctx.consumed.update(consumed)
-        ctx.barriers.clear()
         lower_block(ctx, launches(s), live)
 
 
@@ -352,6 +348,10 @@ class LoopState:
     explicit: int = 0  # how many of them come from init_values
     is_overtaken: bool = False  # the body writes what it took windows of as it was before the loop
 
+    @property
+    def params(self) -> tuple[Value, ...]:
+        return tuple(c.param for c in self.carried if c.param is not None)
+
     def fresh_params(self) -> None:
         for c in self.carried:
             c.param = Value(c.name, c.type, c.init_loc) if c.type is not None else None
@@ -371,10 +371,23 @@ def _implicit(
     return out
 
 
-def _drop_constants(
+@dataclass(frozen=True)
+class LoopBody:
+    """A lowered body.
+
+    ends       bindings of the carried names at its end
+    constants  names that hold one compile-time constant whenever they are read
+    """
+
+    ops: list[Op]
+    ends: dict[str, Binding]
+    constants: dict[str, Binding]
+
+
+def _constants(
     state: LoopState, ends: dict[str, Binding], exposed: Names, runs: bool
 ) -> dict[str, Binding]:
-    """Names that hold one compile-time constant whenever they are read need not be carried."""
+    """Return names that need not be carried: they are one constant whenever they are read."""
     constants: dict[str, Binding] = {}
     for c in state.carried[state.explicit :]:
         end = ends[c.name]
@@ -383,6 +396,35 @@ def _drop_constants(
         if isinstance(end, Poison) or runs or joins.same_binding(end, c.init):
             constants[c.name] = end
     return constants
+
+
+def _lower_to_fixpoint(
+    ctx: Context, s: ast.For | ast.While, state: LoopState, bind: dict[str, Binding], live: Names,
+    chunked: bool, header: LoopHeader,
+) -> LoopBody:  # fmt: skip
+    """Lower the body with the types of the carried names at their fixpoint.
+
+    A body that ends with other types than it began with only serves to find the next types: it is
+    dropped with everything it noted, except mistakes.
+    """
+    exposed = ctx.flow.live_before(s.body)
+    while True:
+        with ctx.on_trial() as trial:
+            state.fresh_params()
+            ends, ops = _lower_once(trial, s, state, bind, live, chunked, header)
+            constants: dict[str, Binding] = {}
+            if isinstance(s, ast.For):
+                constants = _constants(state, ends, exposed, bool(header.trips))
+            candidates = state.carried
+            state.carried = [c for c in candidates if c.name not in constants]
+            settled = _settle(trial, state, ends, ops, header.loc)
+        if settled:
+            ctx.adopt(trial)
+            return LoopBody(ops, ends, constants)
+        ctx.adopt_mistakes(trial)
+        # With other types, other names may be constants.
+        again = {*constants, *(c.name for c in state.carried)}
+        state.carried = [c for c in candidates if c.name in again]
 
 
 def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
@@ -394,30 +436,20 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
     # The index and explicitly carried names start anew in every iteration.
     live_inside = live | ctx.flow.live_before(s.body, live)
     live_inside -= {index_name, *explicit_names}
-    exposed = ctx.flow.live_before(s.body)
-    while True:
-        index = Value(index_name, INDEX, ctx.loc(s.target))
-        _note_range(ctx, index, header)
-        state.fresh_params()
-        ends, ops = _run_body(ctx, s, state, {index_name: index}, live_inside, chunked, header)
-        constants = _drop_constants(state, ends, exposed, bool(header.trips))
-        candidates = state.carried
-        state.carried = [c for c in candidates if c.name not in constants]
-        if _settle(ctx, state, ends, ops, header.loc):
-            break
-        # The body is lowered again, and so are its constants: they are found anew.
-        again = {*constants, *(c.name for c in state.carried)}
-        state.carried = [c for c in candidates if c.name in again]
+    index = Value(index_name, INDEX, ctx.loc(s.target))
+    _note_range(ctx, index, header)
+    bind: dict[str, Binding] = {index_name: index}
+    body = _lower_to_fixpoint(ctx, s, state, bind, live_inside, chunked, header)
     args: dict[str, Arg] = {
         "start": header.start, "stop": header.stop, "step": header.step,
         "init": _inits(ctx, state, header), "kind": header.kind,
         "chunk": header.chunk if chunked else None, "policy": header.policy, "stage": header.stage,
     }  # fmt: skip
-    params = (index, *(c.param for c in state.carried if c.param is not None))
-    block = finish_block(ops, params, _yields(state, ends, header.loc), header.loc)
+    block = finish_block(
+        body.ops, (index, *state.params), _yields(state, body.ends, header.loc), header.loc
+    )
     _finish(ctx, structure.FOR, args, (block,), state, yield_names, header.loc)
-    for name, value in constants.items():
-        ctx.env[name] = value
+    ctx.env.update(body.constants)
     ctx.env[index_name] = Poison(lambda use: UndefinedName(use, index_name))
 
 
@@ -427,34 +459,33 @@ def _note_range(ctx: Context, index: Value, header: LoopHeader) -> None:
         ctx.facts.bounds[index] = of_index(start, stop, header.step)
 
 
-def _run_body(
+def _lower_once(
     ctx: Context, s: ast.For | ast.While, state: LoopState, bind: dict[str, Binding], live: Names,
     chunked: bool, header: LoopHeader,
 ) -> tuple[dict[str, Binding], list[Op]]:  # fmt: skip
-    """Lower the body once; gives what each carried name is at its end."""
+    """Lower the body with the present types; return what each carried name is at its end."""
     earlier, begin = set(ctx.facts.swapped.values()), len(ctx.facts.windowed)
-    with ctx.nested() as ops:
-        ctx.env.update(bind)
-        for c in state.carried:
-            ctx.env[c.name] = c.param if c.param is not None else c.init
-            if c.param is not None:
-                ctx.facts.note_same(c.param, c.init)
-                ctx.facts.note_undefined(c.param, c.init)
-        if header.init is not None:
-            ctx.loop_yield = []
-            ctx.yields_itself = any(_is_yield(ctx, inner) for inner in s.body)
-        if header.mode is not None:
-            (index,) = bind.values()
-            ctx.lane = Lane(header.mode, index)
-        errors_before = len(ctx.sink.errors)
-        _lower_loop_body(ctx, s, live, chunked)
-        yielded = ctx.loop_yield
-        env = ctx.env
+    inside = ctx.nested()
+    inside.env.update(bind)
+    for c in state.carried:
+        inside.env[c.name] = c.param if c.param is not None else c.init
+        if c.param is not None:
+            ctx.facts.note_same(c.param, c.init)
+            ctx.facts.note_undefined(c.param, c.init)
+    if header.init is not None:
+        inside.loop_yield = []
+        inside.yields_itself = any(_is_yield(ctx, inner) for inner in s.body)
+    if header.mode is not None:
+        (index,) = bind.values()
+        inside.lane = Lane(header.mode, index)
+    errors_before = len(ctx.sink.errors)
+    _lower_loop_body(inside, s, live, chunked)
     taken = earlier.intersection(ctx.facts.windowed[begin:])
     state.is_overtaken = any(ctx.facts.is_written_since(t) for t in taken)
-    ends = {c.name: env.get(c.name, c.init) for c in state.carried}
+    ends = {c.name: inside.env.get(c.name, c.init) for c in state.carried}
     # A statement of the body that failed may have been the `pl.yield_`: one mistake, one message.
     failed = len(ctx.sink.errors) > errors_before
+    yielded = inside.loop_yield
     if header.init is not None and (yielded or not failed):
         if not yielded:
             raise YieldMismatch(header.loc, 0, len(header.init), header.loc)
@@ -462,7 +493,7 @@ def _run_body(
             raise YieldMismatch(header.loc, len(yielded[0]), state.explicit, header.loc)
         for c, value in zip(state.carried, yielded[0], strict=False):
             ends[c.name] = value
-    return ends, ops
+    return ends, inside.ops
 
 
 def _state(
@@ -657,29 +688,15 @@ def _lower_condition_loop(
     test_names = target_names(ast.Tuple([n for n in ast.walk(test) if isinstance(n, ast.Name)]))
     state, yield_names = _state(ctx, s.body, live, header, names, NONE, test_names)
     live_inside = (live | ctx.flow.live_before(s.body, live) | test_names) - frozenset(names)
-    while True:
-        state.fresh_params()
-        ends, ops = _run_body(ctx, s, state, {}, live_inside, False, header)
-        if _settle(ctx, state, ends, ops, header.loc):
-            break
+    body = _lower_to_fixpoint(ctx, s, state, {}, live_inside, False, header)
     inits = _inits(ctx, state, header)
-    body = finish_block(
-        ops,
-        tuple(c.param for c in state.carried if c.param),
-        _yields(state, ends, header.loc),
-        header.loc,
-    )
+    yields = _yields(state, body.ends, header.loc)
+    repeated = finish_block(body.ops, state.params, yields, header.loc)
     state.fresh_params()
-    with ctx.nested() as cond_ops:
-        for c in state.carried:
-            if c.param is not None:
-                ctx.env[c.name] = c.param
-        condition = evaluate(ctx, test)
-        holds = as_condition(ctx, condition, test, "while")
-    cond = finish_block(
-        cond_ops,
-        tuple(c.param for c in state.carried if c.param),
-        (holds,),
-        header.loc,
-    )
-    _finish(ctx, structure.WHILE, {"init": inits}, (cond, body), state, yield_names, header.loc)
+    before = ctx.nested()
+    before.env.update({c.name: c.param for c in state.carried if c.param is not None})
+    condition = evaluate(before, test)
+    holds = as_condition(before, condition, test, "while")
+    cond = finish_block(before.ops, state.params, (holds,), header.loc)
+    blocks = (cond, repeated)
+    _finish(ctx, structure.WHILE, {"init": inits}, blocks, state, yield_names, header.loc)

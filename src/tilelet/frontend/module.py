@@ -19,7 +19,7 @@ from tilelet.diag.catalogue.names import (
     SeveralEntries,
 )
 from tilelet.diag.catalogue.ops import InnerDimMismatch
-from tilelet.diag.core import Diagnostic, Loc, Sink, TooManyErrors, UserError
+from tilelet.diag.core import Diagnostic, Loc, TooManyErrors, UserError
 from tilelet.diag.text import plural
 from tilelet.frontend import annotations, barriers, expressions, pipes
 from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
@@ -73,10 +73,6 @@ class ModuleBuilder(ModuleState):
 
     begun: ClassVar[int] = 0  # programs of this process, those with mistakes too
 
-    kernels: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
-        default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
-    )
-
     def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:
         """Return the IR of a kernel called with operands of these types, lowered once."""
         key = (function, types if function.generic else ())
@@ -106,7 +102,7 @@ class ModuleBuilder(ModuleState):
             if other.is_clean:
                 chosen = other
                 break
-        self._adopt(chosen.module)
+        self.adopt(chosen.module)
         if isinstance(chosen.outcome, Function):
             return chosen.outcome
         raise chosen.outcome
@@ -119,24 +115,11 @@ class ModuleBuilder(ModuleState):
         constants: Mapping[str, Constant] | None,
     ) -> Lowered:
         """The function under one reading; this program stays as it is."""
-        module = replace(
-            self,
-            reading=reading,
-            sink=Sink(self.sink.limit, list(self.sink.diagnostics)),
-            functions=dict(self.functions),
-            kernels=dict(self.kernels),
-            printed=list(self.printed),
-            ambiguous=set(),
-        )
+        module = self.fork(reading=reading, ambiguous=set[str]())
         try:
             return Lowered(module._lower(function, given, constants), module)
         except (UserError, TooManyErrors) as problem:
             return Lowered(problem, module)
-
-    def _adopt(self, module: ModuleBuilder) -> None:
-        self.sink.diagnostics = module.sink.diagnostics
-        self.functions, self.kernels = module.functions, module.kernels
-        self.copies, self.printed = module.copies, module.printed
 
     def _lower(
         self,

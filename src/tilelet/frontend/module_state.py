@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from typing_extensions import Self
 
 from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Loc, Sink, UserError
@@ -14,6 +17,8 @@ from tilelet.frontend.reading import TODAY, Reading
 from tilelet.ir.core import Function
 from tilelet.ir.types import Type
 
+State = TypeVar("State", bound="ModuleState")
+
 
 @dataclass
 class ModuleState(ABC):
@@ -22,6 +27,7 @@ class ModuleState(ABC):
     methods    functions of the class, by name; none for a function by itself
     copies     number of loop bodies that `pl.unroll` has copied
     printed    lines of `pl.static_print`
+    kernels    kernels lowered so far, by function and operand types (none unless generic)
     ambiguous  fields of `Reading` that would change what has been lowered
     """
 
@@ -34,6 +40,25 @@ class ModuleState(ABC):
     copies: int = 0
     printed: list[str] = field(default_factory=list[str])
     ambiguous: set[str] = field(default_factory=set[str])
+    kernels: dict[tuple[KernelFunction, tuple[Type, ...]], Function] = field(
+        default_factory=dict[tuple[KernelFunction, tuple[Type, ...]], Function]
+    )
+
+    def fork(self, **changes: object) -> Self:
+        """Return a copy whose changes leave this program as it is."""
+        copies: dict[str, object] = {
+            "sink": Sink(self.sink.limit, list(self.sink.diagnostics)),
+            "functions": dict(self.functions),
+            "kernels": dict(self.kernels),
+            "printed": list(self.printed),
+        }
+        return replace(self, **{**copies, **changes})  # type: ignore[arg-type]
+
+    def adopt(self, other: ModuleState) -> None:
+        """Take over everything that was built and noted in a copy of this program."""
+        self.sink.diagnostics = other.sink.diagnostics
+        self.functions, self.kernels = other.functions, other.kernels
+        self.copies, self.printed = other.copies, other.printed
 
     @abstractmethod
     def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:

@@ -270,27 +270,24 @@ def lower_scope(
     elif info.kind == "auto" and _is_several(ctx, info, body):
         return _lower_runs(ctx, info, body, live)
     params: tuple[Value, ...] = ()
-    with ctx.nested(scope=info.loc if in_core else None, chunked=info.kind == "chunked") as ops:
-        if info.kind != "implied":
-            ctx.chunk_ok = info.kind in ("auto", "chunked")
-        ctx.split = info.split
-        if info.kind == "spmd":
-            params = (Value(index_name or "block", INDEX, info.loc),)
-            if index_name:
-                ctx.env[index_name] = params[0]
-        lower_block(ctx, body, live)
-        if in_core:
-            check_kernel(ctx, ops)
-        inner = dict(ctx.env)
+    inside = _inside(ctx, info, in_core)
+    if info.kind == "spmd":
+        params = (Value(index_name or "block", INDEX, info.loc),)
+        if index_name:
+            inside.env[index_name] = params[0]
+    lower_block(inside, body, live)
+    ops, inner = inside.ops, inside.env
+    if in_core:
+        check_kernel(inside, ops)
     leaving = [n for n in ctx.flow.stores_in_order(body) if n in live and n in inner]
-    inside = {r for op in ops for r in op.results} | set(params)
+    made = {r for op in ops for r in op.results} | set(params)
     yields: dict[str, Value] = {}
     for name in leaving:
         value = inner[name]
-        if not isinstance(value, Value) or value not in inside:
+        if not isinstance(value, Value) or value not in made:
             ctx.env[name] = value
         elif in_core and isinstance(value.type, ScalarType):
-            ctx.env[name] = _scalar_outside(ctx, name, value, ops, inside)
+            ctx.env[name] = _scalar_outside(ctx, name, value, ops, made)
         else:
             if info.kind == "spmd" and isinstance(value.type, TileType):
                 raise TileLeavesSpmd(value.loc, info.loc)
@@ -300,6 +297,16 @@ def lower_scope(
     if info.kind == "auto":
         info.kind = "incore"  # one kernel, however its statements are written out
     return _close(ctx, info, ops, params, yields)
+
+
+def _inside(ctx: Context, info: ScopeInfo, in_core: bool) -> Context:
+    inside = ctx.nested_scope(info.loc) if in_core else ctx.nested()
+    inside.split = info.split
+    if info.kind == "chunked":
+        inside.in_chunked = True
+    if info.kind != "implied":
+        inside.chunk_ok = info.kind in ("auto", "chunked")
+    return inside
 
 
 def _close(
@@ -389,12 +396,8 @@ def _is_several(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
 
 def _lower_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names) -> Binding:
     """The scope itself is gone: its statements, with a scope around each run that computes."""
-    before = ctx.in_chunked, ctx.runs_of
-    ctx.in_chunked, ctx.runs_of = True, (info.hint, info.split)
-    try:
-        lower_control_block(ctx, body, live)
-    finally:
-        ctx.in_chunked, ctx.runs_of = before
+    inside = ctx.fork(in_chunked=True, runs_of=(info.hint, info.split))
+    lower_control_block(inside, body, live)
     return None
 
 
@@ -409,24 +412,24 @@ def _has_several_runs(ctx: Context, body: list[ast.stmt]) -> bool:
     before: set[str] = set()  # of those, what earlier runs made
     now: set[str] = set()
     runs, was, wrote = 0, False, False
-    with ctx.nested(chunked=True):
-        for s in body:
-            computes = _belongs_in_scope(ctx, s, made)
-            used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
-            if computes and (wrote or used & before):
-                return False
-            wrote = wrote or _may_write(ctx, s)
-            stored = ctx.flow.stores([s])
-            if used & partly:
-                partly |= stored
-            if computes:
-                now |= stored & partly
-            else:
-                before, now = before | now, set()
-            runs += computes and not was
-            was = computes
-            if computes or (isinstance(s, ast.Assign) and not _is_scalar_text(ctx, s.value, made)):
-                made |= stored
+    inside = ctx.fork(in_chunked=True)
+    for s in body:
+        computes = _belongs_in_scope(inside, s, made)
+        used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
+        if computes and (wrote or used & before):
+            return False
+        wrote = wrote or _may_write(inside, s)
+        stored = ctx.flow.stores([s])
+        if used & partly:
+            partly |= stored
+        if computes:
+            now |= stored & partly
+        else:
+            before, now = before | now, set()
+        runs += computes and not was
+        was = computes
+        if computes or (isinstance(s, ast.Assign) and not _is_scalar_text(inside, s.value, made)):
+            made |= stored
     return runs > 1
 
 

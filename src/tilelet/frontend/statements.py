@@ -155,8 +155,8 @@ def _annotated(ctx: Context, s: ast.AnnAssign, _: Names) -> None:
         value: Binding = pipes.pop(ctx, s.value, evaluate(ctx, s.annotation))
     else:
         value = evaluate(ctx, s.value)
-    with ctx.nested():  # what an annotation computes is no part of the program
-        declared = annotations.value_type(evaluate(ctx, s.annotation))
+    # What an annotation computes is no part of the program.
+    declared = annotations.value_type(evaluate(ctx.nested(), s.annotation))
     if declared is not None and isinstance(value, Value):
         _check_declared(ctx, s, value, declared)
     assign(ctx, s.target, value, s, fresh=len(ctx.ops) > before)
@@ -208,22 +208,15 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
     if not isinstance(condition, Value):
         if isinstance(condition, Const):
             condition = condition.value
-        loop_yield = ctx.loop_yield
-        if ctx.yields_itself:
-            ctx.loop_yield = None
-        lower_block(ctx, s.body if condition else s.orelse, live)
-        ctx.loop_yield = loop_yield
+        arm = ctx.fork(loop_yield=None) if ctx.yields_itself else ctx
+        lower_block(arm, s.body if condition else s.orelse, live)
         return
     condition = as_condition(ctx, condition, s.test, "if")
-    consumed = dict(ctx.consumed)
-    with ctx.nested() as then_ops:
-        lower_block(ctx, s.body, live)
-        then_env = ctx.env
-    after_then, ctx.consumed = ctx.consumed, consumed
-    with ctx.nested() as else_ops:
-        lower_block(ctx, s.orelse, live)
-        else_env = ctx.env
-    ctx.consumed = {**after_then, **ctx.consumed}
+    arms = [ctx.nested(consumed=dict(ctx.consumed)) for _ in range(2)]
+    for arm, body in zip(arms, (s.body, s.orelse), strict=True):
+        lower_block(arm, body, live)
+    for arm in arms:
+        ctx.consumed.update(arm.consumed)
     loc = ctx.loc(s)
     names = dict.fromkeys(
         n
@@ -232,28 +225,26 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
     )
     joined: dict[str, joins.Joined] = {}
     for name in names:
-        then = joins.side(name, then_env, then_ops, loc)
-        other = joins.side(name, else_env, else_ops, loc)
+        then, other = (joins.side(name, arm.env, arm.ops, loc) for arm in arms)
         paths = ("when the condition holds", "when the condition does not hold")
         found = joins.join(ctx, name, then, other, paths)
         if isinstance(found, joins.Joined):
             joined[name] = found
         else:
             ctx.env[name] = found
-    _emit_if(ctx, condition, then_ops, else_ops, joined, loc)
+    _emit_if(ctx, condition, (arms[0].ops, arms[1].ops), joined, loc)
 
 
 def _emit_if(
     ctx: Context,
     condition: Arg,
-    then_ops: list[Op],
-    else_ops: list[Op],
+    ops: tuple[list[Op], list[Op]],
     joined: dict[str, joins.Joined],
     loc: Loc,
 ) -> None:
     blocks = (
-        finish_block(then_ops, (), tuple(j.then for j in joined.values()), loc),
-        finish_block(else_ops, (), tuple(j.other for j in joined.values()), loc),
+        finish_block(ops[0], (), tuple(j.then for j in joined.values()), loc),
+        finish_block(ops[1], (), tuple(j.other for j in joined.values()), loc),
     )
     types = tuple(j.type for j in joined.values())
     results = ctx.emit(structure.IF, {"cond": condition}, types, loc, tuple(joined), blocks)
