@@ -1,4 +1,4 @@
-# make demo | test | test-all | check | web | screenshots | fuzz | docs | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-quick | test-all | check | web | screenshots | fuzz | docs | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -19,7 +19,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check web web-check screenshots page-bench fuzz docs walkthrough bench bench-against calibrate format clean
+.PHONY: help demo test test-quick test-all check web web-check screenshots page-bench fuzz docs walkthrough bench bench-against calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -27,8 +27,19 @@ help: ## show this list
 demo: $(INSTALLED) ## a Qwen3-32B layer, as first written and optimised: checked and compared
 	$(BIN)/$(DEMO)
 
+# worksteal: neighboring tests stay in one process, which keeps what it compiled and loaded.
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+
 test: $(INSTALLED_DEV) ## run all tests
-	$(BIN)/python -m pytest -q -n $(JOBS) --durations=5 $(ARGS)
+	$(PYTEST) --durations=5 $(ARGS)
+
+# From text to IR, its meaning and messages, the device model, and the examples on all engines.
+# Left out: tests that compile much C or start processes, whole models, generated programs.
+QUICK = analysis checkpoint device diag dialects docs examples export frontend interp ir language \
+        numerics ops passes test_layers.py
+
+test-quick: $(INSTALLED_DEV) ## run the tests of the language, its messages and the device model (1 minute)
+	$(PYTEST) $(QUICK:%=tests/%) $(ARGS)
 
 # Versions that are not installed are named and left out; one that fails fails the whole.
 test-all: ## run all tests with every Python of 3.10 to 3.13 that is installed

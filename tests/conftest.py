@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def thorough(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--thorough"))
+
+
+@pytest.fixture
+def compile_quickly(monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
+    """Optimize programs less, which halves the time of the C compiler.
+
+    For tests that compile many programs, or whose subject is not the C text. The others compile as
+    users do, and with `--thorough` all of them do: optimizers have bugs.
+    """
+    if not thorough:
+        monkeypatch.setattr(build, "OPTIMISE", "-O1")
 
 
 @pytest.fixture
@@ -105,3 +116,15 @@ def own_cache(
     shutil.copytree(compiled_runtime, folder)
     monkeypatch.setenv("TILELET_CACHE_DIR", str(folder))
     return folder
+
+
+@pytest.fixture(scope="module")
+def module_cache(
+    tmp_path_factory: pytest.TempPathFactory, compiled_runtime: Path
+) -> Iterator[Path]:
+    """A cache that the tests of one module share: what one test compiles, the next one finds."""
+    folder = tmp_path_factory.mktemp("module") / "cache"
+    shutil.copytree(compiled_runtime, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TILELET_CACHE_DIR", str(folder))
+        yield folder

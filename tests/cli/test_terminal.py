@@ -21,7 +21,7 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 HELLO = str(ROOT / "examples/01_hello.py")
 MATMUL = str(ROOT / "examples/07_gemm_epilogue.py")
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("module_cache")
 
 
 def on_terminal(

@@ -131,6 +131,7 @@ def test_one_layer_alone(engine: str, dtype: str) -> None:
         assert relative(np.concatenate(found), wanted) <= BOUND[dtype]
 
 
+@pytest.mark.usefixtures("compile_quickly")
 @every_engine
 @pytest.mark.parametrize(
     "sizes",
@@ -158,6 +159,7 @@ TILES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.usefixtures("compile_quickly")
 @every_engine
 @pytest.mark.parametrize("tiles", TILES, ids=["small", "odd", "large"])
 def test_other_tiles(engine: str, tiles: dict[str, Any]) -> None:
@@ -169,6 +171,7 @@ def test_other_tiles(engine: str, tiles: dict[str, Any]) -> None:
     check(by_sequence(found, references(reference, texts, lengths), lengths), BOUND["float32"])
 
 
+@pytest.mark.usefixtures("compile_quickly")
 @every_engine
 def test_sequences_of_maximum_length(engine: str) -> None:
     reference, max_seq = tiny("float32", Sizes(layers=1)), 48
@@ -182,6 +185,7 @@ def test_sequences_of_maximum_length(engine: str) -> None:
     assert list(stack.seq_lens) == [48, 47]
 
 
+@pytest.mark.usefixtures("compile_quickly")
 @every_engine
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_contiguous_and_paged_caches_agree_bit_for_bit(engine: str, dtype: str) -> None:

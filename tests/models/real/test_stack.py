@@ -22,6 +22,9 @@ from tilelet.models.qwen3.weights import load_layer
 BATCH, MAX_SEQ, HIDDEN = 3, 16, 32
 
 
+pytestmark = pytest.mark.usefixtures("compile_quickly")
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     scale = {n: a if a.ndim == 1 else a / a.shape[1] ** 0.5 for n, a in tensors().items()}
@@ -85,7 +88,7 @@ def test_decode_steps_that_are_refused(directory: Path) -> None:
     refuse(stack, lambda s: s.decode(row, [16, 0, 8]), models.BadSequenceLength, "is 0")
     refuse(stack, lambda s: s.decode(row, [16, 4, -8]), models.BadSequenceLength, "is -8")
     refuse(stack, lambda s: s.decode(row, [17, 4, 8]), models.SequenceTooLong, "cache holds 16")
-    refuse(stack, lambda s: s.decode(row, [16, 3, 8]), models.WrongStep, "step makes it 4")
+    refuse(stack, lambda s: s.decode(row, [16, 3, 8]), models.WrongStep, "step has length 4")
     refuse(stack, lambda s: s.decode(row, [16, 5, 8]), models.WrongStep, "holds 3 positions")
     stack.decode(row, [16, 4, 8])
     assert list(stack.seq_lens) == [16, 4, 8]
