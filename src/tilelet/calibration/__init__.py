@@ -1,1 +1,1 @@
-"""Published measurements, the programs they were made with, and how the model fares on them."""
+"""Published measurements, their programs, and the accuracy of the model on them."""

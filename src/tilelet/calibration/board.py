@@ -1,7 +1,7 @@
-"""A machine file for one board: the parameters that make the kit's scripts take what was measured.
+"""Fit a machine file to one board, from the measured times of the kit's scripts.
 
-Parameters are fitted on logarithms by Gauss-Newton steps, each pulled gently towards where it was.
-What the measurements do not determine stays as it was, and is named.
+Parameters are fitted on logarithms by Gauss-Newton steps, with a weak prior on their present value.
+Parameters that the measurements do not determine keep their value and are listed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ Floats = NDArray[np.float64]
 ROUNDS = 6
 NUDGE = 0.05
 PRIOR = 1.5
-"""How far parameters are expected to lie from the file's, as a logarithm: weak."""
+"""Standard deviation of the prior on each parameter, as a logarithm: weak."""
 
 NOISE = 0.02
-"""Least relative error of a measurement: repeated runs of one program differ by more."""
+"""Minimum relative error of a measurement: repeated runs of one program differ by more."""
 
 UNSURE = 0.3
 """A parameter with a larger relative standard error is not determined."""
 
 LEAST_EFFECT = 0.02
-"""A parameter that changes no observation by this share of its own change is not seen."""
+"""A parameter is invisible if it changes every observation by less than this share of its change.
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A group of machine fields: what it was multiplied by, and the relative standard error.
+    """A group of machine fields: the fitted factor, and the relative standard error.
 
     `error` is None if the measurements do not determine it; `factor` is 1 then.
     """
@@ -61,7 +62,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class BoardFit:
-    """machine: with the fitted numbers; `before` and `after`: modelled times of `observations`."""
+    """The fitted machine; `before` and `after` are modelled times of `observations`."""
 
     machine: Machine
     period: str
@@ -76,7 +77,7 @@ class BoardFit:
 
 
 def fields_of(machine: Machine, group: str, period: str) -> list[str]:
-    """The machine fields of a group, of one period of the runtime."""
+    """Return the machine fields of a group, for one period of the runtime."""
     found: list[str] = []
     for name in GROUPS[group]:
         if name == "vector.*":
@@ -90,7 +91,7 @@ _VECTOR = ("slope", "constant")
 
 
 def observations_of(measured: Mapping[str, Measured]) -> list[Observation]:
-    """What of the measurements is compared."""
+    """Return the observations that are compared."""
     found: list[Observation] = []
     for case in CASES:
         if case.name not in measured:
@@ -111,7 +112,7 @@ def fit_board(
     measured: Mapping[str, Measured],
     progress: Callable[[str], None] = lambda _: None,
 ) -> BoardFit:
-    """Fit `machine` to what was measured of the scripts in `runs`."""
+    """Fit `machine` to the measurements of the scripts in `runs`."""
     lines = {
         name: simulate(runs[name].tasks, runs[name].program, machine, period=period)
         for name in runs
@@ -125,7 +126,7 @@ def fit_board(
         unsure = [g for g in free if errors[g] is None or (errors[g] or 0) > UNSURE]
         if not unsure or len(unsure) == len(free):
             break
-        # What is not determined only adds noise to what is.
+        # Undetermined parameters only add noise to the others.
         free = [g for g in free if g not in unsure]
     kept = {g: factors[g] for g in free if g not in unsure}
     parameters = tuple(
@@ -177,7 +178,7 @@ def _modelled(line: Timeline, kernel: str | None) -> float:
 def _fitted(
     model: _Model, groups: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[dict[str, float], dict[str, float | None]]:
-    """Factors of the groups, and their relative standard errors (None: no observation sees it)."""
+    """Return factors of the groups, and their relative standard errors (None if invisible)."""
     logs = np.zeros(len(groups))
     slopes = np.zeros((len(model.seen), len(groups)))
     rest = np.zeros(len(model.seen))
@@ -208,7 +209,7 @@ def _factors(groups: Sequence[str], logs: Floats) -> dict[str, float]:
 
 
 def _step(slopes: Floats, rest: Floats, logs: Floats) -> Floats:
-    """Least squares, in which single wild measurements count little (Huber)."""
+    """Solve by least squares with Huber weights against outliers."""
     weight = np.ones(len(rest))
     pull = NOISE / PRIOR
     step = np.zeros(slopes.shape[1])
@@ -222,11 +223,11 @@ def _step(slopes: Floats, rest: Floats, logs: Floats) -> Floats:
     return np.asarray(step, np.float64)
 
 
-# What comes out
+# Output
 
 
 def machine_text(fit: BoardFit, base: str, name: str) -> str:
-    """The machine file: what was fitted, over the machine that it is like."""
+    """Return the machine file: the fitted values over the machine that it extends."""
     lines = [
         "# Fitted to one board by `tilelet calibrate fit`; all else as in what it extends.",
         f'name = "{name}"',
@@ -259,12 +260,12 @@ def machine_text(fit: BoardFit, base: str, name: str) -> str:
 
 
 def _quoted(table: str) -> str:
-    """`runtime.2026-06` as TOML has it."""
+    """Quote a table name for TOML: `runtime.2026-06`."""
     return ".".join(p if p.replace("_", "").isalnum() else f'"{p}"' for p in table.split("."))
 
 
 def report(fit: BoardFit) -> str:
-    """What was found, with its errors, and what was not."""
+    """Report the fitted parameters with their errors, and the undetermined ones."""
     found = [p for p in fit.parameters if p.error is not None]
     scripts = len({o.case for o in fit.observations})
     off = [f"{fit.typical_error(modelled):.1%}" for modelled in (fit.before, fit.after)]

@@ -1,11 +1,11 @@
-"""How the model fares on families of programs that its parameters were not fitted to.
+"""Leave-one-family-out validation of the model.
 
-Predictions are smooth in the parameters, so the fit works on logarithms: the change of every
-prediction with every free parameter is measured once (finite differences), and a step is the
-solution of a linear least-squares problem that also pulls every parameter towards what public
-evidence alone says of it, not towards its present value where that has seen all rows.
-Leave-one-family-out takes that step without one family's lines, and the model predicts those with
-the numbers it leads to.
+Predictions are smooth in the parameters, so the fit works on logarithms: the slope of every
+prediction with respect to every free parameter is measured once (finite differences), and a step is
+the solution of a linear least-squares problem with a prior on every parameter. The prior is
+centered on public evidence alone, not on the present value if that was fitted to all rows.
+Leave-one-family-out takes that step without one family's lines, and the model predicts those lines
+with the resulting parameters.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ EVIDENCE = {
     "rate of a core from memory": 32.0,
     "access of a single element": 20.0,
 }
-"""Parameters fitted here, by public evidence alone (see the ADR): latencies between the tables'
-extremes, a cycle per row, 0.3 us of set-up, 1.05 TB/s, a platform table, a guess. All others are
-public constants, fits or measurements: those are pulled towards what the machine file has.
+"""Values by public evidence alone of the parameters fitted here (see ADR 3): latencies between the
+tables' extremes, a cycle per row, 0.3 us of set-up, 1.05 TB/s, a platform table, a guess. All
+others are public constants, fits or measurements, whose prior is the machine file.
 """
 
 FREE = (
@@ -44,22 +44,20 @@ FREE = (
     "scheduler time per block",
     "rate of a slice of L2",
 )
-"""What a fit without a family may change: the parameters fitted here, and those chosen with rows in
-view. The others are public measurements, which no family of rows had a part in.
+"""Parameters that a fit without a family may change: those fitted here, and those chosen with rows
+in view. The others are public measurements that do not depend on the rows.
 """
 
 STIFFNESS = 0.3
-"""How much a parameter's relative distance from evidence counts against a prediction's error."""
+"""Weight of the prior, relative to the prediction errors."""
 
 WILD = 0.3
-"""Errors beyond this count for less: they are mistakes of form, which no parameter mends."""
+"""Larger errors get less weight: they are errors of form, which no parameter fixes."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Predictions now, and what each line would be predicted to be by a fit that had not seen its
-    family.
-    """
+    """Current predictions, and each line's prediction by a fit without its family."""
 
     predictions: Floats
     left_out: Floats

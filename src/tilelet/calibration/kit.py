@@ -1,7 +1,7 @@
-"""Small scripts for somebody with a board: each shows one effect, all run unmodified under PyPTO.
+"""Small scripts to run on a board: each isolates one effect and runs unmodified under PyPTO.
 
-A script holds one program of several kernels; the times of those kernels, and of the whole program,
-are what `board.py` fits a machine to.
+A script contains one program of several kernels; `board.py` fits a machine to the times of those
+kernels and of the whole program.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _AT = 'with pl.at(level=pl.Level.CORE_GROUP, name_hint="{}"):'
 
 @dataclass(frozen=True)
 class Tensor:
-    """An argument: `start` is how it is filled, as an expression of the script.
+    """An argument; `start` is its initializer, as an expression of the script.
 
     output  "Out", "InOut" if it is also read, or empty
     """
@@ -40,7 +40,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """One script: what it shows, its tensors, and the body of its program, line by line.
+    """One script: its effect, its tensors, and the body of its program, line by line.
 
     timed  what is compared: its kernels, or the program as a whole
     """
@@ -131,7 +131,7 @@ Scripts that were not run are left out; the report says what the rest could not 
 
 
 def write_kit(folder: Path) -> list[Path]:
-    """Write all scripts and their README; the files written."""
+    """Write all scripts and their README; return the files written."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = {f"{case.name}.py": case.script() for case in CASES} | {"README.md": README}
     written: list[Path] = []
@@ -155,7 +155,9 @@ def _all(*kernels: Iterator[str]) -> tuple[str, ...]:
 
 
 def _summed(name: str, rows: int, columns: int, steps: int, loop: str, deep: bool) -> Iterator[str]:
-    """Loads one tile per iteration and adds it up; `deep`: tiles follow each other downwards."""
+    """Load one tile per iteration and accumulate it; with `deep`, tiles follow each other
+    downwards.
+    """
     if deep:
         tile = f"x[i * {rows} : i * {rows} + {rows}, 0:{columns}]"
     else:
@@ -172,7 +174,7 @@ def _summed(name: str, rows: int, columns: int, steps: int, loop: str, deep: boo
 
 
 _WIDTHS = (16, 32, 64, 128, 256)
-"""Of rows, in FP32 numbers: 64 bytes to 1 KB; tiles have 16 KB."""
+"""Row lengths in FP32 numbers, 64 bytes to 1 KB; tiles have 16 KB."""
 
 
 def _row_kernels(suffix: str, loop: str) -> tuple[str, ...]:
@@ -197,7 +199,7 @@ def _stores(width: int) -> Iterator[str]:
 
 
 def _products(width: int, loop: str, suffix: str = "") -> Iterator[str]:
-    """`[16, 4096] @ [4096, width]`, in steps of 128."""
+    """Emit `[16, 4096] @ [4096, width]`, in steps of 128."""
     return _kernel(
         f"product_{2 * width}{suffix}",
         [
@@ -228,7 +230,7 @@ def _drains(rows: int) -> Iterator[str]:
 
 
 def _repeated(name: str, rows: int, columns: int, *lines: str, steps: int = 64) -> Iterator[str]:
-    """Ops on tiles that stay on chip; `t` is the tile, `u` another."""
+    """Emit ops on tiles that stay on chip; `t` is the tile, `u` another."""
     return _kernel(
         name,
         [

@@ -1,4 +1,4 @@
-"""docs/calibration.md and its plot, from the figures of the last full run."""
+"""Generate docs/calibration.md and its plot from the figures of the last full run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGE, PLOT = "calibration.md", "calibration.svg"
 
 
 def page_text(outcomes: Sequence[RowFit]) -> str:
-    """The page."""
+    """Return the page."""
     pairs = pairs_of(outcomes)
     noticed = [p for p in pairs if p.noticed]
     right = sum(p.right for p in noticed)
@@ -82,7 +82,7 @@ def _rows(outcomes: Sequence[RowFit]) -> str:
 
 
 def plot_text(outcomes: Sequence[RowFit]) -> str:
-    """Modelled against published, both axes logarithmic, by bound."""
+    """Plot modelled against published figures, both axes logarithmic, by bound."""
     times = [o for o in outcomes if o.unit == "us"]
     low = math.floor(math.log10(min(min(o.published, o.modelled) for o in times)))
     high = math.ceil(math.log10(max(max(o.published, o.modelled) for o in times)))
@@ -120,7 +120,7 @@ def plot_text(outcomes: Sequence[RowFit]) -> str:
 
 
 def with_errors(machine_file: str, outcomes: Sequence[RowFit]) -> str:
-    """The text of a machine file with the spreads that follow from the rows."""
+    """Return the text of a machine file with the error spreads that follow from the rows."""
     pairs = pairs_of(outcomes)
     floor, slope = pair_spread(pairs)
     errors = "".join(

@@ -1,6 +1,6 @@
 """The programs of the calibration rows, written from their descriptions.
 
-Each builder gives a program; `src/tilelet/calibration/rows.py` says what to compare of it.
+Each builder returns a program; `src/tilelet/calibration/rows.py` defines what is compared.
 """
 
 # Capital names are the idiom of kernels, whose bodies are parsed, not run.
@@ -152,7 +152,7 @@ def build_gemm(size: int, cores: int = 24) -> Any:
 
 
 def build_stream_loop(iterations: int, pipelined: bool) -> Any:
-    """A loop of products that moves 16 KB in and 32 KB out: INT8 tiles times a tile that stays."""
+    """A loop of products that moves 16 KB in and 32 KB out: INT8 tiles times a resident tile."""
     N, ROWS, COLUMNS, OUT = iterations, 128, 128, 64
     if pipelined:
 
@@ -196,7 +196,7 @@ def build_stream_loop(iterations: int, pipelined: bool) -> Any:
 
 
 def build_row_width(columns: int) -> Any:
-    """A vector kernel that stores tiles of 16 KB, in rows of `columns` FP32 numbers."""
+    """A vector kernel that stores 16 KB tiles in rows of `columns` FP32 numbers."""
     COLUMNS, ROWS, TILES = columns, 4096 // columns, 8
     WIDTH = COLUMNS * TILES
 
@@ -220,9 +220,9 @@ def build_row_width(columns: int) -> Any:
 def build_decode_14b() -> Any:
     """The traffic of a Qwen3-14B decode layer: all weights once, the K and V caches once.
 
-    Weights in tiles of 512 x 256 (rows of 512 bytes) with two stages; narrow matrices are cut along
-    K, too, so that all cores work. Attention is its two products, one task for a sequence and a K/V
-    head.
+    Weights in tiles of 512 x 256 (rows of 512 bytes) with two stages; narrow matrices are also
+    split along K, so that all cores work. Attention is its two products, one task per sequence and
+    K/V head.
     """
     BATCH, HIDDEN, KV, INTER, HEAD, SEQ = 16, 5120, 1024, 17408, 128, 4096
     TK, TN, SEQ_TILE = 512, 256, 256
@@ -243,7 +243,7 @@ def build_decode_14b() -> Any:
 
     @pl.inline
     def narrowed(wide, narrow, rows, width):
-        """Round to BF16, 1024 columns in a task: the vector work between two products."""
+        """Round to BF16, 1024 columns per task: the vector work between two products."""
         for j in pl.parallel(width // 1024):
             with pl.incore():
                 part = pl.slice(wide, [rows, 1024], [0, j * 1024])

@@ -1,6 +1,6 @@
-"""Rows that were measured with public programs: those are run as they are, if somebody has them.
+"""Rows measured with public programs, which are run unmodified if available.
 
-They are not part of Tilelet. A folder of programs holds `REVISION/PATH` for each row.
+They are not part of Tilelet. A folder of programs has `REVISION/PATH` for each row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilelet.scripts.target import Target
 Recorder = Callable[["Published"], Recorded | None]
 
 LAG = timedelta(days=2)
-"""How long a change of compiler or runtime takes to reach those who measure and publish."""
+"""Delay until a change of compiler or runtime reaches those who measure and publish."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,11 @@ class Published:
     """One row of a public program.
 
     rev, path, arguments  the program, and the options it is run with here
-    metric  what was measured: `total_test_time` and its likes, a kernel's time, or a stage
-    kernel, of  the kernel concerned, and what of it: the `mean` or `max` of its executions, or
-                the `span` from the first to the last
-    runs    how many such runs the published figure is the sum of
-    counters  events of the hardware were counted: then no block waits at a busy core
+    metric  what was measured: `total_test_time` and the like, a kernel's time, or a stage
+    kernel, of  the kernel, and the statistic: the `mean` or `max` of its executions, or the `span`
+                from the first to the last
+    runs    number of such runs that the published figure sums up
+    counters  hardware events were counted: then no block waits at a busy core
     """
 
     id: str
@@ -82,7 +82,7 @@ class Published:
         return self.metric not in ("effective", "device_wall")
 
     def measure(self, line: Timeline) -> float:
-        """What was published, of a modelled run."""
+        """Return the published quantity for a modelled run."""
         if self.kernel:
             return self._of_kernel(line)
         if not self.recording:
@@ -99,9 +99,9 @@ class Published:
 
 
 class PublicProgram:
-    """A row with its recorded program: what any machine would make of it.
+    """A row with its recorded program, for any machine.
 
-    The first machine is simulated; others, which differ in numbers only, replay it.
+    The first machine is simulated; others, which differ only in parameters, replay it.
     """
 
     def __init__(self, row: Published, run: Recorded) -> None:
@@ -131,7 +131,7 @@ def _one_at_a_time(machine: Machine, period: str) -> Machine:
 
 
 def recorder(programs: Path) -> Recorder:
-    """Runs each program once, in this process: modules of one revision are forgotten after it."""
+    """Return a recorder that runs each program once, unloading its modules afterwards."""
     known: dict[tuple[str, str, tuple[str, ...]], Recorded | None] = {}
 
     def recorded(row: Published) -> Recorded | None:

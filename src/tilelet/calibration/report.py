@@ -1,4 +1,4 @@
-"""All rows, summed up: errors by family and period, pairs, ranks, and what intervals follow."""
+"""Summaries of all rows: errors by family and period, pairs, rank correlations, intervals."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from tilelet.calibration.rows import Line
 from tilelet.device.machine.description import Machine
 
 RESULTS = Path(__file__).with_name("modelled.json")
-"""What the model gave for every row when all programs were last at hand: figures of our own."""
+"""Modelled figures of every row, from the last run with all programs available."""
 
 NOTICED = 0.08
-"""Published changes smaller than this may be noise."""
+"""Smaller published changes may be noise."""
 
 SHRINK = 8
-"""A kind of program with few rows takes this many from all of them."""
+"""Pseudo-count: a kind of program with few rows borrows this many from all of them."""
 
 
 @dataclass(frozen=True)
 class RowFit:
-    """One row: published, modelled, and modelled by a fit without its family. In its unit."""
+    """One row in its unit: published, modelled, and modelled by a fit without its family."""
 
     name: str
     family: str
@@ -89,7 +89,7 @@ def save(outcomes: Sequence[RowFit], file: Path = RESULTS) -> None:
 
 
 def saved(file: Path = RESULTS) -> list[RowFit]:
-    """What `save` wrote."""
+    """Return what `save` wrote."""
     return [RowFit(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
 
 
@@ -97,7 +97,7 @@ def saved(file: Path = RESULTS) -> list[RowFit]:
 
 
 def pairs_of(outcomes: Iterable[RowFit]) -> list[Pair]:
-    """Rows of a program before and after a change."""
+    """Return the rows of programs before and after a change."""
     by_name = {o.name: o for o in outcomes}
     found: list[Pair] = []
     for name, before in by_name.items():
@@ -110,7 +110,7 @@ def pairs_of(outcomes: Iterable[RowFit]) -> list[Pair]:
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Spearman's, by the correlation of ranks."""
+    """Return Spearman's rank correlation."""
     if len(a) < 3:
         return math.nan
     ranks = [np.argsort(np.argsort(np.array(x))) for x in (a, b)]
@@ -118,7 +118,7 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def ranks_of(pairs: Sequence[Pair]) -> float:
-    """The rank correlation of published and modelled changes."""
+    """Return the rank correlation of published and modelled changes."""
     return rank_correlation([p.published for p in pairs], [p.modelled for p in pairs])
 
 
@@ -132,9 +132,9 @@ def within(outcomes: Sequence[RowFit], limit: float) -> float:
 
 
 def spreads(outcomes: Sequence[RowFit]) -> dict[str, tuple[float, int]]:
-    """By bound: the logarithm of the factor within which nine of ten left-out rows lie.
+    """Return, by bound, the log of the factor within which nine of ten left-out rows lie.
 
-    Wide enough that this also holds for families that had no part in it: see `covered`.
+    Wide enough to hold also for families that were not used: see `covered`.
     """
     raw, wider = _raw_spreads(outcomes), _widening(outcomes)
     counts = {bound: sum(o.bound == bound for o in outcomes) for bound in raw}
@@ -153,13 +153,13 @@ def _raw_spreads(outcomes: Sequence[RowFit]) -> dict[str, float]:
 
 
 def _widening(outcomes: Sequence[RowFit]) -> float:
-    """The smallest factor with which intervals made without a family hold for it."""
+    """Return the smallest factor with which intervals computed without a family hold for it."""
     needed = sorted(_against_others(outcomes))
     return max(1.0, needed[math.ceil(0.9 * len(needed)) - 1]) if needed else 1.0
 
 
 def _against_others(outcomes: Sequence[RowFit]) -> list[float]:
-    """How far each left-out row lies off, in widths of an interval made without its family."""
+    """Return each left-out row's error, in widths of an interval computed without its family."""
     found: list[float] = []
     for family in dict.fromkeys(o.family for o in outcomes):
         others = [o for o in outcomes if o.family != family]
@@ -177,29 +177,29 @@ def _nine_of_ten(outcomes: Sequence[RowFit]) -> float:
 
 
 def pair_spread(pairs: Sequence[Pair]) -> tuple[float, float]:
-    """Floor and slope of the standard deviation of a modelled change, by likelihood."""
+    """Return floor and slope of the standard deviation of changes, by maximum likelihood."""
     changes = np.array([math.log(p.modelled) for p in pairs])
     off = np.array([math.log(p.published) for p in pairs]) - changes
     best = (math.inf, 0.0, 0.0)
     for floor in np.arange(0.03, 0.4, 0.01):
         for slope in np.arange(0.0, 1.5, 0.05):
             deviation = np.hypot(floor, slope * changes)
-            # Wide tails: single programs are far off.
+            # A heavy-tailed distribution, because single programs are far off.
             loss = float(np.sum(np.log(deviation) + 1.5 * np.log1p((off / deviation) ** 2 / 2)))
             best = min(best, (loss, float(floor), float(slope)))
     return round(best[1], 3), round(best[2], 3)
 
 
 def covered(outcomes: Sequence[RowFit]) -> float:
-    """The share of published figures inside the interval of the left-out prediction.
+    """Return the share of published figures inside the interval of the left-out prediction.
 
-    Intervals are made from the other families as well, and widened as `spreads` are.
+    Intervals are computed from the other families, and widened like `spreads`.
     """
     off, wider = _against_others(outcomes), _widening(outcomes)
     return sum(o <= wider + 1e-9 for o in off) / len(off) if off else math.nan
 
 
-# For people
+# Text
 
 
 def table_text(outcomes: Sequence[RowFit]) -> str:

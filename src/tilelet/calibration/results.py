@@ -1,4 +1,4 @@
-"""What a board measured: records of its lanes, or a file made by hand."""
+"""Measurements of a board: lane records, or a hand-written file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORDS = (
     "l2_swimlane_records.json",
     "l2_perf_records.json",
 )
-"""Names that the records have had, newest first."""
+"""Names of the record files, newest first."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Measured:
 
 
 def read_results(folder: Path, cases: tuple[str, ...]) -> dict[str, Measured]:
-    """Measurements by script; scripts without any are left out."""
+    """Read the measurements by script; scripts without any are left out."""
     found: dict[str, Measured] = {}
     for name in cases:
         by_hand = folder / f"{name}.json"
@@ -93,7 +93,7 @@ def _from_records(path: Path) -> Measured:
 
 
 def _names(folder: Path) -> dict[int, str]:
-    """The kernel of each task: by deps.json and the map of names beside the records."""
+    """Return the kernel of each task, from deps.json and the name map next to the records."""
     maps = sorted(folder.glob("name_map*.json"))
     tasks = folder / "deps.json"
     if not maps or not tasks.is_file():

@@ -1,6 +1,6 @@
-"""What is compared: a published number, and the same number of the modelled device.
+"""The comparisons: a published number, and the same quantity of the modelled device.
 
-`rows.json` holds the published rows. A row with two numbers (before and after) gives two lines.
+`rows.json` has the published rows. A row with two numbers (before and after) gives two lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Measure = Callable[[Machine, str], float]
 
 @dataclass(frozen=True)
 class Line:
-    """One comparison. Lines of one `family` are left out together in leave-one-out.
+    """One comparison; lines of one `family` are left out together in validation.
 
     period  of the runtime, or the date of the measurement
     bound   what bounds the program (`Timeline.bound`)
@@ -78,7 +78,7 @@ def latency(builder: Callable[..., Any], *args: Any) -> Measure:
 
 
 def cold_kernel(*shape: int) -> Measure:
-    """A single kernel, run once: nothing is in L2. The part has a 1.8 GHz clock."""
+    """A single kernel, run once, with nothing in L2; the part has a 1.8 GHz clock."""
 
     def measure(machine: Machine, period: str) -> float:
         slower = varied(machine, {"cores.clock_ghz": 1.8})
@@ -99,7 +99,7 @@ def launch(size: int) -> Measure:
 
 
 def warm_kernel(builder: Callable[..., Any], *args: Any) -> Callable[[Machine], float]:
-    """A kernel in the middle of a program: its data is in L2."""
+    """A kernel in the middle of a program, with its data in L2."""
 
     def measure(machine: Machine) -> float:
         tasks, program = recorded(builder, *args)
@@ -122,7 +122,7 @@ def row_width_ratio(machine: Machine, _: str) -> float:
 
 
 def lines() -> list[Line]:
-    """All comparisons with programs of our own."""
+    """Return all comparisons with Tilelet's own programs."""
 
     def line(row: str, of: Callable[..., Measure], builder: Builder, *args: Any) -> Line:
         source = PUBLISHED[row]
@@ -168,12 +168,12 @@ def lines() -> list[Line]:
 
 
 def public_rows() -> list[Published]:
-    """The rows that were measured with public programs."""
+    """Return the rows that were measured with public programs."""
     return [Published.of_row(row) for row in PUBLISHED.values() if "rev" in row]
 
 
 def public_lines(recorded_by: Recorder) -> tuple[list[Line], list[str]]:
-    """Comparisons with public programs, and the rows whose program is not there or does not run."""
+    """Return comparisons with public programs, and the rows whose program is missing or fails."""
     found: list[Line] = []
     missing: list[str] = []
     for row in public_rows():

@@ -1,4 +1,4 @@
-"""Variants of a program measured: against a golden, in tasks and bytes, modelled and on the CPU."""
+"""Measure variants of a program: against a golden, tasks and bytes, modelled and CPU time."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
 from tilelet.runtime.validation.judge import Judge, Judgement
 
 ENGINE = RunConfig(engine="cpu")
-# Runs that are timed: so many, but no more after so many seconds.
+# Number of timed runs, and the seconds after which no more are started.
 ROUNDS, ENOUGH = 20, 10.0
 
 
 class Data:
-    """Inputs of a program at one size, and what must come out of it."""
+    """Inputs of a program at one size, and the expected outputs."""
 
     def __init__(self, model: Model, sizes: Mapping[str, Any]) -> None:
-        """Draws the inputs; `TooBig` if there is not enough memory for them."""
+        """Draw the inputs; raise `TooBig` if memory does not suffice."""
         self._model = model
         self._shape = model.shape_for(model.default, **sizes)
         specs = model.specs(self._shape)
         self.outputs = [spec.name for spec in specs if spec.is_output]
         self.nbytes = sum(spec.nbytes for spec in specs)
-        # Outputs exist for the golden and for a run too, and drawing the largest takes two copies.
+        # The golden and a run both need outputs, and drawing the largest input takes two copies.
         needed = self.nbytes + 2 * sum(spec.nbytes for spec in specs if spec.is_output)
         needed += 2 * max(spec.nbytes for spec in specs)
         available = available_memory()
@@ -47,7 +47,7 @@ class Data:
         self.expected: dict[str, Array] = {}
 
     def fresh(self) -> dict[str, Array]:
-        """All arguments; those that a run writes are copies."""
+        """Return all arguments; those that a run writes are copies."""
         return {n: a.copy() if n in self.outputs else a for n, a in self.arrays.items()}
 
     def solve(self) -> None:
@@ -57,7 +57,7 @@ class Data:
         self.expected = {name: tensors[name] for name in self.outputs}
 
     def judge(self, results: Mapping[str, Array]) -> list[Judgement]:
-        """Every output against the golden's."""
+        """Compare every output with the golden's."""
         tolerance = self._model.tolerance
         return Judge(tolerance, tolerance, {}).judge_all(results, self.expected, self.arrays)
 
@@ -75,7 +75,7 @@ class Run:
 
 
 class Measured:
-    """A variant of a program. Everything is computed when it is asked for."""
+    """A variant of a program; everything is computed on demand."""
 
     def __init__(self, model: Model, variant: str, sizes: Mapping[str, Any]) -> None:
         self.name = f"{model.name}:{variant}"
@@ -89,7 +89,7 @@ class Measured:
 
     @cached_property
     def _recorded(self) -> Recorded:
-        """The tasks. Lengths decide them; the large inputs do not."""
+        """Record the tasks, which depend on lengths but not on the large inputs."""
         shape = self._model.shape_for(self._variant, **self._sizes)
         specs = self._model.specs(shape)
         given = {s.name: initial_array(s) for s in specs if not s.element.is_float}
@@ -99,13 +99,13 @@ class Measured:
         return Recorded(self.name, program, tasks)
 
     def profile(self, machine: str) -> Profile:
-        """On a modelled machine."""
+        """Model the variant on a machine."""
         return DeviceRun(self._recorded, load_machine(machine)).profile
 
     def run(self, data: Data) -> Run:
-        """Run natively; the first run, for which the C compiler works, does not count.
+        """Run natively; the first run, which includes compilation, does not count.
 
-        Of the others the fastest does: whatever else the machine has to do only makes them longer.
+        The fastest of the others counts, since other load only makes them slower.
         """
         arguments = data.fresh()
         self.compiled.run_tasks(arguments, ENGINE)

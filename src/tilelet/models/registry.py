@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from tilelet.models.qwen3.script import Model
 
-# Each of these modules has a `MODEL`; its name goes behind that of the package.
+# Each of these modules has a `MODEL`, whose name follows that of the package.
 _MODULES = (
     "tilelet.models.qwen3.scope1",
     "tilelet.models.qwen3.scope2",
@@ -23,8 +23,8 @@ class UnknownModelError(LookupError):
     """No program, or no variant of it, has that name.
 
     what   "program" or "variant"
-    name   what was asked for
-    known  all names there are
+    name   the requested name
+    known  all existing names
     """
 
     def __init__(self, what: str, name: str, known: list[str]) -> None:
@@ -38,7 +38,7 @@ class UnknownModelError(LookupError):
 
 @cache
 def models() -> MappingProxyType[str, Model]:
-    """All programs by name, in the order in which they are listed."""
+    """Return all programs by name, in listing order."""
     found: dict[str, Model] = {}
     for module in _MODULES:
         family = module.split(".")[-2]
@@ -48,7 +48,7 @@ def models() -> MappingProxyType[str, Model]:
 
 
 def find(name: str, variant: str | None = None) -> tuple[Model, str]:
-    """The program called `name`, and the variant: the default one if None is given."""
+    """Return the program called `name`, and the variant: the default one if None is given."""
     if name not in models():
         raise UnknownModelError("program", name, list(models()))
     model = models()[name]
@@ -60,6 +60,6 @@ def find(name: str, variant: str | None = None) -> tuple[Model, str]:
 
 
 def resolve(name: str) -> tuple[Model, str]:
-    """What `qwen3/scope3:baseline` means; without the variant, the default one."""
+    """Resolve `qwen3/scope3:baseline`; without the variant, the default one."""
     program, colon, variant = name.partition(":")
     return find(program, variant if colon else None)

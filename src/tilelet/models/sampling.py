@@ -1,16 +1,16 @@
-"""Choosing the next token from logits: greedy, or drawn with temperature, top-k and top-p.
+"""Sample the next token from logits: greedy, or with temperature, top-k and top-p.
 
     choose = Sampler(batch, vocabulary)
     tokens = choose(logits, [Sampling(temperature=0.8, top_p=0.95, seed=7)] * batch, steps)
 
-A draw takes one uniform number and the kept tokens in the order of the vocabulary: the first whose
-cumulated probability exceeds the number. The number follows from the seed and the step alone, so a
-sequence gets the same tokens in any batch. Kept is what `transformers` keeps: tokens not below the
-k-th largest logit, and of these the fewest with a probability of at least top_p in all; tokens with
-the logit of the last one kept are kept too.
+A draw uses one uniform number and the kept tokens in vocabulary order: it selects the first whose
+cumulative probability exceeds the number, which depends only on the seed and the step, so that a
+sequence gets the same tokens in any batch. The kept tokens are those of `transformers`: those not
+below the k-th largest logit, and of these the fewest with a total probability of at least top_p,
+plus tokens with the same logit as the last one kept.
 
 Nothing is sorted. A limit is found by bisection over the bits of a logit, which are ordered like
-the numbers once those of negative ones are turned around: 32 passes over a row, whatever it holds.
+the numbers once those of negative ones are inverted: 32 passes over a row, whatever its contents.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from tilelet.runtime import RunConfig, compile_program
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Tokens of a block, at most: two tiles of FP32 and two of INT32 fit on chip, with the next block's.
+# Maximum tokens per block: two FP32 and two INT32 tiles fit on chip, double-buffered.
 LARGEST_BLOCK = 4096
-# A tile's rows must be 32 bytes at least.
+# A tile's rows must have at least 32 bytes.
 SMALLEST_BLOCK = 8
-# Keys of -infinity, below every other; and the bits of a number without its sign.
+# Key of -infinity, below every other; and the bits of a number without its sign.
 LOWEST_KEY = -0x7F800001
 MAGNITUDE = 0x7FFFFFFF
 LOWEST = -math.inf
-# Halvings of a range of 2**32 keys.
+# Bisection steps for a range of 2**32 keys.
 HALVINGS = 32
-# Bits of a uniform number: all that FP32 holds.
+# Bits of a uniform number: the precision of FP32.
 UNIFORM_BITS = 24
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the tokens of one sequence are chosen; temperature 0 takes the largest logit.
+    """How the tokens of one sequence are sampled; temperature 0 takes the largest logit.
 
     `top_k` 0 and `top_p` 1 keep all tokens.
     """
@@ -58,7 +58,7 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        # What a command line or a request says.
+        # Values may come from a command line or a request.
         for name, ok, wanted in (
             ("temperature", 0 <= self.temperature < math.inf, "a number of at least 0"),
             ("top_k", 0 <= self.top_k < 1 << 31, "an integer of at least 0; 0 keeps all tokens"),
@@ -70,19 +70,19 @@ class Sampling:
 
 
 def block_of(vocabulary: int) -> int:
-    """Tokens of a block: a power of two."""
+    """Return the number of tokens per block: a power of two."""
     return min(max(SMALLEST_BLOCK, 1 << (vocabulary - 1).bit_length()), LARGEST_BLOCK)
 
 
 def _whole_rows(count: int) -> int:
-    """Columns of a tile with a number per block: its rows are whole blocks of 32 bytes."""
+    """Return the columns of a tile with one number per block: rows are whole 32-byte blocks."""
     return math.ceil(count / SMALLEST_BLOCK) * SMALLEST_BLOCK
 
 
 def make_argmax(columns: int, dtype: DType):
-    """The maximum of a row of logits and the first column that has it, as scalars.
+    """Return the maximum of a row of logits and its first column, as scalars.
 
-    As in torch a NaN counts as the largest number.
+    As in torch, NaN counts as the largest value.
     """
     BLOCK = block_of(columns)
     blocks = math.ceil(columns / BLOCK)
@@ -91,7 +91,7 @@ def make_argmax(columns: int, dtype: DType):
 
     @pl.inline
     def argmax(logits, row):
-        # Side by side, so that the first of equals, or the first NaN, is found in two steps.
+        # Block results side by side, so that the first maximum or NaN is found in two steps.
         highest = pl.full([1, COLUMNS], dtype=pl.FP32, value=LOWEST)
         for i in pl.range(blocks):
             highest = pl.assemble(highest, pl.row_max(load(logits, row, i * BLOCK)), [0, i])
@@ -104,7 +104,7 @@ def make_argmax(columns: int, dtype: DType):
 
 
 def _make_load(columns: int, dtype: DType):
-    """A block of a row of logits in FP32; the last may be short."""
+    """Load a block of a row of logits in FP32; the last may be short."""
     BLOCK = block_of(columns)
 
     @pl.inline
@@ -122,9 +122,9 @@ def _make_load(columns: int, dtype: DType):
 
 
 def _make_weigh(columns: int, dtype: DType):
-    """Two rows from the logits: their keys, ordered like them, and what softmax divides.
+    """Compute two rows from the logits: their ordered keys, and the softmax numerators.
 
-    Both are whole blocks: beyond the vocabulary stand the lowest key and no weight.
+    Both are whole blocks: past the vocabulary they hold the lowest key and zero weight.
     """
     BLOCK = block_of(columns)
     blocks = math.ceil(columns / BLOCK)
@@ -147,7 +147,7 @@ def _make_weigh(columns: int, dtype: DType):
 
 
 def _make_limits(block: int, blocks: int):
-    """The key of the last token that top-k keeps, and of the last that top-p keeps of those."""
+    """Return the key of the last token kept by top-k, and of the last of those kept by top-p."""
     BLOCK = block
 
     @pl.inline
@@ -197,7 +197,7 @@ def _make_limits(block: int, blocks: int):
 
 
 def _make_draw(block: int, blocks: int):
-    """The first token whose cumulated weight exceeds `uniform` times the weight of all kept."""
+    """Return the first token whose cumulative weight exceeds `uniform` times the kept weight."""
     BLOCK, HALVES = block, block.bit_length() - 1
     COLUMNS = _whole_rows(blocks)
 
@@ -216,7 +216,7 @@ def _make_draw(block: int, blocks: int):
             sums = pl.assemble(sums, block_sum, [0, i])
             total = total + pl.read(block_sum, [0, 0])
         wanted = uniform * total
-        # The block in which the cumulated weight exceeds `wanted`, and the weight before it.
+        # The block in which the cumulative weight exceeds `wanted`, and the weight before it.
         cumulated = pl.const(0.0, pl.FP32)
         before = pl.const(0.0, pl.FP32)
         found = 0
@@ -228,7 +228,7 @@ def _make_draw(block: int, blocks: int):
             cumulated = following
         kept = kept_weights(keys, weights, row, limit, found * BLOCK)
         column = pl.arange(0, [1, BLOCK])
-        # Sums of masked rows are added in one order: they cannot fall as the mask grows.
+        # Sums of masked rows are added in a fixed order, so they are monotonic in the mask.
         low = 0
         for step in pl.range(HALVES):
             size = BLOCK >> (step + 1)
@@ -241,9 +241,9 @@ def _make_draw(block: int, blocks: int):
 
 
 def build_sampling(batch: int, vocabulary: int, dtype: DType = pl.FP32) -> Program:
-    """The program that chooses a token of every row of logits; a row is a task.
+    """Build the program that samples a token for every row of logits; a row is a task.
 
-    A row without a largest finite number gives token -1, unless it is greedy.
+    A row without a finite maximum gives token -1, unless it is greedy.
     """
     BATCH, VOCABULARY, DTYPE = batch, vocabulary, dtype
     BLOCK = block_of(vocabulary)
@@ -307,7 +307,7 @@ def build_sampling(batch: int, vocabulary: int, dtype: DType = pl.FP32) -> Progr
 
 
 class Sampler:
-    """Chooses tokens of rows of logits, `[batch, vocabulary]`, by the tile program."""
+    """Samples tokens from logits `[batch, vocabulary]` with the tile program."""
 
     def __init__(
         self,
@@ -325,7 +325,7 @@ class Sampler:
         )
 
     def __call__(self, logits: Array, settings: Sequence[Sampling], steps: Sequence[int]) -> Array:
-        """The token of each row; `steps` counts what each sequence has been given so far."""
+        """Return the token of each row; `steps` counts the tokens of each sequence so far."""
         batch = self._shape[0]
         if logits.shape != self._shape or logits.dtype != self._dtype.numpy:
             found = f"{logits.dtype} {shape_text(logits.shape)}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def load(directory: str | Path, **options: Any) -> Model:
-    """The model in a directory; `options` are those of `tilelet.models.qwen3.model.load`."""
+    """Load the model in a directory; `options` are those of `tilelet.models.qwen3.model.load`."""
     from tilelet.models.qwen3 import model
 
     return model.load(directory, **options)

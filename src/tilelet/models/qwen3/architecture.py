@@ -1,4 +1,4 @@
-"""What distinguishes one architecture of the family from another: arrays and programs of layers."""
+"""What distinguishes the architectures of the family: arrays and programs of layers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Kind = Literal["prefill", "decode"]
 
 @dataclass(frozen=True, eq=False)
 class LayerKind:
-    """`arrays` of a layer stand in the order in which the programs of `build` take them, after
-    hidden states, lengths, starts, block table, rope tables and caches. Programs give back caches
-    and hidden states; those of sparse layers also the experts that each row went to.
+    """A kind of layer: `arrays` are in the order in which the programs of `build` take them, after
+    hidden states, lengths, starts, block table, rope tables and caches. Programs return caches and
+    hidden states; those of sparse layers also return the experts of each row.
     """
 
     name: str
@@ -38,7 +38,7 @@ class LayerKind:
 
 @dataclass(frozen=True)
 class LayerRun:
-    """Layers of one kind that follow one another: one call can run them all."""
+    """Consecutive layers of one kind, which one call can run."""
 
     kind: LayerKind
     first: int
@@ -51,10 +51,10 @@ class LayerRun:
 
 @dataclass(frozen=True)
 class Architecture:
-    """The layers of a model, in `runs`; with matrices in INT8, or as they are.
+    """The layers of a model, in `runs`; matrices in INT8 or as stored.
 
     columns  of a block of a matrix, where a head does not decide that (`LayerShape.blocked` and
-             `out_chunk`); 0: matrices are not in blocks
+             `out_chunk`); 0 if matrices are not in blocks
     """
 
     name: str
@@ -69,7 +69,7 @@ class Architecture:
         return self.run_of(layer).kind.arrays
 
     def first_layers(self, count: int) -> Architecture:
-        """The same with only so many layers."""
+        """Return the architecture with only the first `count` layers."""
         runs = [
             LayerRun(run.kind, run.first, min(run.end, count) - run.first)
             for run in self.runs
@@ -89,7 +89,7 @@ def _build_sparse(kind: Kind, shape: LayerShape) -> Program:
 def _in_blocks(
     arrays: Mapping[str, LayerArray], config: Qwen3Config, output: int, mlp: int
 ) -> dict[str, LayerArray]:
-    """Every matrix in blocks of the columns that a task multiplies by."""
+    """Store every matrix in blocks of the columns of one task."""
     head = config.head_dim
     columns = {"wq": head, "wk": head, "wv": head, "wo": output}
     columns |= dict.fromkeys(("w_gate", "w_up", "w_down"), mlp)
@@ -100,7 +100,7 @@ def _in_blocks(
 
 
 def architecture_of(config: Qwen3Config, *, int8: bool = False, columns: int = 0) -> Architecture:
-    """That of a model with this configuration; `int8` and `columns` as in `Architecture`."""
+    """Return the architecture of a configuration; `int8` and `columns` as in `Architecture`."""
     dense, sparse = layer_arrays(config), {}
     name = "qwen3"
     if isinstance(config, Qwen3MoeConfig):

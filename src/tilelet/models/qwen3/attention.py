@@ -1,12 +1,12 @@
-"""Attention of one new token over a K/V cache: the kernels that scope 2 and the decode layers use.
+"""Attention of one new token over a K/V cache: the kernels of scope 2 and the decode layers.
 
   staged    four tasks per block of context, as first written
-  cached    one task per sequence and K/V head, nothing goes through global memory in between
-  one       the same, and the task rotates queries and key and updates the caches as well
+  cached    one task per sequence and K/V head; nothing goes through global memory in between
+  one       the same, and the task also rotates queries and key and updates the caches
   two       the same for two K/V heads, whose query heads fill all rows of the cube's tiles
 
-The new token's key and value are not read back from the cache: `one` and `two` start their running
-maximum, sum and output from it, and walk over the cached context before it.
+The new token's key and value are not read back from the cache: `one` and `two` initialize their
+running maximum, sum and output from it, and then process the cached context before it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from tilelet.dtypes import DType
 from tilelet.models.qwen3.blocks import make_rope, make_rope_halves, make_softmax_weights
 from tilelet.models.qwen3.shapes import DecodeShape
 
-# Below every score; finite, so that the difference of two of them is no NaN.
+# Below every score; finite, so that the difference of two of them is not NaN.
 LOWEST = -1e30
 STAGES = 2
-# `walk_tile` where a task has one K/V head, not two.
+# `walk_tile` if a task has one K/V head instead of two.
 ONE_HEAD_TILE = 512
 
 
 def make_cache_update(s: DecodeShape):
-    """The new key, rotated, and value of one K/V head into their cache rows, in a task."""
+    """Store the rotated new key and the value of one K/V head into their cache rows, in a task."""
     HEAD_DIM, HALF = s.head_dim, s.head_dim // 2
     rotated_low, rotated_high = make_rope_halves(HALF)
 
@@ -140,9 +140,9 @@ def make_staged_group(s: DecodeShape):
 def make_scaled_scores(rows: int, tile: int, head_dim: int):
     """Scores of `rows` queries against `keys` rows of a cache from `row` on, in a block of `tile`.
 
-    What lies beyond those keys is filled: a maximum does not see it, and its exponential is zero.
-    How many keys there are is said again where the vector unit has the scores: PyPTO's compiler
-    drops the number from that half of a kernel otherwise.
+    The padding past those keys is filled: a maximum ignores it, and its exponential is zero.
+    The number of keys is set again on the vector unit's scores, because PyPTO's compiler
+    otherwise drops it from that half of a kernel.
     """
     ATTN_SCALE = head_dim**-0.5
 
@@ -156,7 +156,7 @@ def make_scaled_scores(rows: int, tile: int, head_dim: int):
             pl.tensor.set_validshape(pl.mul(raw, ATTN_SCALE), rows, keys), pad_value=pl.PadValue.min
         )
 
-    # Nothing here has a name: it would keep its valid region, and the last block has another one.
+    # No named values here: a name would keep its valid region, and the last block has another one.
     @pl.inline
     def scaled_scores(q, k_rows, row, keys):
         return scaled_and_filled(
@@ -170,7 +170,7 @@ def make_scaled_scores(rows: int, tile: int, head_dim: int):
 
 
 def make_weighted_values(tile: int, head_dim: int):
-    """The sum of `keys` rows of a cache of values from `row` on, each times its weight."""
+    """The weighted sum of `keys` rows of a cache of values from `row` on."""
 
     @pl.inline
     def weighted_values(weights, v_rows, row, keys):
@@ -184,7 +184,7 @@ def make_weighted_values(tile: int, head_dim: int):
 
 
 def make_absorb(tile: int, head_dim: int, dtype: DType = pl.BF16, mode: str = "round"):
-    """Takes a block of scores, and the values that belong to it, into the running softmax."""
+    """Accumulate a block of scores and its values into the running softmax."""
     softmax_weights = make_softmax_weights(dtype, mode)
     weighted_values = make_weighted_values(tile, head_dim)
 
@@ -201,7 +201,7 @@ def make_absorb(tile: int, head_dim: int, dtype: DType = pl.BF16, mode: str = "r
 
 
 def make_nothing_absorbed(rows: int, head_dim: int):
-    """Running maximum, sum and output of a softmax before its first block."""
+    """Initial running maximum, sum and output of a softmax."""
 
     @pl.inline
     def nothing_absorbed():
@@ -216,8 +216,8 @@ def make_nothing_absorbed(rows: int, head_dim: int):
 def make_context_walk(s: DecodeShape):
     """Online softmax over the first `length` rows of one head's part of the caches.
 
-    The running maximum, sum and output start from what is given; the result is the output divided
-    by the sum.
+    The running maximum, sum and output start from the given values; the result is the output
+    divided by the sum.
     """
     WALK_TILE = s.part("max_seq", "walk_tile")
     scaled_scores = make_scaled_scores(s.q_per_kv, WALK_TILE, s.head_dim)
@@ -245,7 +245,7 @@ def make_context_walk(s: DecodeShape):
 
 
 def make_cached_kv_head(s: DecodeShape):
-    """Attention of rotated query heads `[heads, head_dim]` BF16 over a cache that is up to date."""
+    """Attention of rotated query heads `[heads, head_dim]` BF16 over an up-to-date cache."""
     GROUP, ROWS, HEAD_DIM = s.q_per_kv, s.q_head_pad, s.head_dim
     walk = make_context_walk(s)
 
@@ -265,7 +265,7 @@ def make_cached_kv_head(s: DecodeShape):
 def make_one_kv_head(s: DecodeShape):
     """Attention of the query heads of one K/V head; call it in a scope.
 
-    q_rows `[heads, head_dim]`, k_row and v_row `[1, head_dim]` are FP32 and not rotated yet;
+    q_rows `[heads, head_dim]`, k_row and v_row `[1, head_dim]` are FP32 and not yet rotated;
     k_rows and v_rows are the head's part of the caches, which get the new token.
     """
     GROUP, ROWS, HEAD_DIM, HALF = s.q_per_kv, s.q_head_pad, s.head_dim, s.head_dim // 2
@@ -301,10 +301,10 @@ def make_one_kv_head(s: DecodeShape):
 def make_two_kv_heads(s: DecodeShape):
     """Attention of the query heads of two K/V heads; call it in a scope.
 
-    Arguments as for one head, with twice as many rows, and each head's part of a cache by itself.
-    In the upper half of the queries' tile are those of the first K/V head, in the lower those of
-    the second. A product of the upper half (below it zeros) and one of the lower half (above it
-    zeros) add up on the cube to a tile in which every row is wanted.
+    Arguments as for one head, with twice as many rows, and each head's part of a cache separate.
+    The upper half of the queries' tile contains those of the first K/V head, the lower half those
+    of the second. A product of the upper half (zeros below it) and one of the lower half (zeros
+    above it) add up on the cube to a tile in which every row is used.
     """
     GROUP, ROWS, HEAD_DIM, HALF = s.q_per_kv, 2 * s.q_per_kv, s.head_dim, s.head_dim // 2
     TILE, ATTN_SCALE = s.part("max_seq", "walk_tile"), s.head_dim**-0.5
@@ -330,7 +330,7 @@ def make_two_kv_heads(s: DecodeShape):
 
     @pl.inline
     def attend(q_rows, k_pair, v_pair, cos, sin, k_first, k_second, v_first, v_second, pos):
-        # Made as rows: a tile's rows must be 32 bytes at least.
+        # Created as rows, because a tile's rows must have at least 32 bytes.
         ones = pl.full([1, ROWS], dtype=pl.FP32, value=1.0)
         first_ones = pl.full([1, ROWS], dtype=pl.FP32, value=0.0)
         first_ones = pl.assemble(first_ones, pl.full([1, GROUP], dtype=pl.FP32, value=1.0), [0, 0])

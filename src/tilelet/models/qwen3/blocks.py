@@ -1,7 +1,7 @@
-"""Pieces that several Qwen3 programs share, written once and spliced in where they are called.
+"""Building blocks shared by several Qwen3 programs, written once and inlined where they are called.
 
-Each `make_*` function fixes the sizes and gives a `@pl.inline` function. Calls of those that
-compute must stand in a scope; `make_zero_fill` brings its own.
+Each `make_*` function fixes the sizes and returns a `@pl.inline` function. Functions that compute
+must be called in a scope; `make_zero_fill` brings its own.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from tilelet.dtypes import DType
 
 
 def make_rms_scale(columns: int, eps: float, *, faulty: bool = False):
-    """What RMSNorm multiplies a row with, from the sum of the squares of its `columns` numbers.
+    """The factor by which RMSNorm scales a row, from the sum of squares of its `columns` numbers.
 
-    `faulty` leaves it at mean(x^2) + eps instead of the reciprocal of its square root: the mistake
-    that a public program made together with its golden, kept to show that ours notices it.
+    `faulty` leaves it at mean(x^2) + eps instead of the reciprocal of its square root: a mistake
+    that a public program and its golden shared, kept to show that our golden notices it.
     """
     COLUMNS_INV = 1.0 / columns
 
@@ -66,7 +66,7 @@ def make_rmsnorm(
 
     @pl.inline
     def rmsnorm(x, weight, target, row):
-        """Normalise rows `row`... of `x` into `target`, from its row 0."""
+        """Normalize rows `row`... of `x` into `target`, from its row 0."""
         square_sum = pl.full([1, rows], dtype=pl.FP32, value=0.0)
         for kb in pl.range(BLOCKS):
             square_sum = pl.add(square_sum, squares(load(x, row, kb * k_chunk)))
@@ -81,9 +81,9 @@ def make_rmsnorm(
 
 
 def make_rms_steps(rows: int, dtype: DType = pl.BF16, mode: str = "round"):
-    """What RMSNorm does with a piece of `rows` rows in each of its two passes.
+    """The two passes of RMSNorm on a piece of `rows` rows.
 
-    One function gives the sums of the squares, `[1, rows]`, the other the piece, scaled and rounded
+    One function returns the sums of squares, `[1, rows]`, the other the piece, scaled and rounded
     to `dtype`.
     """
 
@@ -140,10 +140,10 @@ def make_projection(rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, s
 
 
 def make_products(k_chunk: int, out_chunk: int):
-    """The products of a projection one by one, for several that share what they load.
+    """The products of a projection one by one, for several projections that share their loads.
 
-    One function multiplies rows with the first chunk of a weight, the other with a further one and
-    adds the product.
+    One function multiplies rows by the first chunk of a weight, the other multiplies by a further
+    chunk and accumulates.
     """
 
     @pl.inline
@@ -208,10 +208,10 @@ def make_two_projections(rows: int, k_chunk: int, out_chunk: int, k_blocks: int,
 def make_part_projection(
     rows: int, inner: int, split: int, k_chunk: int, out_chunk: int, stage: int
 ):
-    """A block of the product of one of `split` parts of the inner dimension: more, shorter, tasks.
+    """One block of a split-K product, of `split` parts: more, shorter tasks.
 
-    A task depends only on its part of `x`, so the first can start before all of `x` is there; the
-    products of the parts are to be added up.
+    A task depends only on its part of `x`, so the first can start before all of `x` is available;
+    the partial products must be added up.
     """
     PART = inner // split
     if PART * split != inner or PART % k_chunk:
@@ -221,7 +221,7 @@ def make_part_projection(
 
 
 def make_add_parts(rows: int, columns: int, split: int, stride: int):
-    """Adds a block of each part's product to `total`; the parts are `stride` rows apart."""
+    """Add a block of each partial product to `total`; the parts are `stride` rows apart."""
 
     @pl.inline
     def add_parts(total, parts, row, column):
@@ -264,7 +264,7 @@ def make_rope_halves(half: int, table_rows: int = 1):
 
 
 def make_rope(half: int, table_rows: int = 1):
-    """RoPE of rows given as two halves, which come back side by side."""
+    """RoPE of rows given as two halves; returns them side by side."""
     rotated_low, rotated_high = make_rope_halves(half, table_rows)
 
     @pl.inline
@@ -275,7 +275,7 @@ def make_rope(half: int, table_rows: int = 1):
 
 
 def make_rope_heads(rows: int, half: int, table_rows: int = 1):
-    """RoPE of whole rows `[rows, 2 * half]`, a head or several of the same position each."""
+    """RoPE of whole rows `[rows, 2 * half]`, one or several heads of the same position each."""
     rotate = make_rope(half, table_rows)
 
     @pl.inline
@@ -288,10 +288,10 @@ def make_rope_heads(rows: int, half: int, table_rows: int = 1):
 
 
 def make_softmax_weights(dtype: DType = pl.BF16, mode: str = "round"):
-    """Exponentials of scaled scores `[R, S]` below their maximum so far, `[R, 1]`, in `dtype`.
+    """Exponentials of scaled scores `[R, S]` minus their running maximum, `[R, 1]`, in `dtype`.
 
-    Their sum is to be taken of what was rounded, so that it agrees with what the product with the
-    values sees.
+    Sum the rounded values, so that the sum agrees with what the product with the values
+    uses.
     """
 
     @pl.inline
@@ -302,17 +302,17 @@ def make_softmax_weights(dtype: DType = pl.BF16, mode: str = "round"):
 
 
 def make_causal_bias(tokens: int, heads: int, keys: int):
-    """What to add to scores `[tokens * heads, keys]` so that no token sees a later one.
+    """The bias for scores `[tokens * heads, keys]` that hides later keys from each token.
 
     Row r belongs to token `r // heads`; the first token is `offset` keys after the first key. Zero
-    where the key may be seen; -1e30 per key beyond, which leaves nothing of an exponential.
+    where the key is visible; -1e30 per key beyond, so that its exponential is zero.
     """
     ROWS, KEYS = tokens * heads, keys
 
     @pl.inline
     def causal_bias(offset):
         row_number = pl.cast(pl.arange(0, [1, ROWS]), target_type=pl.FP32)
-        # Half a row further on, no rounding can reach a whole number.
+        # Half a row further on, rounding cannot reach an integer.
         quotient = pl.mul(pl.add(row_number, 0.5), 1.0 / heads)
         token = pl.cast(pl.cast(quotient, pl.INT32, mode="floor"), target_type=pl.FP32)
         key = pl.cast(pl.arange(pl.cast(0 - offset, pl.INT32), [1, KEYS]), target_type=pl.FP32)
@@ -335,7 +335,7 @@ def make_gated_silu(dtype: DType = pl.BF16, mode: str = "round"):
 
 
 def make_zeros(rows: int, columns: int, dtype: DType):
-    """A tile of zeros; BF16 is made from FP32, as kernels of April 2026 had to."""
+    """A tile of zeros; BF16 is converted from FP32, as required by kernels of April 2026."""
 
     @pl.inline
     def zeros():
@@ -349,7 +349,7 @@ def make_zeros(rows: int, columns: int, dtype: DType):
 
 
 def make_zero_fill(rows: int, columns: int, blocks: int, dtype: DType):
-    """Zeros into `blocks` blocks `[rows, columns]` side by side, eight blocks per task."""
+    """Write zeros into `blocks` adjacent blocks `[rows, columns]`, eight blocks per task."""
     zeros = make_zeros(rows, columns, dtype)
 
     @pl.inline

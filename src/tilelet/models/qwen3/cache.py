@@ -1,7 +1,7 @@
-"""The paged caches of keys and values of a model, and which sequence has which pages.
+"""The paged key/value caches of a model, and the pages of each sequence.
 
-All layers use the same pages, each of its own part of the caches. Page 0 belongs to nobody: rows of
-a batch that no sequence uses write there, and read what they wrote.
+All layers use the same pages, each in its own part of the caches. Page 0 belongs to no sequence:
+unused rows of a batch write there, and read what they wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tilelet.models.qwen3.reference import Array
 
 @dataclass(eq=False)
 class CachedSequence:
-    """A sequence in the caches: how many positions it has there, and in which pages."""
+    """A sequence in the caches: its number of positions, and its pages."""
 
     length: int = 0
     pages: list[int] = field(default_factory=list[int])
@@ -28,7 +28,7 @@ class CachedSequence:
 
 @dataclass(frozen=True)
 class CacheSize:
-    """`pages` for sequences, of `page` positions each; `max_seq` positions of one at the most."""
+    """`pages` of `page` positions each; a sequence has at most `max_seq` positions."""
 
     config: Qwen3Config
     dtype: DType
@@ -46,7 +46,7 @@ class CacheSize:
 
     @property
     def page_bytes(self) -> int:
-        """Keys and values of one page in one layer."""
+        """Size of the keys and values of one page in one layer."""
         return 2 * self.page * self.config.kv_width * self.dtype.itemsize
 
     @property
@@ -65,7 +65,7 @@ class PagedCache:
         c = size.config
         self._rows = size.total_pages * c.kv_heads * size.page
         shape = (c.num_hidden_layers * self._rows, c.head_dim)
-        # Zeros that nobody has looked at take no memory yet.
+        # Untouched zero pages take no memory yet.
         self._keys, self._values = (np.zeros(shape, size.dtype.numpy) for _ in range(2))
         self._free = list(range(size.pages, 0, -1))
 
@@ -74,12 +74,12 @@ class PagedCache:
         return len(self._free)
 
     def of_layers(self, first: int, count: int) -> tuple[Array, Array]:
-        """The caches of some layers, which a program may write to."""
+        """Return the writable caches of some layers."""
         rows = slice(first * self._rows, (first + count) * self._rows)
         return self._keys[rows], self._values[rows]
 
     def reserve(self, sequence: CachedSequence, positions: int) -> None:
-        """Give a sequence the pages for so many positions; all of them or none."""
+        """Reserve the pages for this many positions of a sequence; all of them or none."""
         wanted = self.size.pages_of(positions) - len(sequence.pages)
         if wanted > len(self._free):
             raise NoFreePages(wanted, len(self._free), self.size.page_bytes)
@@ -87,13 +87,13 @@ class PagedCache:
             sequence.pages.append(self._free.pop())
 
     def release(self, sequence: CachedSequence) -> None:
-        """Take the pages of a sequence back."""
+        """Release the pages of a sequence."""
         self._free += reversed(sequence.pages)
         sequence.pages.clear()
         sequence.length = 0
 
     def table(self, sequences: Sequence[CachedSequence], rows: int) -> Array:
-        """The block table of a batch of `rows`; those beyond the sequences have page 0."""
+        """Return the block table of a batch of `rows`; unused rows have page 0."""
         table = np.zeros((rows, self.size.table_width), np.int32)
         for row, sequence in enumerate(sequences):
             table[row, : len(sequence.pages)] = sequence.pages

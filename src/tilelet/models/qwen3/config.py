@@ -25,7 +25,7 @@ _DTYPES = ("bfloat16", "float16", "float32")
 
 @dataclass(frozen=True)
 class Qwen3Config:
-    """What the layer programs and the loader need to know of a model; names as in `config.json`."""
+    """The configuration that programs and loader need; names as in `config.json`."""
 
     hidden_size: int
     num_attention_heads: int
@@ -47,7 +47,7 @@ class Qwen3Config:
             value = getattr(self, name)
             if not _is_number(value) or not 0 < value < _LARGEST_NUMBER:
                 raise BadModelField(name, value, "a positive number")
-        tied = self.tie_word_embeddings  # what a file says, maybe
+        tied = self.tie_word_embeddings  # may come from a file
         if not isinstance(tied, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadModelField("tie_word_embeddings", tied, "true or false")
         if self.head_dim % 2:
@@ -72,12 +72,12 @@ class Qwen3Config:
         return self.num_attention_heads // self.num_key_value_heads
 
     def is_sparse(self, layer: int) -> bool:
-        """Whether a layer has experts."""
+        """Return whether a layer has experts."""
         return False
 
     @property
     def q_width(self) -> int:
-        """Columns of all query heads; not the hidden size in general."""
+        """Columns of all query heads; in general not the hidden size."""
         return self.num_attention_heads * self.head_dim
 
     @property
@@ -86,20 +86,20 @@ class Qwen3Config:
 
     @property
     def layer_parameters(self) -> int:
-        """Numbers in the weights of one layer."""
+        """Number of weights of one layer."""
         attention = 2 * self.hidden_size * (self.q_width + self.kv_width)
         mlp = 3 * self.hidden_size * self.intermediate_size
         return attention + mlp + 2 * self.hidden_size + 2 * self.head_dim
 
     @property
     def parameters(self) -> int:
-        """Numbers in all weights of the model; tied embeddings count once."""
+        """Number of weights of the model; tied embeddings count once."""
         embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
         return self.num_hidden_layers * self.layer_parameters + self.hidden_size + embeddings
 
     @staticmethod
     def preset(name: str) -> Qwen3Config:
-        """A published model by its size: `Qwen3Config.preset("0.6B")`."""
+        """Return a published model by its size: `Qwen3Config.preset("0.6B")`."""
         sizes = {key.lower(): config for key, config in (PRESETS | MOE_PRESETS).items()}
         found = sizes.get(name.lower().removeprefix("qwen3-"))
         if found is None:
@@ -108,7 +108,7 @@ class Qwen3Config:
 
     @staticmethod
     def read(directory: str | Path) -> Qwen3Config:
-        """The configuration of a model directory."""
+        """Read the configuration of a model directory."""
         folder = Path(directory)
         if not folder.is_dir():
             why = "it is a file" if folder.exists() else "there is no such directory"
@@ -120,7 +120,7 @@ class Qwen3Config:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any], file: str = "config.json") -> Qwen3Config:
-        """The configuration in the fields of a `config.json`, of old and new versions."""
+        """Build the configuration from the fields of a `config.json`, of old and new versions."""
         model_type = fields.get("model_type")
         if model_type not in ("qwen3", "qwen3_moe"):
             architectures = fields.get("architectures")
@@ -148,7 +148,7 @@ class Qwen3Config:
 
 @dataclass(frozen=True)
 class Qwen3MoeConfig(Qwen3Config):
-    """A mixture of experts: in the layers of `is_sparse` it stands in place of the MLP.
+    """A mixture of experts, which replaces the MLP in the layers of `is_sparse`.
 
     `intermediate_size` is the width of the MLP of the other layers.
     """
@@ -167,7 +167,7 @@ class Qwen3MoeConfig(Qwen3Config):
         if self.num_experts_per_tok > self.num_experts:
             wanted = f"at most `num_experts`, {self.num_experts}"
             raise BadModelField("num_experts_per_tok", self.num_experts_per_tok, wanted)
-        normalised = self.norm_topk_prob  # what a file says, maybe
+        normalised = self.norm_topk_prob  # may come from a file
         if not isinstance(normalised, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadModelField("norm_topk_prob", normalised, "true or false")
         dense = cast("object", self.mlp_only_layers)
@@ -177,12 +177,12 @@ class Qwen3MoeConfig(Qwen3Config):
         object.__setattr__(self, "mlp_only_layers", layers)
 
     def is_sparse(self, layer: int) -> bool:
-        """Whether a layer has experts."""
+        """Return whether a layer has experts."""
         return layer not in self.mlp_only_layers and (layer + 1) % self.decoder_sparse_step == 0
 
     @property
     def expert_parameters(self) -> int:
-        """Numbers in the weights of the experts of one layer, and of its router."""
+        """Number of weights of the experts of one layer and of its router."""
         return self.num_experts * self.hidden_size * (3 * self.moe_intermediate_size + 1)
 
     @property
@@ -195,7 +195,7 @@ class Qwen3MoeConfig(Qwen3Config):
 def _known(
     fields: Mapping[str, Any], names: Sequence[str], required: Sequence[str]
 ) -> dict[str, Any]:
-    """Those fields that are there; the required ones must be."""
+    """Return the fields that are present; the required ones must be."""
     for name in required:
         if fields.get(name) is None:
             raise BadModelField(name, None, "a positive integer")
@@ -224,7 +224,7 @@ def _is_number(value: object) -> bool:
 
 
 def _mapping(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The field `name`, which is an object or absent."""
+    """Return the field `name`, which is an object or absent."""
     value = fields.get(name)
     if value is None:
         return {}
@@ -234,7 +234,7 @@ def _mapping(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _check_supported(fields: Mapping[str, Any]) -> None:
-    """Refuse settings that change what a layer computes."""
+    """Reject settings that change what a layer computes."""
     for name, supported in (
         ("hidden_act", "silu"),
         ("attention_bias", False),

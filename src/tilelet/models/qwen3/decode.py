@@ -3,20 +3,20 @@
 Run it:   python -m tilelet.models.qwen3.decode --hidden 8192 --max-seq 512 -p a2a3sim
 
 Versions:
-  baseline   as first written, with the faults that a review of the public program lists, so that
+  baseline   as first written, with the faults listed in a review of the public program, so that
              tools can be shown to find them: q/k/v projections and attention output zero-filled
-             one block at a time although everything is overwritten; K and V in tasks of their own;
-             `add(acc, matmul(...))` where `matmul_acc` is meant; projections written to global
-             memory and read back; four tasks per block of context with round trips through global
+             one block at a time although everything is overwritten; K and V in separate tasks;
+             `add(acc, matmul(...))` instead of `matmul_acc`; projections written to global memory
+             and read back; four tasks per block of context with round trips through global
              memory; half of the cube rows padding; gate and up each loading the same rows; a
-             docstring that names a constant of long ago. `rmsnorm_fault=True` adds the wrong
-             RMSNorm, which changes results.
+             docstring with an outdated constant. `rmsnorm_fault=True` adds the wrong RMSNorm,
+             which changes results.
   tuned_mlp, tuned_attention
-             steps on the way: the baseline with the tuned version of scope 3, and of scope 2 too.
+             intermediate steps: the baseline with the tuned version of scope 3, and of scope 2 too.
   optimised  none of the faults: the tuned versions of all three scopes. 332 tasks
   fused_qk_rope
-             queries and keys are rotated, and the caches updated, by the tasks that project them,
-             so that attention starts from rotated queries and there are no tensors of plain
+             the projecting tasks also rotate queries and keys and update the caches, so that
+             attention starts from rotated queries and there are no tensors of plain
              projections. 449 tasks
 """
 
@@ -196,10 +196,10 @@ def make_feed_forward(s: DecodeShape, rmsnorm_fault: bool):
 
 
 def make_layer(s: DecodeShape, project_all: Any, attend: Any, feed_forward: Any):
-    """The three scopes one after the other; what is between them are tensors.
+    """The three scopes in sequence, connected by tensors.
 
-    If every task of a scope works on windows of its own, what does not depend on one another
-    overlaps also across scopes: attention of some heads starts when their projections are there.
+    If every task of a scope works on its own windows, independent tasks overlap also
+    across scopes: attention of some heads starts when their projections are available.
     """
     BATCH, HIDDEN, KV_WIDTH, BATCH_TILE = s.batch, s.hidden, s.kv_width, s.batch_tile
 
@@ -297,9 +297,9 @@ def make_fused_qk_rope(s: DecodeShape):
 
 
 def make_rotated_projections(s: DecodeShape):
-    """Projections of a tile of rows that leave rotated queries, and update the caches.
+    """Projections of a tile of rows that produce rotated queries and update the caches.
 
-    A task makes one query head, or the key and the value of one K/V head, for all rows of the tile:
+    A task computes one query head, or the key and value of one K/V head, for all rows of the tile:
     it stores a block of queries at once, and a row of each cache per sequence.
     """
     BATCH, HEADS, KV_HEADS, HEAD_DIM = s.batch, s.heads, s.kv_heads, s.head_dim
@@ -356,7 +356,7 @@ def make_rotated_projections(s: DecodeShape):
 def make_table_rows(s: DecodeShape):
     """The rows of the rope tables at the position of each sequence of a tile, in one task.
 
-    Gives those of the cosines; those of the sines go into `sin`.
+    Returns those of the cosines; those of the sines go into `sin`.
     """
     BATCH_TILE, HEAD_DIM = s.batch_tile, s.head_dim
 

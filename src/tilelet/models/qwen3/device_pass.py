@@ -1,11 +1,11 @@
-"""The passes of a whole model on a modelled machine: a step of decode, and a prompt.
+"""Passes of a whole model on a modelled machine: a decode step, and a prompt.
 
-One layer is modelled and counted as often as the model has layers; embedding and output head once.
-Nothing is computed, so no weights are needed: a configuration is enough. Tiles have 16 rows at the
-least, which is what the cube works on.
+One layer is modelled and multiplied by the number of layers; embedding and output head count once.
+Nothing is computed, so no weights are needed: a configuration is enough. Tiles have at least 16
+rows, the granularity of the cube.
 
-Which experts a token goes to is data: they are drawn, all equally likely, as training wants it, and
-what the control program would read of the groups they make is put in its place.
+The experts of a token depend on data: they are drawn uniformly, which is what training aims at, and
+the resulting group sizes replace what the control program would read.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from tilelet.runtime.progress import progress
 _PAGE = 128
 _CUBE_ROWS = 16
 _PROMPT_ROWS = 64
-# Columns of a matrix that a task multiplies by: few tasks cost the orchestrator least, but a step
-# of a small model must have one for most cores.
+# Columns of a matrix per task: few tasks minimize the orchestrator's cost, but a step of a small
+# model needs one for most cores.
 _FEWEST_COLUMNS, _MOST_COLUMNS, _STEP_TASKS = 64, 256, 16
 _HEAD_COLUMNS, _HEAD_ROWS = 512, 32
 
 
 @dataclass(frozen=True)
 class Part:
-    """A program of a pass, and how often it is run; with experts that were drawn, or without."""
+    """A program of a pass, how often it runs, and the drawn experts, if any."""
 
     name: str
     times: int
@@ -93,7 +93,7 @@ class DevicePass:
 
 @dataclass(frozen=True)
 class PassShape:
-    """A step of `batch` sequences that have `context` positions each after it, or a prompt of
+    """A step of `batch` sequences with `context` positions each afterwards, or a prompt of
     `context` tokens for each of them.
     """
 
@@ -105,7 +105,7 @@ class PassShape:
 
     @property
     def tokens(self) -> int:
-        """Tokens that go through the layers."""
+        """Return the number of tokens that go through the layers."""
         return self.batch * (1 if self.kind == "decode" else self.context)
 
     def _columns(self) -> int:
@@ -131,7 +131,7 @@ class PassShape:
 
 
 def device_pass(shape: PassShape, machine: str) -> DevicePass:
-    """The pass on a machine, by name or file."""
+    """Model the pass on a machine, given by name or file."""
     c, layer = shape.config, shape.layer()
     rows = _CUBE_ROWS * math.ceil(shape.batch / _CUBE_ROWS)
     start = 0 if shape.kind == "prefill" else shape.context - 1
@@ -143,7 +143,7 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
     }
     lookups = _CUBE_ROWS * math.ceil(shape.tokens / _CUBE_ROWS)
     tokens = {"tokens": np.zeros(lookups, np.int32)}
-    # Of the vocabulary, blocks as wide as their logits fit the vector unit's memory.
+    # Vocabulary blocks are as wide as their logits fit the vector unit's memory.
     columns = min(_HEAD_COLUMNS if rows <= _HEAD_ROWS else _MOST_COLUMNS, c.vocab_size)
     embedding = EndShape(c, lookups, shape.dtype)
     head = EndShape(c, rows, shape.dtype, columns=columns)
@@ -164,7 +164,7 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
 
 
 def drawn_groups(config: Qwen3MoeConfig, tokens: int) -> Array:
-    """How many rows every expert has, and which is its first, as `dispatch` of moe.py writes it."""
+    """Return row count and first row of every expert, as written by `dispatch` of moe.py."""
     rng = np.random.default_rng(0)
     experts, each = config.num_experts, config.num_experts_per_tok
     drawn = [rng.permutation(experts)[:each] for _ in range(tokens)]
@@ -174,7 +174,7 @@ def drawn_groups(config: Qwen3MoeConfig, tokens: int) -> Array:
 
 @dataclass(frozen=True)
 class _KnownGroups:
-    """Gives the control program the groups of the experts, which no task has written."""
+    """Provides the control program with expert groups that no task has written."""
 
     groups: Array
 

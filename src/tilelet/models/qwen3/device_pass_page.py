@@ -50,8 +50,8 @@ FIGURES = (
 
 
 def figures_markdown() -> str:
-    """The table: of each pass on each machine tasks, bytes and time, and what a layer and the head
-    take of it.
+    """Return the table: tasks, bytes and time of each pass on each machine, and the time of a
+    layer and the head.
     """
     lines = [
         "| pass | machine | tasks | GB | ms | us per token | a layer, us | output head, us |",
@@ -70,7 +70,7 @@ def figures_markdown() -> str:
 
 
 def with_figures(text: str) -> str:
-    """The page with the figures of today."""
+    """Return the page with current figures."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{figures_markdown()}\n\n{END}{after}"

@@ -1,14 +1,14 @@
-"""What stands before and after the layers of a model: the embedding and the output head.
+"""The programs before and after the layers of a model: the embedding and the output head.
 
 Programs:
-  build_embedding   rows of the embedding's table, one for each token
-  build_head        final RMSNorm and logits, in blocks of the vocabulary's columns; and the token
-                    with the largest logit of each row, the first of equals
+  build_embedding   rows of the embedding table, one for each token
+  build_head        final RMSNorm and logits, in blocks of vocabulary columns; and the token with
+                    the largest logit of each row, the first in case of ties
 
-The head's matrix lies in blocks of the columns that a task multiplies by, one below the other: a
-task reads memory in order. If the last block lacks columns, nobody reads what stands there.
+The head's matrix is stored in blocks of the columns of one task, one below the other: a task reads
+memory sequentially. If the last block lacks columns, the missing ones are never read.
 
-Logits are rounded to the dtype of the model before they are compared, as the reference does.
+Logits are rounded to the dtype of the model before they are compared, as in the reference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilelet.models.qwen3.blocks import make_projection, make_rmsnorm
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.published import MODE, fitting
 
-# Columns of the vocabulary that one task multiplies by, and rows of the embedding that it copies.
+# Vocabulary columns per task, and embedding rows that a task copies.
 _COLUMNS = 256
 _LOOKUPS = 16
 
@@ -35,7 +35,7 @@ class EndShape:
     config: Qwen3Config
     rows: int
     dtype: DType = pl.BF16
-    # Columns of a block of logits, and of the inputs of a product; 0: some that fit.
+    # Columns of a block of logits, and of a product's inputs; 0 selects fitting ones.
     columns: int = 0
     k_chunk: int = 0
 
@@ -46,12 +46,12 @@ class EndShape:
 
     @property
     def blocks(self) -> int:
-        """Blocks of logits; the last may have fewer columns."""
+        """Number of blocks of logits; the last may have fewer columns."""
         return math.ceil(self.config.vocab_size / self.columns)
 
 
 def build_embedding(s: EndShape) -> Program:
-    """`states[r]` becomes the row of `table` that `tokens[r]` says."""
+    """`states[r]` becomes the row of `table` selected by `tokens[r]`."""
     ROWS, HIDDEN, VOCABULARY, DTYPE = s.rows, s.config.hidden_size, s.config.vocab_size, s.dtype
     LOOKUPS = fitting(ROWS, _LOOKUPS)
 
@@ -76,7 +76,7 @@ def build_embedding(s: EndShape) -> Program:
 
 
 def make_logits(s: EndShape, columns: int):
-    """One block of logits, and of every row the largest of them and its column."""
+    """One block of logits, with the maximum of every row and its column."""
     ROWS, HIDDEN, DTYPE, WIDTH = s.rows, s.config.hidden_size, s.dtype, s.columns
     project = make_projection(ROWS, s.k_chunk, columns, HIDDEN // s.k_chunk, stage=2)
 

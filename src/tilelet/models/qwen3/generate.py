@@ -1,6 +1,6 @@
 """Generation: prompts into the caches, then step by step, each sequence until its own end.
 
-Sequences that end leave the batch, and their pages go to those that wait.
+Sequences that end leave the batch, and their pages go to waiting ones.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tilelet.models.sampling import Sampler, Sampling
 class NewToken(NamedTuple):
     """A token of sequence `sequence`, its `number`-th new one, from 0.
 
-    `ended` says why it is the last: "stop" (it is one of the stop tokens), "length" (as many as
-    were asked for) or "cache" (no room for more).
+    `ended` says why it is the last: "stop" (it is a stop token), "length" (the requested number
+    is reached) or "cache" (no room for more).
     """
 
     sequence: int
@@ -37,10 +37,10 @@ class NewToken(NamedTuple):
 
 
 class Select(Protocol):
-    """Chooses the next token of some sequences.
+    """Selects the next token of some sequences.
 
     `logits` are `[rows, vocabulary]`, `best` the token with the largest of each row, and
-    `places[r]` the number of the row's sequence and the index of its new token: what a choice may
+    `places[r]` the row's sequence number and the index of its new token: all that a choice may
     depend on besides the logits, so that it is the same in every batch.
     """
 
@@ -50,14 +50,14 @@ class Select(Protocol):
 
 
 def greedy(logits: Array, best: Array, places: Sequence[tuple[int, int]]) -> Sequence[int]:
-    """The token with the largest logit; of equals the first."""
+    """Return the token with the largest logit; ties go to the first."""
     return [int(token) for token in best]
 
 
 def sampled(model: Model, sampling: Sampling) -> Select:
-    """Tokens that are drawn, or the best ones at temperature 0.
+    """Return a selector that samples, or takes the best tokens at temperature 0.
 
-    Every sequence has random numbers of its own: its number is added to the seed.
+    Every sequence has its own random numbers: its number is added to the seed.
     """
     if sampling.temperature == 0:
         return greedy
@@ -83,7 +83,7 @@ def sampled(model: Model, sampling: Sampling) -> Select:
 class _Running:
     number: int
     prompt: Array
-    limit: int  # new tokens at the most
+    limit: int  # maximum number of new tokens
     cached: CachedSequence = field(default_factory=CachedSequence)
     last: int = -1
     count: int = 0
@@ -98,11 +98,11 @@ def generate(
     sampling: Sampling | None = None,
     select: Select | None = None,
 ) -> Iterator[NewToken]:
-    """New tokens of all prompts, in the order in which they come.
+    """Yield new tokens of all prompts, in the order in which they are generated.
 
     stop      tokens after which a sequence ends
-    sampling  how tokens are drawn; the best ones are taken unless given
-    select    another way to choose them
+    sampling  sampling settings; greedy unless given
+    select    another way to choose tokens
     """
     if not len(prompts):
         raise NothingToGenerate("there is no prompt")
@@ -113,7 +113,7 @@ def generate(
     for number, prompt in enumerate(prompts):
         tokens = token_array(prompt)
         model.check_prompt(number, tokens)
-        room = model.longest - len(tokens) + 1  # the last new token needs no place
+        room = model.longest - len(tokens) + 1  # the last new token needs no position
         waiting.append(_Running(number, tokens, min(max_new_tokens, room)))
     return _run(model, waiting, max_new_tokens, frozenset(stop), chosen_by)
 
@@ -157,21 +157,21 @@ def _run(
                     step,
                     *model.step([s.cached for s in step], [s.last for s in step]),
                 )
-    finally:  # also when the caller stops, or is stopped
+    finally:  # also if the caller stops or is interrupted
         for sequence in active:
             model.cache.release(sequence.cached)
 
 
 def _fits(model: Model, sequence: _Running) -> bool:
-    """Whether there are pages for all that a sequence may become: so it is never stopped for one
-    that came later.
+    """Return whether there are pages for the maximum length of a sequence, so that it is never
+    stopped by a later one.
     """
     positions = len(sequence.prompt) + sequence.limit - 1
     return model.cache.size.pages_of(positions) <= model.cache.free_pages
 
 
 def _prefilled(model: Model, sequence: _Running) -> tuple[Array, Array]:
-    """Logits and best token after the prompt."""
+    """Return logits and best token after the prompt."""
     model.cache.reserve(sequence.cached, len(sequence.prompt) + sequence.limit - 1)
     last = np.zeros(0)
     for states in model.prefill(sequence.cached, sequence.prompt):

@@ -1,9 +1,9 @@
 """Seeded inputs of the Qwen3 programs: the same numbers in every run.
 
-They are drawn so that a wrong kernel is seen: attention is peaked (scores spread by several
-units), in some heads so much that exponentials overflow unless the maximum is taken off; norm
-weights differ from one, rope tables are real, contexts end on and beside tile boundaries. Outputs
-and caches stay below one in magnitude: there one unit in the last place of BF16 is within the
+They are chosen to expose wrong kernels: attention is peaked (scores spread by several units), in
+some heads so much that exponentials overflow unless the maximum is subtracted; norm weights differ
+from one, rope tables are real, contexts end on and next to tile boundaries. Outputs and caches stay
+below one in magnitude, where one BF16 ulp is within the
 tolerance of a layer.
 """
 
@@ -27,12 +27,12 @@ from tilelet.runtime import TensorSpec
 KEY = 0.2
 VALUE = 0.2
 QUERY = 2.5 / KEY
-# The same of the queries of the first head of every K/V head.
+# The same for the queries of the first head of every K/V head.
 HOT_QUERY = 120 / KEY
 
 
-# One of many possible draws. In this one even the shortest context, at the size of the tests, has a
-# score so negative that a running maximum which starts at zero, not below all scores, is seen.
+# One of many possible seeds. With this one even the shortest context, at the size of the tests, has
+# a score so negative that a running maximum initialized to zero would be noticed.
 DRAW = 3
 
 
@@ -42,13 +42,13 @@ def _rng(name: str) -> np.random.Generator:
 
 @cache
 def _quantiles() -> Array:
-    """65536 equally likely numbers that are distributed normally."""
+    """Return 65536 equally likely normally distributed numbers."""
     inverse = NormalDist().inv_cdf
     return np.array([inverse((i + 0.5) / 65536) for i in range(65536)])
 
 
 def _normal(name: str, shape: tuple[int, ...], std: float, dtype: DTypeLike) -> Array:
-    """Normal numbers, each looked up by sixteen random bits: a layer has a thousand million."""
+    """Return normal numbers, looked up by sixteen random bits each: a layer needs a billion."""
     table = (_quantiles() * std).astype(dtype)
     return table[_rng(name).integers(0, table.size, shape, dtype=np.uint16)]
 
@@ -74,13 +74,13 @@ def norm_weight(name: str, s: DecodeShape) -> TensorSpec:
 
 
 def weight(name: str, inputs: int, outputs: int, gain: float) -> TensorSpec:
-    """A weight that turns inputs of variance one into outputs of standard deviation `gain`."""
+    """Return a weight that maps inputs of variance one to outputs of standard deviation `gain`."""
     shape = (inputs, outputs)
     return TensorSpec(name, shape, pl.BF16, normal(name, shape, gain / inputs**0.5, pl.BF16))
 
 
 def queries(name: str, rows: int, scale: float, s: DecodeShape) -> Callable[[], Array]:
-    """`[rows, hidden]`; the columns of each query head have its standard deviation x `scale`."""
+    """Return `[rows, hidden]`; each query head's columns have its standard deviation x `scale`."""
 
     def drawn() -> Array:
         values = _normal(name, (rows, s.hidden), QUERY * scale, np.float32)
@@ -101,7 +101,7 @@ def qkv_weights(s: DecodeShape) -> list[TensorSpec]:
 
 
 def projections(s: DecodeShape) -> list[TensorSpec]:
-    """What `qkv_weights` make of normalised rows."""
+    """Return the results of `qkv_weights` on normalized rows."""
     kv = (s.batch, s.kv_width)
     return [
         TensorSpec("q_proj", (s.batch, s.hidden), pl.FP32, queries("q_proj", s.batch, 1.0, s)),
@@ -111,10 +111,10 @@ def projections(s: DecodeShape) -> list[TensorSpec]:
 
 
 def output_weight(s: DecodeShape) -> TensorSpec:
-    """Large enough for attention to be seen in what the layer gives.
+    """Return an output weight large enough that attention shows in the layer's output.
 
-    Not so large that a query which rounds the other way is: where two keys of a head with high
-    scores are nearly equal, that moves weight from one to the other.
+    It is not so large that a query that rounds the other way shows, too: where two keys of a head
+    with high scores are nearly equal, that moves weight from one to the other.
     """
     return weight("wo", s.hidden, s.hidden, 0.2)
 
@@ -128,9 +128,9 @@ def mlp_weights(s: DecodeShape) -> list[TensorSpec]:
 
 
 def seq_lens(s: DecodeShape) -> TensorSpec:
-    """Ragged contexts; the first ones lie on and beside the edges of a tile and of the cache.
+    """Return ragged contexts; the first ones lie on and next to the edges of a tile and the cache.
 
-    Of two positions, one is the new token's own: there it counts most.
+    With two positions, one is the new token's own, where it counts most.
     """
 
     def lengths() -> Array:
@@ -152,7 +152,7 @@ def rope(s: DecodeShape) -> list[TensorSpec]:
 
 
 def caches(s: DecodeShape) -> list[TensorSpec]:
-    """K and V caches: read and updated in place, so they are compared as well."""
+    """Return K and V caches: read and updated in place, so they are compared as well."""
     shape = (s.cache_rows, s.head_dim)
     return [
         TensorSpec(name, shape, pl.BF16, normal(name, shape, std, pl.BF16), is_output=True)

@@ -1,11 +1,11 @@
-"""Matrices of layers in INT8: each column, the weights of one output, with a factor of its own.
+"""Layer matrices in INT8: each column, the weights of one output, has its own scale.
 
-A column's factor is its largest magnitude over 127, so that every weight is within half a factor of
-what it was. The factors, in FP32, are the bytes of `FACTOR_ROWS` more rows below the numbers: one
-array holds all, and programs take them from it as a view (`make_matrix` in published.py). Of a
-matrix in blocks of columns every block has its factors below it.
+A column's scale is its largest magnitude divided by 127, so that every weight is within half a
+scale of its value. The scales, in FP32, are the bytes of `FACTOR_ROWS` additional rows below the
+numbers: one array holds both, and programs take the scales from it as a view (`make_matrix` in
+published.py). In a matrix stored in blocks of columns every block has its scales below it.
 
-Norms, the router of a mixture of experts, the embedding and the output head stay as they are.
+Norms, the router of a mixture of experts, the embedding and the output head are unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK = 256
 
 
 def in_int8(arrays: Mapping[str, LayerArray]) -> dict[str, LayerArray]:
-    """The same arrays with the matrices in INT8."""
+    """Return the same arrays with the matrices in INT8."""
     return {name: _converted(name, array) for name, array in arrays.items()}
 
 
@@ -43,7 +43,7 @@ def _converted(name: str, array: LayerArray) -> LayerArray:
 
 
 def fill_int8(out: Array, stored: Sequence[Array]) -> None:
-    """Matrices `[out, in]` as `[in, out]` and their factors, one below the other."""
+    """Store matrices `[out, in]` as `[in, out]` with their scales, one below the other."""
     rows = len(out) // len(stored)
     for i, piece in enumerate(stored):
         for part, outputs in column_blocks(out[i * rows : (i + 1) * rows], piece):
@@ -61,6 +61,6 @@ def _fill_block(out: Array, stored: Array) -> None:
 
 
 def widened(array: Array) -> Array:
-    """What a matrix in INT8 with its factors stands for: `[in, out]` in FP32."""
+    """Dequantize a matrix with its scales: `[in, out]` in FP32."""
     factors = array[-FACTOR_ROWS:].reshape(-1).view(np.float32)
     return array[:-FACTOR_ROWS].astype(np.float32) * factors

@@ -1,4 +1,4 @@
-"""How far a model with weights in INT8 is from the same model as it is stored."""
+"""Measure how far a model with INT8 weights is from the same model as stored."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tilelet.models.qwen3.reference import Array
 
 @dataclass(frozen=True)
 class Int8Error:
-    """What INT8 changes for one prompt.
+    """The effect of INT8 on one prompt.
 
     layers      relative L2 distance of the hidden states after each layer
-    logits      the same of the logits
-    same_best   the part of all positions whose largest logit is that of the same token
+    logits      the same for the logits
+    same_best   share of positions where the best token is the same
     positions   tokens of the prompt
-    bytes       of the weights of all layers as they are stored, `int8_bytes` in INT8
+    bytes       size of the weights of all layers as stored; `int8_bytes` in INT8
     """
 
     layers: tuple[float, ...]
@@ -49,9 +49,9 @@ class Int8Error:
 
 
 def int8_error(directory: str | Path, tokens: Any, **options: Any) -> Int8Error:
-    """Run a prompt through a model twice, with weights as they are stored and in INT8.
+    """Run a prompt through a model twice, with the stored weights and in INT8.
 
-    Layers are streamed, so that neither needs memory for more than one; `options` are those of
+    Layers are streamed, so that neither run needs memory for more than one; `options` are those of
     `load`.
     """
     prompt = token_array(tokens)
@@ -71,7 +71,7 @@ def int8_error(directory: str | Path, tokens: Any, **options: Any) -> Int8Error:
 
 
 def _passed(model: Model, prompt: Array) -> tuple[list[Array], Array]:
-    """Hidden states after each layer, and logits."""
+    """Return hidden states after each layer, and logits."""
     chunk, seen = model.sizes.chunk, dict[int, list[Array]]()
     states = model.states_of(
         0, prompt, lambda n, rows, _: seen.setdefault(n, []).append(rows.copy())

@@ -1,7 +1,7 @@
-"""Products with weights in INT8, in place of those of blocks.py.
+"""Products with INT8 weights, in place of those of blocks.py.
 
 A weight is a pair: the numbers, which are widened on chip (all of them are exact in BF16), and a
-factor for each column, which the sum of the products is multiplied with.
+scale for each column, by which the sum of the products is multiplied.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _make_block(k_chunk: int, out_chunk: int, dtype: DType):
 def make_int8_projection(
     rows: int, k_chunk: int, out_chunk: int, k_blocks: int, *, stage: int, dtype: DType
 ):
-    """As `make_projection`; `dtype` is that of `x`."""
+    """Like `make_projection`; `dtype` is that of `x`."""
     block = _make_block(k_chunk, out_chunk, dtype)
 
     @pl.inline
@@ -42,7 +42,7 @@ def make_int8_projection(
 def make_two_int8_projections(
     rows: int, k_chunk: int, out_chunk: int, k_blocks: int, stage: int, dtype: DType
 ):
-    """As `make_two_projections`."""
+    """Like `make_two_projections`."""
     block = _make_block(k_chunk, out_chunk, dtype)
 
     @pl.inline

@@ -1,4 +1,4 @@
-"""The parameters of a whole layer, which decode and prefill programs share."""
+"""The parameters of a whole layer, shared by decode and prefill programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilelet.runtime import TensorSpec
 
 
 def layer_program(name: str, states: Sequence[int], s: DecodeShape, layer: Any) -> Program:
-    """The program called `name` that is the inline function `layer`.
+    """Wrap the inline function `layer` in a program called `name`.
 
     `states` is the shape of the hidden states that go in and come out.
     """
@@ -56,8 +56,8 @@ def layer_program(name: str, states: Sequence[int], s: DecodeShape, layer: Any) 
 def layer_specs(
     hidden_states: TensorSpec, s: DecodeShape, out_starts: float | None = None
 ) -> list[TensorSpec]:
-    """Inputs and outputs of a layer; the caches are both. `out_starts` is what `out` holds before,
-    for layers that leave some of it.
+    """Return inputs and outputs of a layer; the caches are both. `out_starts` is the initial value
+    of `out`, for layers that do not write all of it.
     """
     return [
         hidden_states,

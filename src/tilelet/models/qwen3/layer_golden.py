@@ -1,7 +1,7 @@
-"""A layer of a checkpoint in double precision, straight from its files.
+"""A layer of a checkpoint in double precision, computed directly from its files.
 
-It shares nothing with the programs and the loader but the files: matrices are used as they are
-stored, `[out, in]`, block by block, so that a layer of any size needs little memory.
+It shares nothing with the programs and the loader except the files: matrices are used as stored,
+`[out, in]`, block by block, so that a layer of any size needs little memory.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tilelet.models.qwen3.published import rope_tables
 from tilelet.models.qwen3.reference import Array, rotate, silu
 from tilelet.models.qwen3.weights import Checkpoint
 
-# Rows of a stored matrix, which are outputs, widened at a time.
+# Rows (outputs) of a stored matrix that are widened at a time.
 _OUTPUTS = 512
 
 
 class LayerGolden:
-    """Layer `layer`; with `int8`, of the weights that INT8 makes of the stored ones."""
+    """Layer `layer`; with `int8`, of the stored weights quantized to INT8."""
 
     def __init__(self, checkpoint: Checkpoint, layer: int, *, int8: bool = False) -> None:
         self._checkpoint = checkpoint
@@ -32,7 +32,7 @@ class LayerGolden:
         self._positions = 0
 
     def __call__(self, states: Array) -> Array:
-        """States `[positions, hidden]` of one sequence, from its start."""
+        """Apply the layer to states `[positions, hidden]` of one sequence, from its start."""
         self._positions = len(states)
         x = states.astype(np.float64)
         x = x + self._attention(self._norm("input_layernorm", x))
@@ -43,8 +43,8 @@ class LayerGolden:
         return x + self._mlp("mlp", normed, c.intermediate_size)
 
     def near_ties(self, rounding: float) -> Array:
-        """Positions of the last call whose choice of experts may change if the logits of the router
-        are off by `rounding` of their size.
+        """Return the positions of the last call whose choice of experts may change if the router
+        logits are off by `rounding` of their size.
         """
         c = self._config
         if (
@@ -62,13 +62,13 @@ class LayerGolden:
         return self._checkpoint.whole(f"layers.{self._layer}.{name}.weight", shape)
 
     def _norm(self, name: str, x: Array) -> Array:
-        """RMSNorm of the last axis."""
+        """Apply RMSNorm to the last axis."""
         weight = self._tensor(name, (x.shape[-1],)).astype(np.float64)
         mean = np.mean(x * x, axis=-1, keepdims=True)
         return x / np.sqrt(mean + self._config.rms_norm_eps) * weight
 
     def _times(self, name: str, x: Array, outputs: int, *, narrow: bool = True) -> Array:
-        """`x` times a stored matrix."""
+        """Multiply `x` by a stored matrix."""
         stored = self._tensor(name, (outputs, x.shape[-1]))
         found = np.empty((len(x), outputs))
         for first in range(0, outputs, _OUTPUTS):

@@ -1,9 +1,9 @@
-"""All weights of a model, as its programs take them, and the memory that takes.
+"""All weights of a model in its programs' layout, and the memory they take.
 
-Matrices of the files are `[out, in]`; programs take `[in, out]`, in blocks of the columns that a
-task multiplies by (it then reads memory in order), blocks and layers one below the other.
-They are converted once, into memory or into a file that is then mapped; or, streamed, layer by
-layer whenever they are needed. The embedding stays where it is: a few rows of a mapped file.
+Files store matrices as `[out, in]`; programs take `[in, out]`, in blocks of the columns of one task
+(which then reads memory sequentially), with blocks and layers one below the other.
+Weights are converted once, into memory or into a file that is then mapped, or streamed: converted
+layer by layer whenever needed. The embedding is not converted: few rows of a mapped file are used.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from tilelet.native.memory import available_memory
 from tilelet.runtime.progress import progress
 
 _HEAD = "head"
-# Columns of a block, at the most.
+# Maximum columns of a block.
 _COLUMNS = 256
 
 
 class LayerSource(Protocol):
-    """Where the arrays of layers come from."""
+    """The source of the arrays of layers."""
 
     def layers(self, first: int, count: int) -> dict[str, Array]:
-        """The arrays of `count` layers from `first` on, those of the layers below each other."""
+        """Return the arrays of `count` layers from `first` on, concatenated over layers."""
         ...
 
 
@@ -60,7 +60,7 @@ class ModelWeights:
     source: LayerSource
 
     def head_column(self, token: int) -> Array:
-        """The weights of one token's logit."""
+        """Return the weights of one token's logit."""
         hidden = self.final_norm.shape[1]
         block, column = divmod(token, self.head.shape[1])
         return self.head[block * hidden : (block + 1) * hidden, column]
@@ -96,7 +96,7 @@ class _Runs:
 
 
 class _Streamed:
-    """Layers that are read and converted when they are wanted; memory for those of one call."""
+    """Layers that are read and converted on demand, with memory for one call's layers."""
 
     def __init__(self, checkpoint: Checkpoint, dtype: DType) -> None:
         self._checkpoint = checkpoint
@@ -107,7 +107,7 @@ class _Streamed:
     def layers(self, first: int, count: int) -> dict[str, Array]:
         kind = self._checkpoint.arrays_of(first)
         if kind is not self._kind or count > self._room.count:
-            self._room = _Stacked({}, 0, 0)  # given back before more is taken
+            self._room = _Stacked({}, 0, 0)  # released before more is allocated
             self._room = _Stacked(empty_layers(kind, count, self._dtype), 0, count)
             self._kind = kind
         for i in range(count):
@@ -123,7 +123,7 @@ def empty_layers(arrays: Mapping[str, LayerArray], count: int, dtype: DType) -> 
 
 
 def layer_bytes(arrays: Mapping[str, LayerArray], dtype: DType) -> int:
-    """Bytes of the arrays of one layer."""
+    """Return the bytes of the arrays of one layer."""
     return sum(
         array.shape[0] * array.shape[1] * array.element(dtype).itemsize for array in arrays.values()
     )
@@ -131,12 +131,12 @@ def layer_bytes(arrays: Mapping[str, LayerArray], dtype: DType) -> int:
 
 @dataclass(frozen=True)
 class LoadSettings:
-    """How the weights of a model directory are to be had.
+    """How the weights of a model directory are loaded.
 
-    dtype          of matrices and hidden states; None: as they are stored
+    dtype          of matrices and hidden states; None for as stored
     streamed       nothing of the layers is kept between passes
     weights_cache  a folder for the converted weights
-    layers         only the first so many; 0: all
+    layers         number of layers to load, from the first; 0 for all
     int8           matrices of layers in INT8
     """
 
@@ -148,7 +148,7 @@ class LoadSettings:
 
 
 class Loader:
-    """The checkpoint of a model directory, checked, before anything is converted."""
+    """The checkpoint of a model directory, checked before anything is converted."""
 
     def __init__(self, directory: str | Path, settings: LoadSettings) -> None:
         self.directory = Path(directory)
@@ -179,7 +179,7 @@ class Loader:
         )
 
     def memory(self, layers_per_call: int) -> dict[str, int]:
-        """Bytes that the weights will take, by what they are."""
+        """Return the bytes that the weights will take, by use."""
         c, size = self.config, self.dtype.itemsize
         runs = [(r.count, layer_bytes(r.kind.arrays, self.dtype)) for r in self.architecture.runs]
         found: dict[str, int] = {}
@@ -203,7 +203,7 @@ class Loader:
         return transposed(self._head, self.dtype, self._head_shape[1])
 
     def load(self) -> ModelWeights:
-        """Everything, converted."""
+        """Load and convert everything."""
         embedding = self._embedding
         if embedding.dtype != self.dtype.numpy:
             embedding = embedding.astype(self.dtype.numpy)
@@ -239,7 +239,7 @@ class Loader:
         return file.tensor(_HEAD), _Runs(self.architecture, stacks)
 
     def _file(self, path: Path) -> SafetensorsFile:
-        """The file of an earlier run, if it is there and whole."""
+        """Return the file of an earlier run, if it exists and is complete."""
         shapes = {name: shape for name, (shape, _) in self._shapes().items()}
         with suppress(BadWeightFile):
             file = SafetensorsFile(path)
@@ -249,7 +249,7 @@ class Loader:
         return SafetensorsFile(path)
 
     def _key(self) -> str:
-        """What the file depends on: the configuration, the files, what they are converted to."""
+        """Return what the file depends on: the configuration, the files, the target format."""
         stats = [(p.name, p.stat().st_size, p.stat().st_mtime_ns) for p in self.checkpoint.files]
         described = [
             2,
@@ -275,7 +275,7 @@ class Loader:
         return found
 
     def _write(self, path: Path) -> None:
-        """By ordinary writes: those fail on a full disk, where writes to a map end the process."""
+        """Write with ordinary writes: on a full disk those fail, whereas mapped writes crash."""
         shapes = self._shapes()
         size = sum(r * c * dtype.itemsize for (r, c), dtype in shapes.values())
         unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -298,7 +298,7 @@ class Loader:
                 unfinished.unlink(missing_ok=True)
 
     def _pieces(self, places: Mapping[str, int]) -> Iterator[tuple[str, int, Array]]:
-        """Every converted part of the file, what it is, and where it goes."""
+        """Yield every converted part of the file with its name and position."""
         yield "the output head", places[_HEAD], self._head_in_blocks()
         count = self.config.num_hidden_layers
         streamed = _Streamed(self.checkpoint, self.dtype)
@@ -310,12 +310,12 @@ class Loader:
 
 
 def _stored(run: LayerRun, name: str) -> str:
-    """What an array of a run is called in a file of converted weights."""
+    """Return the name of an array of a run in a file of converted weights."""
     return f"{run.first}.{name}"
 
 
 def check_memory(parts: Mapping[str, int]) -> None:
-    """Refuse what does not fit into the free memory."""
+    """Reject what does not fit into free memory."""
     available = available_memory()
     if available is not None and sum(parts.values()) > available:
         raise ModelTooLarge(parts, available)

@@ -1,14 +1,14 @@
-"""A whole Qwen3 model: tokens in, logits and tokens out, all of it by tile programs.
+"""A whole Qwen3 model as tile programs: tokens in, logits and tokens out.
 
     model = tilelet.models.qwen3.load("Qwen3-0.6B")
     for token in model.generate(prompt, max_new_tokens=32):
         ...
     logits = model.forward(tokens)
 
-A pass is the embedding, the layers and the output head: a call of each, or where layers are
-streamed or looked at, one per layer. Prompts go through it in chunks; after that, sequences make a
-step together, each at its own position. Programs are compiled when they are first needed, for
-batches of 1, 2, 4, ... rows: rows that no sequence uses are computed, and nobody looks at them.
+A pass is the embedding, the layers and the output head: one call of each, or one call per layer if
+layers are streamed or observed. Prompts are processed in chunks; after that, sequences step
+together, each at its own position. Programs are compiled on first use, for batches of 1, 2, 4, ...
+rows; unused rows are computed and ignored.
 """
 
 from __future__ import annotations
@@ -42,31 +42,31 @@ from tilelet.native.memory import available_memory
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
 
-# Rows that one product of a step has at the most; larger batches take several.
+# Maximum rows of one product of a step; larger batches use several.
 _MOST_ROWS = 64
-# Tokens of a prompt that one has: weights are prepared once for all of them.
+# Rows of one product of a prompt: weights are prepared once for all of them.
 _PROMPT_ROWS = 128
-# Keys of a block of attention, at the most.
+# Maximum keys of a block of attention.
 _KEYS = 128
-# Inputs of a product that are taken at a time, at the most: no memory on chip limits them here.
-# Weights in INT8 are widened first, and stay in the cache meanwhile if they are few.
+# Maximum inputs of a product at a time, since no on-chip memory limits them on a CPU.
+# INT8 weights are widened first, and stay in cache if there are few.
 _INPUTS = 1024
 _SMALLEST_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
-# Called with a layer's number, its hidden states, and the experts of every row if it has any.
+# Called with a layer's index, its hidden states, and the experts of every row, if any.
 Observer = Callable[[int, Array, Array | None], None]
 
 
 @dataclass(frozen=True)
 class ModelSizes:
-    """What a model's programs and caches are made for.
+    """The sizes that a model's programs and caches are built for.
 
-    max_seq  positions of a sequence at the most
+    max_seq  maximum positions of a sequence
     batch    sequences at a time
-    page     positions of a page of the caches
-    pages    of the caches; 0: as many as `batch` sequences of `max_seq` positions need
-    chunk    tokens of a prompt that go through the layers together, at most; whole pages
+    page     positions per page of the caches
+    pages    number of pages; 0 for as many as `batch` sequences of `max_seq` positions need
+    chunk    maximum tokens of a prompt that go through the layers together; whole pages
     """
 
     max_seq: int
@@ -98,7 +98,7 @@ class ModelSizes:
 
 
 class Model:
-    """`config`, `dtype` of hidden states and logits, and `memory`: bytes, by what takes them."""
+    """A model; `dtype` is that of hidden states and logits, `memory` lists bytes by use."""
 
     def __init__(
         self,
@@ -123,13 +123,13 @@ class Model:
         self._settings = RunConfig(engine=engine)
         self._programs: dict[tuple[str, ...], CompiledProgram] = {}
 
-    # --- what users call --------------------------------------------------------------------------
+    # --- public methods ---------------------------------------------------------------------------
 
     def forward(self, tokens: Any) -> Any:
-        """The logits of every position, in the dtype of the model.
+        """Return the logits of every position, in the dtype of the model.
 
         `[tokens]` gives `[tokens, vocabulary]`, `[batch, tokens]` one dimension more; a torch
-        tensor gives a torch tensor. What is cached for `generate` is not touched.
+        tensor gives a torch tensor. The caches of `generate` are not affected.
         """
         found = token_array(tokens)
         batch = found[None] if found.ndim == 1 else found
@@ -140,7 +140,7 @@ class Model:
         return as_tensor(logits) if is_tensor(tokens) else logits
 
     def generate(self, tokens: Any, **options: Any) -> Iterator[int]:
-        """New tokens after those of one prompt, one by one.
+        """Yield new tokens after those of one prompt, one by one.
 
         `options` are those of `generate.generate`: `max_new_tokens`, `stop`, `sampling`.
         """
@@ -152,7 +152,7 @@ class Model:
     # --- passes -----------------------------------------------------------------------------------
 
     def states_of(self, number: int, tokens: Array, observe: Observer | None = None) -> Array:
-        """Hidden states of a sequence after the last layer, `[tokens, hidden]`.
+        """Return the hidden states of a sequence after the last layer, `[tokens, hidden]`.
 
         `observe` is called after each layer, chunk by chunk.
         """
@@ -166,7 +166,7 @@ class Model:
     def prefill(
         self, sequence: CachedSequence, tokens: Array, observe: Observer | None = None
     ) -> Iterator[Array]:
-        """Put the tokens of a new sequence into the caches; the hidden states, chunk by chunk."""
+        """Put the tokens of a new sequence into the caches; yield hidden states chunk by chunk."""
         chunk = self.sizes.chunk
         self.cache.reserve(sequence, len(tokens))
         for first in range(0, len(tokens), chunk):
@@ -175,7 +175,7 @@ class Model:
     def extend(
         self, sequence: CachedSequence, tokens: Array, observe: Observer | None = None
     ) -> Array:
-        """At most a chunk of tokens after whole chunks; their hidden states."""
+        """Process at most a chunk of tokens after whole chunks; return their hidden states."""
         rows = np.zeros(self.sizes.chunk, np.int32)
         rows[: len(tokens)] = tokens
         states = self._embed(rows)
@@ -189,7 +189,7 @@ class Model:
         tokens: Sequence[int],
         observe: Observer | None = None,
     ) -> tuple[Array, Array]:
-        """One more token of every sequence: logits `[sequences, vocabulary]`, and the best tokens.
+        """Process one more token per sequence; return logits `[sequences, vocabulary]` and tokens.
 
         The sequences must have the pages for it.
         """
@@ -203,13 +203,13 @@ class Model:
         return logits[: len(sequences)], best[: len(sequences)]
 
     def head(self, states: Array) -> tuple[Array, Array]:
-        """Logits and best tokens of rows of hidden states."""
+        """Return logits and best tokens of rows of hidden states."""
         program = self._end("head", len(states))
         logits, best = program(states, self.weights.final_norm, self.weights.head)
         return logits, best[0]
 
     def logits_of(self, states: Array) -> Array:
-        """Logits of any number of rows of hidden states."""
+        """Return the logits of any number of rows of hidden states."""
         found = np.empty((len(states), self.config.vocab_size), self.dtype.numpy)
         for first in range(0, len(states), _MOST_ROWS):
             part = states[first : first + _MOST_ROWS]
@@ -219,7 +219,7 @@ class Model:
         return found
 
     def check_prompt(self, number: int, tokens: Array) -> None:
-        """Refuse a prompt that has no tokens, unknown ones, or too many for the caches."""
+        """Reject a prompt that has no tokens, unknown ones, or too many for the caches."""
         if tokens.ndim != 1 or not np.issubdtype(tokens.dtype, np.integer):
             found = f"{tokens.dtype} {list(tokens.shape)}"
             raise BadTokens(found, "integers, one dimension for a prompt")
@@ -231,14 +231,14 @@ class Model:
 
     @property
     def longest(self) -> int:
-        """Positions that the caches hold of one sequence."""
+        """Maximum positions of one sequence in the caches."""
         size = self.cache.size
         return min(self.sizes.max_seq, size.pages * size.page)
 
     # --- programs ---------------------------------------------------------------------------------
 
     def rows_for(self, count: int) -> int:
-        """Rows of the smallest program that takes so many."""
+        """Return the row count of the smallest program that fits."""
         if count > _MOST_ROWS:
             return -(-count // _MOST_ROWS) * _MOST_ROWS
         return 1 << (count - 1).bit_length()
@@ -254,7 +254,7 @@ class Model:
         new: int,
         observe: Observer | None,
     ) -> None:
-        """All layers on `new` more positions of every sequence, in place."""
+        """Run all layers on `new` more positions of every sequence, in place."""
         batch = len(states) if kind == "decode" else 1
         starts, lengths = np.zeros(batch, np.int32), np.ones(batch, np.int32)
         for row, sequence in enumerate(sequences):
@@ -274,7 +274,7 @@ class Model:
                     observe(first, states, chosen if run.kind.is_sparse else None)
 
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
-        """Sizes of the program for `rows` rows of hidden states."""
+        """Return the sizes of the program for `rows` rows of hidden states."""
         c, size = self.config, self.cache.size
         inputs = math.gcd(c.hidden_size, c.q_width, c.intermediate_size)
         tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _PROMPT_ROWS)
@@ -317,14 +317,14 @@ class Model:
 
 
 def check_tokens(number: int, tokens: Sequence[int] | Array, vocabulary: int) -> None:
-    """Refuse tokens of prompt `number` that are not in the vocabulary."""
+    """Reject tokens of prompt `number` that are not in the vocabulary."""
     for place, token in enumerate(tokens):
         if not 0 <= token < vocabulary:
             raise UnknownToken(number, place, token, vocabulary)
 
 
 def token_array(tokens: Any) -> Array:
-    """Tokens as a user has them, as an array of integers."""
+    """Convert the user's tokens to an array of integers."""
     if is_array(tokens):
         if dtype_of(tokens.dtype) is None:
             raise BadTokens(f"of type {tokens.dtype}", "integers")
@@ -352,15 +352,15 @@ def load(
     tell: Callable[[dict[str, int]], None] | None = None,
     **sizes: int,
 ) -> Model:
-    """The model in a directory, with its weights converted.
+    """Load the model in a directory, converting its weights.
 
-    dtype          of matrices and hidden states; as they are stored unless given
-    max_seq        positions of a sequence at the most; 4096, or what the model takes, if less
+    dtype          of matrices and hidden states; as stored unless given
+    max_seq        maximum positions of a sequence; 4096, or the model's limit if smaller
     stream         read and convert layers for every pass, keep none
     weights_cache  a folder: weights are converted once, into a file there that is then mapped
-    layers         only the first so many layers
-    quantize       "int8": the matrices of the layers in INT8, a factor for each output
-    tell           called with the bytes that will be needed, by what needs them, before loading
+    layers         only this many layers, from the first
+    quantize       "int8": the matrices of the layers in INT8, with a scale per output
+    tell           called with the bytes that will be needed, by use, before loading
     sizes          `batch`, `page`, `pages` and `chunk` of `ModelSizes`
     """
     chosen = dtype_of(dtype) if dtype is not None else None

@@ -1,18 +1,18 @@
-"""The mixture of experts of Qwen3-MoE: the part of a layer that stands where dense models have MLP.
+"""The mixture of experts of Qwen3-MoE, which replaces the MLP part of dense models.
 
 Every token goes to `num_experts_per_tok` experts, each a small MLP, and gets their weighted sum:
 
-  router       softmax of a product, and the largest of its probabilities, token by token
-  dispatch     all pairs of a token and one of its experts ("slots"), sorted by expert
-  experts      products in groups: rows of all tokens of one expert, as many as there happen to be
-  combine      the products of every token, weighted and added up in FP32, and the residual
+  router       softmax of a product, and its largest probabilities, token by token
+  dispatch     all (token, expert) pairs ("slots"), sorted by expert
+  experts      grouped products: the rows of all tokens of one expert, however many
+  combine      the weighted sum of each token's results in FP32, plus the residual
 
-Groups are ragged. The control program reads how many rows each expert has, and hands out tiles of
-them: an expert that nobody chose costs nothing, and its weights are not read.
+Groups are ragged. The control program reads the row count of each expert and submits that many
+tiles: an expert that no token chose costs nothing, and its weights are not read.
 
-Weights of the experts of a layer stand one below the other: `w_gate` and `w_up`
+Weights of the experts of a layer are concatenated: `w_gate` and `w_up`
 `[experts * hidden, width]`, `w_down` `[experts * width, hidden]`; or each of them in blocks of
-columns, as `LayerShape.blocked` says.
+columns, see `LayerShape.blocked`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from tilelet.models.qwen3.published import (
 
 # Rows of a group that are multiplied at a time.
 _GROUP_ROWS = 16
-# Columns of an expert's matrices that a task multiplies by, at the most.
+# Maximum columns of an expert's matrices per task.
 _EXPERT_COLUMNS = 128
-# Columns of the hidden state that a task of `combine` adds up.
+# Columns of the hidden state per task of `combine`.
 _COMBINE_COLUMNS = 1024
-# Below every probability.
+# Smaller than every probability.
 _TAKEN = -1.0
 
 
@@ -59,12 +59,12 @@ def moe_config(s: LayerShape) -> Qwen3MoeConfig:
 
 
 def expert_columns(config: Qwen3MoeConfig) -> int:
-    """Columns of an expert's matrices that a task multiplies by."""
+    """Return the columns of an expert's matrices per task."""
     return fitting(math.gcd(config.hidden_size, config.moe_intermediate_size), _EXPERT_COLUMNS)
 
 
 def expert_matrices(config: Qwen3MoeConfig) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Inputs, outputs and columns of a task, of an expert's matrices up and down."""
+    """Return inputs, outputs and columns per task of an expert's up and down matrices."""
     hidden, width = config.hidden_size, config.moe_intermediate_size
     columns = expert_columns(config)
     return (hidden, width, columns), (width, hidden, columns)
@@ -73,11 +73,11 @@ def expert_matrices(config: Qwen3MoeConfig) -> tuple[tuple[int, int, int], tuple
 def make_router(s: LayerShape, tile: int):
     """Experts and weights of the tokens of a tile, largest weight first.
 
-    Of equal probabilities the expert with the lower number comes first.
+    Ties go to the expert with the lower index.
     """
     c, DTYPE, T = moe_config(s), s.dtype, tile
     E, K = c.num_experts, c.num_experts_per_tok
-    # Rows of a tile are whole blocks of 32 bytes; what is beyond K is zero.
+    # Rows of a tile are whole 32-byte blocks; columns past K are zero.
     PADDED, NUMBERS = math.ceil(K / 16) * 16, math.ceil(E / 8) * 8
     K_CHUNK = fitting(c.hidden_size, 128)
     project = make_projection(T, K_CHUNK, E, c.hidden_size // K_CHUNK, stage=s.stage)
@@ -121,14 +121,14 @@ def make_router(s: LayerShape, tile: int):
 
 
 def make_dispatch(s: LayerShape, rows: int):
-    """Slots sorted by expert: their order, where each stands in it, and the groups.
+    """Slots sorted by expert: their order, the position of each, and the groups.
 
     A slot is `row * K + k`. `groups[0, e]` is the number of slots of expert e, `groups[1, e]` the
-    place of the first.
+    position of the first.
     """
     c = moe_config(s)
     E, K, SLOTS = c.num_experts, c.num_experts_per_tok, rows * c.num_experts_per_tok
-    NUMBERS = math.ceil(SLOTS / 8) * 8  # whole blocks of 32 bytes; a row of one is none
+    NUMBERS = math.ceil(SLOTS / 8) * 8  # whole 32-byte blocks
 
     @pl.inline
     def dispatch(chosen, order, places, groups, valid):
@@ -154,11 +154,11 @@ def make_dispatch(s: LayerShape, rows: int):
 
 
 def make_experts(s: LayerShape, rows: int):
-    """The products of all slots, in the order of `dispatch`, in FP32."""
+    """The results of all slots, in the order of `dispatch`, in FP32."""
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, WIDTH = c.hidden_size, c.moe_intermediate_size
     E, K, SLOTS = c.num_experts, c.num_experts_per_tok, rows * c.num_experts_per_tok
-    # A token has an expert at most once.
+    # A token has each expert at most once.
     T = min(_GROUP_ROWS, rows)
     K_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 128)
     OUT_CHUNK = expert_columns(c)
@@ -215,7 +215,7 @@ def make_experts(s: LayerShape, rows: int):
 
 
 def make_combine(s: LayerShape, rows: int):
-    """The weighted products of every token added up, and the residual; into `out` from `row` on."""
+    """The weighted sum of every token's results plus the residual; into `out` from `row` on."""
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, K = c.hidden_size, c.num_experts_per_tok
     PADDED = rows * K + min(_GROUP_ROWS, rows)
@@ -240,9 +240,9 @@ def make_combine(s: LayerShape, rows: int):
 
 
 def make_moe(s: LayerShape, rows: int):
-    """RMSNorm, the experts and the residual, of `rows` rows of which the first `valid` are real.
+    """RMSNorm, the experts and the residual, for `rows` rows of which the first `valid` are real.
 
-    The results go to `out`, from `row` on; the experts of every row to `chosen`.
+    The results go to `out`, starting at `row`; the experts of every row to `chosen`.
     """
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, K, SLOTS = c.hidden_size, c.num_experts_per_tok, rows * c.num_experts_per_tok
@@ -278,7 +278,7 @@ def make_moe(s: LayerShape, rows: int):
 
 
 def build_moe(s: LayerShape, rows: int) -> Program:
-    """The part by itself: `residual` in, hidden states out, of the first `count[0]` rows."""
+    """Build this part alone: `residual` in, hidden states out, for the first `count[0]` rows."""
     c, DTYPE, ROWS = moe_config(s), s.dtype, rows
     HIDDEN, E = c.hidden_size, c.num_experts
     K, WEIGHT = c.num_experts_per_tok, s.weight_dtype
@@ -308,7 +308,7 @@ def build_moe(s: LayerShape, rows: int) -> Program:
 
 
 def _whole_tiles(s: LayerShape, rows: int) -> int:
-    """Rows of the tiles that so many rows take."""
+    """Return the rows of the tiles needed for `rows` rows."""
     return math.ceil(rows / s.row_tile) * s.row_tile
 
 
@@ -341,7 +341,7 @@ def make_sparse_decode(s: LayerShape):
 
 
 def make_sparse_prefill(s: LayerShape):
-    """The layer for tokens of every sequence; the experts see all of one sequence at once."""
+    """The layer for tokens of every sequence; the experts get all of one sequence at once."""
     T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
     attention = make_prefill_attention(s)
     ROWS = _whole_tiles(s, TOKENS)
@@ -377,21 +377,21 @@ def make_sparse_prefill(s: LayerShape):
 
 
 def build_sparse_decode(s: LayerShape) -> Program:
-    """As `published.build_decode`, for layers with experts."""
+    """Like `published.build_decode`, for layers with experts."""
     chosen = _whole_tiles(s, s.batch)
     return _program("Qwen3MoeDecodeLayers", s, s.batch, chosen, make_sparse_decode(s))
 
 
 def build_sparse_prefill(s: LayerShape) -> Program:
-    """As `published.build_prefill`, for layers with experts."""
+    """Like `published.build_prefill`, for layers with experts."""
     chosen = s.batch * _whole_tiles(s, s.tokens)
     return _program("Qwen3MoePrefillLayers", s, s.batch * s.tokens, chosen, make_sparse_prefill(s))
 
 
 def _program(name: str, s: LayerShape, rows: int, chosen_rows: int, layer: Any) -> Program:
-    """The program that is the inline function `layer`, on `rows` rows of hidden states.
+    """Wrap the inline function `layer` in a program for `rows` rows of hidden states.
 
-    `chosen` gets the experts of every row in every layer, in `chosen_rows` rows for each: whole
+    `chosen` gets the experts of every row in every layer, in `chosen_rows` rows each: whole
     tiles.
     """
     c, D, DTYPE, BATCH, ROWS, N = moe_config(s), s.config.head_dim, s.dtype, s.batch, rows, s.layers

@@ -1,11 +1,11 @@
-"""One layer of a checkpoint at full size, beside a golden that is computed with its own weights.
+"""Run one layer of a checkpoint at full size, and compare it with a golden of its own weights.
 
     found = run_layer("Qwen3-32B", 17, LayerInput(positions=16, capture=True))
     print(found.passed, found.checks)
 
-Activations are random, or captured: tokens go through the embedding and all layers before, of which
-one is in memory at a time. All but the last position are prefilled, the last is a decode step; both
-are compared with a layer in double that reads the files by itself.
+Activations are random or captured: tokens go through the embedding and all preceding layers, one of
+which is in memory at a time. All but the last position are prefilled, the last is a decode step;
+both are compared with a layer in double precision that reads the files independently.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tilelet.runtime.progress import progress
 
 _ROW_TILE = 16
 _SEQ_TILE = 64
-# Of what a layer adds to its input, in proportion (sums of many rounded products), and of its
-# output, which is rounded once more.
+# Relative bounds on the error of what a layer adds to its input (sums of many rounded products),
+# and of its output, which is rounded once more.
 BOUNDS = {"FP32": (2e-5, 2.0**-23), "FP16": (4e-3, 2.0**-11), "BF16": (2e-2, 2.0**-8)}
 
 
 @dataclass(frozen=True)
 class LayerInput:
-    """What goes into a layer: `positions` rows.
+    """The input of a layer: `positions` rows.
 
-    capture  what the layers before make of `tokens`, or of random ones; else random numbers
+    capture  states that the layers before compute from `tokens`, or random ones; else random
     """
 
     positions: int = 17
@@ -53,7 +53,7 @@ class LayerInput:
 
 @dataclass(frozen=True)
 class LayerCheck:
-    """One comparison: the relative L2 error of what the layer adds, and the most it may be.
+    """One comparison: the relative L2 error of what the layer adds, and its limit.
 
     near_ties  positions left out because rounding decides which experts they go to
     """
@@ -70,9 +70,9 @@ class LayerCheck:
 
 @dataclass(frozen=True, eq=False)
 class LayerResult:
-    """States in and out of a layer `[positions, hidden]`, and what should have come out.
+    """States in and out of a layer `[positions, hidden]`, and the expected output.
 
-    int8_error  relative L2 distance, of what the layer adds, from the weights as they are stored
+    int8_error  relative L2 distance, of what the layer adds, from the stored weights
     """
 
     layer: int
@@ -89,7 +89,7 @@ class LayerResult:
         return all(check.passed for check in self.checks)
 
     def save(self, path: str | Path) -> None:
-        """`states`, `out` and `golden` as a `.safetensors` file, for `TensorSpec(checkpoint=)`."""
+        """Save `states`, `out` and `golden` to a file for `TensorSpec(checkpoint=)`."""
         target = saving_place(path)
         arrays = {"states": self.states, "out": self.out, "golden": self.golden}
         with target.open("wb") as file:
@@ -100,7 +100,7 @@ class LayerResult:
 
 
 def saving_place(path: str | Path) -> Path:
-    """Where a result may be saved."""
+    """Check that a result may be saved here."""
     target = Path(path)
     if target.suffix != ".safetensors":
         raise BadLayerRequest("the file", target.name, "a name that ends in `.safetensors`")
@@ -108,9 +108,9 @@ def saving_place(path: str | Path) -> Path:
 
 
 class LayerRunner:
-    """Runs layers of a checkpoint one by one, each loaded when it is wanted.
+    """Runs layers of a checkpoint one by one, each loaded on demand.
 
-    positions  rows that a layer gets: the last by decode, those before by prefill
+    positions  rows of a layer's input: the last is decoded, those before it are prefilled
     """
 
     def __init__(
@@ -136,12 +136,12 @@ class LayerRunner:
         self._room: tuple[LayerKind | None, dict[str, Array]] = (None, {})
 
     def check_memory(self, layer: int) -> None:
-        """Refuse a layer that does not fit; the golden works on blocks of the mapped files."""
+        """Reject a layer that does not fit; the golden works on blocks of the mapped files."""
         size = layer_bytes(self.architecture.arrays_of(layer), self.dtype)
         check_memory({f"layer {layer}": size})
 
     def embed(self, tokens: Sequence[int]) -> Array:
-        """The rows of the embedding."""
+        """Return the rows of the embedding."""
         c = self.config
         for place, token in enumerate(tokens):
             if not 0 <= token < c.vocab_size:
@@ -150,7 +150,7 @@ class LayerRunner:
         return table[np.asarray(tokens, np.int64)].astype(self.dtype.numpy)
 
     def arrays(self, layer: int) -> dict[str, Array]:
-        """The weights of a layer; the room of the last one is used again."""
+        """Return the weights of a layer, reusing the memory of the last one."""
         self.checkpoint.check_layer(layer)
         kind = self.architecture.run_of(layer).kind
         if self._room[0] is not kind:
@@ -160,7 +160,7 @@ class LayerRunner:
         return self._room[1]
 
     def run(self, layer: int, states: Array) -> Array:
-        """What comes out of a layer."""
+        """Return the output of a layer."""
         weights = self.arrays(layer)
         kind = self.architecture.run_of(layer).kind
         cache = self._shape("prefill").cache_rows, self.config.head_dim
@@ -248,7 +248,7 @@ def run_layer(
 
 
 def _random(runner: LayerRunner, given: LayerInput) -> Array:
-    """Rows of the size that embeddings and residuals have in trained models: about one."""
+    """Return rows of about the magnitude of embeddings and residuals in trained models: one."""
     rng = np.random.default_rng(given.seed)
     shape = (runner.positions, runner.config.hidden_size)
     return rng.standard_normal(shape, np.float32).astype(runner.dtype.numpy)
@@ -269,7 +269,7 @@ def _captured(runner: LayerRunner, layer: int, given: LayerInput) -> Array:
 def _checks(
     dtype: DType, states: Array, out: Array, wanted: Array, near: Array
 ) -> list[LayerCheck]:
-    """Of the positions that were prefilled, and of the one that was decoded."""
+    """Check the prefilled positions, and the decoded one."""
     last = len(states) - 1
     parts = {"prefill": np.arange(last), "decode": np.array([last])}
     added = wanted - states.astype(np.float64)
@@ -287,6 +287,6 @@ def _checks(
 
 
 def _distance(found: Array, wanted: Array, added: Array) -> float:
-    """L2 distance in proportion to what the layer adds; infinite if a number is not finite."""
+    """Return the L2 distance relative to what the layer adds; infinite if not finite."""
     distance = float(np.linalg.norm(found.astype(np.float64) - wanted) / np.linalg.norm(added))
     return distance if math.isfinite(distance) else math.inf

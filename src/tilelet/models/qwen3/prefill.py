@@ -2,9 +2,9 @@
 
 Run it:   python -m tilelet.models.qwen3.prefill --variant tuned --batch 2 --max-seq 256
 
-hidden_states and out are `[batch, max_seq, hidden]`; sequence b has `seq_lens[b]` tokens. Rows
-after them are padding: nothing reads them, and nothing is written to them, neither in `out` nor in
-the caches.
+hidden_states and out are `[batch, max_seq, hidden]`; sequence b has `seq_lens[b]` tokens. The
+remaining rows are padding: nothing reads them, and nothing is written to them, neither in `out` nor
+in the caches.
 
 Versions:
   april   four tokens at a time through the three scopes of the decode layer, in the style of April
@@ -54,7 +54,7 @@ TUNED_SIZES = {
 def specs(s: PrefillShape) -> list[TensorSpec]:
     tokens = (s.batch, s.max_seq, s.hidden)
     drawn = inputs.uniform("tokens", tokens, -0.4, 0.4)
-    # Rows of padding keep what they hold.
+    # Rows of padding keep their contents.
     return layer_specs(TensorSpec("hidden_states", tokens, pl.BF16, drawn), s, out_starts=0.0)
 
 
@@ -71,7 +71,7 @@ def golden(s: PrefillShape) -> Callable[[dict[str, Array]], None]:
 
 
 def causal_attention(b: int, rows: Array, tensors: dict[str, Array], s: PrefillShape) -> Array:
-    """Attention output of the tokens of sequence `b`; the caches in `tensors` get their keys."""
+    """Return the attention output of sequence `b`, updating the caches in `tensors`."""
     length, group = rows.shape[0], s.q_per_kv
     x = reference.double(rows)
     normed = reference.bf16(reference.rmsnorm(x, tensors["input_rms_weight"], s.eps))
@@ -164,7 +164,7 @@ def make_token_projections(s: PrefillShape):
 
 
 def make_token_attention(s: PrefillShape):
-    """Scope 2: one token after the other goes into the caches and attends to all up to itself."""
+    """Scope 2: each token in turn goes into the caches and attends to all up to itself."""
     HIDDEN, KV_HEADS, HEAD_DIM, MAX_SEQ = s.hidden, s.kv_heads, s.head_dim, s.max_seq
     TOK_ROWS, SEQ_TILE, Q_HEAD_BATCH, Q_GROUPS = s.tok_rows, s.seq_tile, s.q_head_batch, s.q_groups
     update_cache = make_cache_update(s)

@@ -1,11 +1,11 @@
-"""The stages of the tuned Qwen3 prefill layer; `prefill.py` says what it is and how to run it.
+"""The stages of the tuned Qwen3 prefill layer; see `prefill.py` for how to run it.
 
 A stage works on one span of one sequence: `[span, ...]` tensors of which the first `length` rows
 are tokens. Its loops run over blocks of a weight and, inside, over tiles of tokens, so that a block
-is read for all tiles of the span while the cache of the device still has it.
+is read for all tiles of the span while it is in the cache of the device.
 
-Of the last tile only some rows are tokens. The kernels get `known`, their number, and say it
-wherever they load rows: a kernel is compiled on its own, and knows of a view only its shape.
+Of the last tile only some rows are tokens. The kernels get their number, `known`, and pass it
+to every load of rows, because a kernel is compiled separately and knows only a view's shape.
 """
 
 from __future__ import annotations
@@ -155,10 +155,10 @@ def make_norms(s: PrefillShape):
 
 
 def make_kv_stage(s: PrefillShape):
-    """Keys, rotated, and values of all tokens into the caches: a K/V head per task.
+    """Rotated keys, and values, of all tokens into the caches: a K/V head per task.
 
-    What the cube made is taken over in halves of a head, of which the vector unit's buffer holds
-    two. Halves are stored as they are: side by side, they would count as valid in all rows.
+    Results of the cube are processed in halves of a head, two of which fit the vector unit's
+    buffer. Halves are stored separately: joined, they would count as valid in all rows.
     """
     HIDDEN, KV_HEADS, HEAD_DIM, MAX_SEQ = s.hidden, s.kv_heads, s.head_dim, s.max_seq
     TOK, K_CHUNK, K_BLOCKS = s.part("span", "tok_tile"), s.k_chunk, s.hidden_blocks
@@ -246,7 +246,7 @@ def make_q_stage(s: PrefillShape):
 
 
 def make_attention_stage(s: PrefillShape):
-    """Causal attention of all tokens over the caches, which hold them already."""
+    """Causal attention of all tokens over the caches, which already contain them."""
     HIDDEN, SPAN, HEADS, HEAD_DIM = s.hidden, s.span, s.heads, s.head_dim
     KV_HEADS, GROUP, MAX_SEQ = s.kv_heads, s.q_per_kv, s.max_seq
     TILE = s.part("span", "attn_tile")
@@ -274,10 +274,10 @@ def make_attention_stage(s: PrefillShape):
 
 
 def make_causal_tile(s: PrefillShape):
-    """Attention of `known` tokens from `pos` on, a row per token and head; call it in a scope.
+    """Attention of `known` tokens starting at `pos`, a row per token and head; call it in a scope.
 
-    Keys before the block that holds `pos` are seen by all rows. Tiles of tokens do not cross the
-    border of a block, so that one block is left, and needs the mask.
+    Keys before the block that contains `pos` are visible to all rows. Tiles of tokens do not cross
+    the boundary of a block, so that only one block is left that needs the mask.
     """
     TILE, GROUP, HEAD_DIM = s.part("walk_tile", "attn_tile"), s.q_per_kv, s.head_dim
     WALK_TILE, ROWS = s.part("max_seq", "walk_tile"), TILE * GROUP
@@ -291,7 +291,7 @@ def make_causal_tile(s: PrefillShape):
         q_tile = pl.slice(
             q_rows, [TILE, GROUP, HEAD_DIM], [0, 0, 0], valid_shape=[known, GROUP, HEAD_DIM]
         )
-        # All rows are filled: heads of tokens that are not there have no place among rows of heads.
+        # All rows are filled, because missing tokens' heads have no place among rows of heads.
         q = pl.reshape(pl.fillpad(q_tile), [ROWS, HEAD_DIM])
         mi = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=LOWEST), [ROWS, 1])
         li = pl.reshape(pl.full([1, ROWS], dtype=pl.FP32, value=0.0), [ROWS, 1])

@@ -1,15 +1,15 @@
-"""Qwen3 layers as the published models have them, for decode and for prefill.
+"""Qwen3 layers of the published models, for decode and for prefill.
 
 Run it:   `LayerStack` in stack.py loads the weights of a model directory and calls these programs,
           as does `Model` in model.py, from tokens to tokens.
 
-Queries are `heads * head_dim` wide, which need not be `hidden`. Every head of Q and K has an
+Queries are `heads * head_dim` wide, which need not equal `hidden`. Every head of Q and K has an
 RMSNorm before RoPE, which uses the tables of `rope_tables`. Query heads share K/V heads (GQA).
-Sequences are ragged: `seq_lens` counts the positions each has in the caches after the call,
+Sequences are ragged: `seq_lens` counts the positions of each in the caches after the call,
 `starts` those before it.
 
-A program is one layer, or several in a row: then weights and caches of the layers stand one below
-the other, and one call runs them all. Hidden states are replaced by those after the last layer.
+A program is one layer, or several consecutive ones: then weights and caches of the layers are
+concatenated, and one call runs them all. Hidden states are replaced by those after the last layer.
 
 Caches are paged: rows `(page * kv_heads + kv_head) * page_size + position`, and `block_table[b, i]`
 is the page with positions `i * page_size`... of sequence `b`. A page of `max_seq` positions makes a
@@ -18,10 +18,10 @@ contiguous cache: row `b * kv_heads * max_seq + kv_head * max_seq + position` wi
 Programs:
   build_decode    one new token per sequence; rows of a tile are sequences
   build_prefill   some tokens of each sequence after those in the caches; rows of a tile are tokens
-                  of one sequence, and a tile of them attends at once, with a causal mask where the
-                  diagonal passes
+                  of one sequence, which attend together, with a causal mask where the diagonal
+                  passes
 
-A layer is an attention part and an MLP part (`make_decode`, `make_prefill` take the latter), so
+A layer is an attention part and an MLP part (a parameter of `make_decode` and `make_prefill`), so
 that another MLP part makes another architecture.
 """
 
@@ -59,13 +59,13 @@ from tilelet.models.qwen3.reference import Array
 
 # The reference implementation rounds to nearest, ties to even.
 MODE = "rint"
-# Rows of a matrix in INT8 whose bytes are the factors of its columns, in FP32.
+# Additional rows of an INT8 matrix whose bytes are the FP32 scales of its columns.
 FACTOR_ROWS = 4
 
 
 @dataclass(frozen=True)
 class LayerShape:
-    """Sizes of one layer's program; `0` for a tile means one that fits, near the usual size."""
+    """Sizes of one layer's program; a tile size of 0 selects a fitting one near the usual size."""
 
     config: Qwen3Config
     batch: int
@@ -74,21 +74,21 @@ class LayerShape:
     # Positions per page, and pages of a cache; 0: one page of `max_seq` positions per sequence.
     page: int = 0
     pages: int = 0
-    # Tokens of a sequence that one call of prefill takes, at most.
+    # Maximum tokens of a sequence per call of prefill.
     tokens: int = 0
-    # Layers that one call runs.
+    # Layers per call.
     layers: int = 1
-    # Whether matrices are in INT8, with the factors of their columns below (`make_matrix`).
+    # Whether matrices are in INT8, with the scales of their columns below (`make_matrix`).
     int8: bool = False
-    # Whether the columns of a matrix lie in blocks, one below the other, each what a task
-    # multiplies by: it then reads memory in order. Else a matrix is `[inputs, outputs]`.
+    # Whether the columns of a matrix are stored in blocks of one task, one below the other, so
+    # that a task reads memory sequentially. Otherwise a matrix is `[inputs, outputs]`.
     blocked: bool = False
 
-    # Rows of a projection; tokens that attend at once in prefill; keys of a block.
+    # Rows of a projection; tokens that attend together in prefill; keys of a block.
     row_tile: int = 16
     query_tile: int = 0
     seq_tile: int = 64
-    # The cube of an NPU works on so many rows at a time: those of a group of queries are filled up.
+    # Row granularity of an NPU's cube, to which groups of queries are padded.
     cube_rows: int = 16
     # Columns: of the inputs of a projection, and of its outputs.
     k_chunk: int = 0
@@ -131,16 +131,16 @@ class LayerShape:
                 raise BadTile(part, getattr(self, part), f"a divisor of `{whole}`, {size}")
         if self.seq_tile < 2:
             raise BadTile("seq_tile", self.seq_tile, "at least 2")
-        if self.query_tile < 2 <= self.row_tile:  # decode of one sequence has tiles of one row
+        if self.query_tile < 2 <= self.row_tile:  # decoding one sequence uses tiles of one row
             raise BadTile("query_tile", self.query_tile, "at least 2")
-        if self.page < self.max_seq:  # a tile must not run over the end of a page
+        if self.page < self.max_seq:  # a tile must not cross the end of a page
             for part in ("row_tile", "seq_tile"):
                 if self.page % getattr(self, part):
                     raise BadTile(part, getattr(self, part), f"a divisor of `page`, {self.page}")
 
     @property
     def table_width(self) -> int:
-        """Pages of the longest sequence."""
+        """Return the number of pages of the longest sequence."""
         return math.ceil(self.max_seq / self.page)
 
     @property
@@ -148,33 +148,33 @@ class LayerShape:
         return pl.INT8 if self.int8 else self.dtype
 
     def stored_rows(self, inputs: int) -> int:
-        """Rows that a matrix of so many inputs takes, or a block of its columns."""
+        """Return the stored rows of a matrix with `inputs` inputs, or of a block of its columns."""
         return inputs + (FACTOR_ROWS if self.int8 else 0)
 
     def stored_shape(
         self, inputs: int, outputs: int, columns: int, count: int = 1
     ) -> tuple[int, int]:
-        """Of `count` matrices one below the other, whose tasks multiply by `columns` columns."""
+        """Return the shape of `count` concatenated matrices with `columns` columns per task."""
         rows = count * self.stored_rows(inputs)
         return (outputs // columns * rows, columns) if self.blocked else (rows, outputs)
 
     @property
     def cache_rows(self) -> int:
-        """Rows of one layer's cache."""
+        """Return the number of rows of one layer's cache."""
         return self.pages * self.config.num_key_value_heads * self.page
 
 
 def fitting(whole: int, wanted: int, least: int = 1) -> int:
-    """The largest divisor of `whole` from `least` to `wanted`, or `whole` if there is none."""
+    """Return the largest divisor of `whole` from `least` to `wanted`, or `whole`."""
     found = [n for n in range(least, min(whole, wanted) + 1) if whole % n == 0]
     return found[-1] if found else whole
 
 
 def rope_tables(config: Qwen3Config, max_seq: int) -> tuple[Array, Array]:
-    """Cosine and sine `[max_seq, head_dim]` in FP32, each frequency in both halves.
+    """Return cosine and sine `[max_seq, head_dim]` in FP32, each frequency in both halves.
 
-    Every step is rounded to FP32: that is how the models were trained and are run everywhere, and
-    at long positions it differs visibly from angles in double.
+    Every step is rounded to FP32, as in training and in other implementations; at long positions
+    the result differs visibly from angles computed in double.
     """
     exponent = np.arange(0, config.head_dim, 2) / config.head_dim
     frequency = np.float32(1.0) / (config.rope_theta**exponent).astype(np.float32)
@@ -184,7 +184,7 @@ def rope_tables(config: Qwen3Config, max_seq: int) -> tuple[Array, Array]:
 
 
 def make_layer_projection(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
-    """`make_projection` by a weight of the layer, `[inner, ...]`."""
+    """`make_projection` with a weight of the layer, `[inner, ...]`."""
     blocks = inner // k_chunk
     if s.int8:
         return make_int8_projection(rows, k_chunk, out_chunk, blocks, stage=s.stage, dtype=s.dtype)
@@ -192,7 +192,7 @@ def make_layer_projection(s: LayerShape, rows: int, k_chunk: int, out_chunk: int
 
 
 def make_two_layer_projections(s: LayerShape, rows: int, k_chunk: int, out_chunk: int, inner: int):
-    """`make_two_projections` by weights of the layer."""
+    """`make_two_projections` with weights of the layer."""
     blocks = inner // k_chunk
     if s.int8:
         return make_two_int8_projections(rows, k_chunk, out_chunk, blocks, s.stage, s.dtype)
@@ -200,7 +200,7 @@ def make_two_layer_projections(s: LayerShape, rows: int, k_chunk: int, out_chunk
 
 
 def make_cache_row(kv_heads: int, page: int):
-    """Where position `pos` of a sequence lies in a cache, by the sequence's row of the table."""
+    """The cache row of position `pos` of a sequence, given the sequence's row of the table."""
 
     @pl.inline
     def cache_row(block_table, b, kv_head, pos):
@@ -211,7 +211,7 @@ def make_cache_row(kv_heads: int, page: int):
 
 
 def make_rotated(s: LayerShape):
-    """One head of Q or K after its projection: normalised, rotated, rounded."""
+    """One head of Q or K after its projection: normalized, rotated, rounded."""
     T, D, DTYPE = s.row_tile, s.config.head_dim, s.dtype
     rms_scale = make_rms_scale(D, s.config.rms_norm_eps)
     rotate_heads = make_rope_heads(T, D // 2, T)
@@ -228,11 +228,11 @@ def make_rotated(s: LayerShape):
 def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
     """Input RMSNorm and the three projections of a tile; K and V go to the caches.
 
-    Rows of `x`, `cos` and `sin` belong together; the first `valid` are real. `cache_rows` gives the
-    window of a cache that belongs to a head, `store_rows` puts a tile `[row_tile, head_dim]` there.
+    Rows of `x`, `cos` and `sin` correspond; the first `valid` are real. `cache_rows` returns the
+    window of a cache for a head, `store_rows` stores a tile `[row_tile, head_dim]` there.
 
-    Tasks write to windows of their own: machines that order tasks by whole arguments would else run
-    the tasks of a loop one after the other.
+    Tasks write to their own windows: machines that order tasks by whole arguments would otherwise
+    serialize the tasks of a loop.
     """
     c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
     HIDDEN, HEADS, KV_HEADS, Q_WIDTH = c.hidden_size, c.heads, c.kv_heads, c.q_width
@@ -276,7 +276,7 @@ def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
 
 
 def make_attention_output(s: LayerShape):
-    """What ends the attention part: output projection and residual, in FP32.
+    """The end of the attention part: output projection and residual, in FP32.
 
     The first `valid` rows of `x` and `attended` are real.
     """
@@ -303,7 +303,7 @@ def make_attention_output(s: LayerShape):
 def make_mlp(s: LayerShape):
     """The MLP part: RMSNorm, MLP, residual.
 
-    The first `valid` rows of `residual` are real; the results go to `out`, from `row` on.
+    The first `valid` rows of `residual` are real; the results go to `out`, starting at `row`.
     """
     c, T, DTYPE, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk, s.k_chunk
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
@@ -423,7 +423,7 @@ def make_decode_attention(s: LayerShape):
 def make_prefill_attention(s: LayerShape):
     """The attention part for tokens of one sequence.
 
-    When a tile of tokens attends, all tokens before it are in the caches already.
+    When a tile of tokens attends, all tokens before it are already in the caches.
     """
     c, T, D, DTYPE = s.config, s.row_tile, s.config.head_dim, s.dtype
     QUERY_TILE, SEQ_TILE = s.query_tile, s.seq_tile
@@ -449,7 +449,7 @@ def make_prefill_attention(s: LayerShape):
         for i in pl.parallel(0, T, QUERY_TILE):
             first = t0 + i
             context = pl.min(first + QUERY_TILE, length)
-            # Blocks of keys that all tokens of the tile see in full need no mask.
+            # Blocks of keys that all tokens of the tile see entirely need no mask.
             unmasked = (pl.min(first + 1, length) // SEQ_TILE) * SEQ_TILE
             for h in pl.parallel(KV_HEADS):
                 own = pl.slice(attended, [QUERY_TILE, GROUP_WIDTH], [i, h * GROUP_WIDTH])
@@ -494,7 +494,7 @@ def make_prefill_attention(s: LayerShape):
 
 
 def make_rows_at(s: LayerShape):
-    """How many of the sequences from `b` on are in a tile: a number in the text, if always all."""
+    """Number of sequences from `b` on in a tile; a constant if it is always full."""
     T, BATCH = s.row_tile, s.batch
 
     @pl.inline
@@ -534,9 +534,9 @@ def make_decode(s: LayerShape):
 
 
 def make_prefill(s: LayerShape):
-    """The layer for tokens of every sequence, of which `starts` are in the caches already.
+    """The layer for tokens of every sequence, after the first `starts` that are in the caches.
 
-    A tile of rows must not run over the end of a page, so `starts` are multiples of it.
+    A tile of rows must not cross the end of a page, so `starts` are multiples of it.
     """
     T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
     attention = make_prefill_attention(s)
@@ -565,12 +565,12 @@ def make_prefill(s: LayerShape):
 
 
 def build_decode(s: LayerShape) -> Program:
-    """The layers for one new token of every sequence, at position `starts[b]`."""
+    """Build the layers for one new token of every sequence, at position `starts[b]`."""
     return _program("Qwen3DecodeLayers", s, s.batch, make_decode(s))
 
 
 def build_prefill(s: LayerShape) -> Program:
-    """The layers for up to `tokens` tokens of every sequence, from position `starts[b]` on.
+    """Build the layers for up to `tokens` tokens of every sequence, from position `starts[b]`.
 
     Row `b * tokens` of the hidden states is that of position `starts[b]`.
     """
@@ -578,7 +578,7 @@ def build_prefill(s: LayerShape) -> Program:
 
 
 def make_layer_part(rows: int, columns: int):
-    """A layer's part of what stands one below the other for all layers, as a view."""
+    """A view of one layer's part of an array that is concatenated over layers."""
 
     @pl.inline
     def layer_part(stacked, layer):
@@ -588,7 +588,7 @@ def make_layer_part(rows: int, columns: int):
 
 
 def make_matrix(s: LayerShape, inputs: int, outputs: int):
-    """A matrix of several that stand one below the other: a view, in INT8 with its factors."""
+    """A view of one of several concatenated matrices; in INT8 with its scales."""
     STORED = s.stored_rows(inputs)
 
     @pl.inline
@@ -605,9 +605,9 @@ def make_matrix(s: LayerShape, inputs: int, outputs: int):
 
 
 def make_columns(s: LayerShape, inputs: int, columns: int):
-    """What a task multiplies by: a view of the matrix' columns from `number * columns` on.
+    """The operand of a task: a view of the matrix' columns from `number * columns` on.
 
-    Call it outside scopes; the matrix is one that `make_layer_matrix` gives.
+    Call it outside scopes, with a matrix from `make_layer_matrix`.
     """
 
     @pl.inline
@@ -622,13 +622,13 @@ def make_columns(s: LayerShape, inputs: int, columns: int):
             pl.slice(factors, [1, columns], [0, number * columns]),
         )
 
-    if s.blocked:  # a block lies as a matrix of its own
+    if s.blocked:  # a block is stored like a separate matrix
         return make_matrix(s, inputs, columns)
     return with_factors if s.int8 else plain
 
 
 def attention_matrices(s: LayerShape) -> tuple[tuple[int, int, int], ...]:
-    """Inputs, outputs and columns of a task, of the matrices for Q, for K and V, and for output."""
+    """Return inputs, outputs and columns per task of the Q, K and V, and output matrices."""
     c = s.config
     return (
         (c.hidden_size, c.q_width, c.head_dim),
@@ -638,14 +638,14 @@ def attention_matrices(s: LayerShape) -> tuple[tuple[int, int, int], ...]:
 
 
 def make_layer_matrix(s: LayerShape, inputs: int, outputs: int, columns: int):
-    """A layer's matrix, of those that stand one below the other: a view."""
+    """A view of one layer's matrix in an array concatenated over layers."""
     if s.blocked:
         return make_layer_part(*s.stored_shape(inputs, outputs, columns))
     return make_matrix(s, inputs, outputs)
 
 
 def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
-    """The program that is the inline function `layer`, on `rows` rows of hidden states."""
+    """Wrap the inline function `layer` in a program for `rows` rows of hidden states."""
     c, D, DTYPE, BATCH, ROWS, N = s.config, s.config.head_dim, s.dtype, s.batch, rows, s.layers
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
     MAX_SEQ, TABLE_WIDTH, CACHE_ROWS = s.max_seq, s.table_width, s.cache_rows

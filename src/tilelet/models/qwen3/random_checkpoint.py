@@ -1,8 +1,8 @@
-"""A checkpoint with the sizes of a published model and random weights, in shards.
+"""Write a sharded checkpoint with the sizes of a published model and random weights.
 
     python -m tilelet.models.qwen3.random_checkpoint 0.6B folder
 
-writes one, for those who have none at hand: it says nothing sensible, at the real speed.
+For use without a real checkpoint: the text is meaningless, but the speed is real.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DRAWN = 1 << 20  # numbers drawn at a time
 
 
 def write_random_checkpoint(directory: Path, config: Qwen3Config, layers_per_shard: int) -> None:
-    """A model directory in BF16; a shard for each few layers, and one for the rest."""
+    """Write a model directory in BF16; a shard for every few layers, and one for the rest."""
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "config.json").write_text(json.dumps(_fields(config), indent=2), encoding="utf-8")
     weight_map: dict[str, str] = {}
@@ -57,7 +57,7 @@ def _fields(config: Qwen3Config) -> dict[str, Any]:
 
 
 def _numbers(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[Array]:
-    """Ones for norms, random numbers for matrices; block by block."""
+    """Yield ones for norms and random numbers for matrices, block by block."""
     count = int(np.prod(shape))
     if len(shape) == 1:
         yield np.ones(count, _BF16)

@@ -3,22 +3,22 @@
 Run it:   python -m tilelet.models.qwen3.scope1 --variant chunked -p a2a3sim
 
 Versions, with their tasks at hidden 8192:
-  per_block   one task per output block, K and V apart: the program as first written.
+  per_block   one task per output block, K and V separate: the program as first written.
               1 + 128 + 32 = 161
   chunked     four blocks per task, K and V of a block together, longer chunks of K.
               1 + 32 + 4 = 37
   split_accumulation
               the cube multiplies each chunk of K into a buffer of partial products, and the vector
-              unit adds them up. It moves 64 times the result through global memory and back, for
-              which nothing is gained: on the modelled a2a3 it is slower than per_block at every
-              tiling tried, by 14 % as it is here, by 4 % with chunks of K of 512.
+              unit adds them up. This moves 64 times the result through global memory and back, with
+              no benefit: on the modelled a2a3 it is slower than per_block at every tiling tried,
+              by 14 % as written here, by 4 % with chunks of K of 512.
               1 + 256 + 32 = 289
 Alternatives to it, which keep the accumulator on chip:
   wide        blocks of 256 columns, so that rows of the weights are 512 bytes long; loads overlap
-              the products; K and V share what they load; no task waits for another.
+              with products; K and V share their loads; no task waits for another.
               2 + 32 + 4 = 38
   exchanged   the loop over K outside, over two blocks of columns inside: a chunk of the rows is
-              loaded once for 512 columns, and all tasks have work for the same time.
+              loaded once for 512 columns, and all tasks take the same time.
               2 + 16 + 4 = 22
 """
 
@@ -61,7 +61,7 @@ def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
 
 
 def make_row_tiles(s: DecodeShape, project_rows: Any):
-    """RMSNorm of a tile of rows in one task, then `project_rows`, for one tile after the other."""
+    """RMSNorm of a tile of rows in one task, then `project_rows`, tile by tile."""
     BATCH, HIDDEN, BATCH_TILE = s.batch, s.hidden, s.batch_tile
     rmsnorm = make_rmsnorm(BATCH_TILE, HIDDEN, s.k_chunk, s.eps)
 
@@ -177,7 +177,7 @@ def make_split_accumulation(s: DecodeShape):
 
 
 def make_partial_products(rows: int, k_chunk: int, out_chunk: int, k_blocks: int):
-    """The product of each chunk of K by itself, into `parts`, on the cube."""
+    """The product of each chunk of K separately, into `parts`, on the cube."""
 
     @pl.inline
     def multiply(x, w, parts, column):
@@ -223,7 +223,7 @@ def make_normalise(s: DecodeShape, rows: int, columns: int):
 
 
 def make_wide_kv(s: DecodeShape):
-    """The K and V projections of a tile of rows: a task makes a block of both."""
+    """The K and V projections of a tile of rows; a task computes a block of both."""
     KV_WIDTH, KV_CHUNK = s.kv_width, s.part("kv_width", "wide_chunk")
     BATCH_TILE, K_CHUNK, K_BLOCKS = s.batch_tile, s.k_chunk, s.hidden_blocks
     first_kv, next_kv = make_products(K_CHUNK, KV_CHUNK)

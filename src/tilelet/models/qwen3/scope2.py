@@ -3,13 +3,13 @@
 Run it:   python -m tilelet.models.qwen3.scope2 --max-seq 512 -p a2a3sim
 
 Versions:
-  staged         as first written: four tasks per block of context, each handing its result to the
+  staged         as first written: four tasks per block of context, each passing its result to the
                  next through global memory; eight query heads are padded to sixteen cube rows.
   fused          one task per sequence and K/V head: scores, exponentials and partial outputs never
-                 become tensors; long contexts are handed out first. Batch 16 with 8 K/V heads: 128
+                 become tensors; long contexts are submitted first. Batch 16 with 8 K/V heads: 128
                  tasks, whatever the context.
   padding_free   one task per sequence and two K/V heads, whose query heads share a tile: all
-                 sixteen rows are wanted. 64 tasks.
+                 sixteen rows are used. 64 tasks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
 def attention_output(
     q_proj: Array, k_proj: Array, v_proj: Array, tensors: dict[str, Array], s: DecodeShape
 ) -> Array:
-    """Attention of every sequence; the caches in `tensors` get the new position first."""
+    """Return the attention of every sequence, after adding the new position to the caches."""
     out = np.empty_like(q_proj)
     k_cache, v_cache = (
         tensors[name].reshape(s.batch, s.kv_heads, s.max_seq, s.head_dim)
@@ -151,7 +151,7 @@ def make_padding_free(s: DecodeShape):
 def make_attention_tasks(s: DecodeShape, kv_heads: int, attention_task: Any):
     """One task per sequence and `kv_heads` K/V heads, each on its own windows of everything.
 
-    Long contexts come first: a long task that starts last leaves the other cores without work.
+    Long contexts come first: a long task that starts last would leave the other cores idle.
     """
     BATCH, KV_HEADS, HEADS, HEAD_DIM = s.batch, s.kv_heads, s.heads, s.head_dim
     LENGTH_CLASS = s.length_class

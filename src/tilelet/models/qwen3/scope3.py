@@ -9,10 +9,10 @@ Versions, with their tasks:
   refactored   the MLP activations are kept in a buffer, and one chain of `matmul_acc` per hidden
                block reads them all.
                hidden 5120: 10 + 160 + 1 + 50 + 1200 + 80 = 1501;      hidden 8192: 1651
-  tuned        rows of 512 bytes of every weight, each read once, while the block before is
+  tuned        512-byte rows of every weight, each read once, while the previous block is
                multiplied; gate, up and SiLU in one task; the residual and its RMSNorm in one task;
-               long inner dimensions cut into parts, so that all cores have work and the down
-               projection starts while the last MLP blocks run; nothing is filled with zeros.
+               long inner dimensions are split, so that all cores have work and the down projection
+               starts while the last MLP blocks run; nothing is zero-filled.
                hidden 8192: 64 + 2 + 100 + 64 + 16 = 246
 """
 
@@ -64,7 +64,7 @@ def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
 
 
 def layer_output(attn_out: Array, tensors: dict[str, Array], eps: float) -> Array:
-    """What the layer gives for this attention output."""
+    """Return the layer's output for this attention output."""
     residual = reference.double(tensors["hidden_states"])
     residual = residual + reference.matmul(attn_out, tensors["wo"])
     normed = reference.bf16(reference.rmsnorm(residual, tensors["post_rms_weight"], eps))
@@ -256,7 +256,7 @@ def make_tuned(s: DecodeShape):
 
 
 def make_out_parts(s: DecodeShape, out_chunk: int):
-    """Products of parts of the output projection, one below the other in `out_parts`."""
+    """Partial products of the output projection, one below the other in `out_parts`."""
     HIDDEN, BATCH_TILE, SPLIT, PART = s.hidden, s.batch_tile, s.out_split, s.hidden // s.out_split
     multiply = make_part_projection(BATCH_TILE, HIDDEN, SPLIT, s.k_chunk, out_chunk, STAGES)
 
@@ -275,7 +275,7 @@ def make_out_parts(s: DecodeShape, out_chunk: int):
 
 
 def make_down_parts(s: DecodeShape, out_chunk: int):
-    """Products of parts of the down projection, one below the other in `down_parts`."""
+    """Partial products of the down projection, one below the other in `down_parts`."""
     HIDDEN, BATCH_TILE, SPLIT = s.hidden, s.batch_tile, s.down_split
     INNER, PART = s.intermediate, s.intermediate // s.down_split
     multiply = make_part_projection(BATCH_TILE, INNER, SPLIT, s.k_chunk, out_chunk, STAGES)
@@ -295,7 +295,7 @@ def make_down_parts(s: DecodeShape, out_chunk: int):
 
 
 def make_residual_norm(s: DecodeShape):
-    """The residual after attention, into `resid1`, FP32; gives its RMSNorm, BF16.
+    """The residual after attention, into `resid1`, FP32; returns its RMSNorm, BF16.
 
     `norm_rows` rows per task.
     """

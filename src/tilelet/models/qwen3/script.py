@@ -1,4 +1,4 @@
-"""What every Qwen3 program file has in common: its description, and running it as a script."""
+"""Common parts of the Qwen3 program files: their description, and running them as scripts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PLATFORMS = ("a2a3sim", "a2a3", "a5sim", "a5")
 class Variant:
     """One way to write a program.
 
-    about  says in one line what it is
-    make   makes, from the sizes, the inline function that the program consists of
-    sizes  those it is made for, where they are not the usual ones
+    about  one-line description
+    make   returns, for given sizes, the inline function that the program consists of
+    sizes  sizes that differ from the defaults
     """
 
     about: str
@@ -34,10 +34,10 @@ class Variant:
 class Model:
     """One program in its variants, the first of which is the default.
 
-    about           says in one line what it is
-    program         puts what a variant makes into a program with the right parameters
-    specs, golden   inputs of these sizes, and what must come out; the same for all variants
-    switches        what changes the program but no size, with a line about each
+    about           one-line description
+    program         wraps a variant's function in a program with the right parameters
+    specs, golden   inputs of these sizes and expected outputs; the same for all variants
+    switches        options that change the program but no size, with a description each
     """
 
     name: str
@@ -55,11 +55,11 @@ class Model:
         return next(iter(self.variants))
 
     def shape_for(self, variant: str, **sizes: Any) -> Any:
-        """The sizes that a variant is made for, with those in `sizes` changed."""
+        """Return the default sizes of a variant, with those in `sizes` changed."""
         return self.shape(**{**self.variants[variant].sizes, **sizes})
 
     def build(self, variant: str | None = None, **settings: Any) -> Program:
-        """The program, with sizes changed and switches set by name."""
+        """Build the program, with sizes changed and switches set by name."""
         chosen = variant or self.default
         switches = {name: settings.pop(name) for name in self.switches if name in settings}
         s = self.shape_for(chosen, **settings)
@@ -86,7 +86,7 @@ class Model:
 
 
 def main(model: Model, argv: Sequence[str] | None = None, variant: str | None = None) -> int:
-    """Run `model` as the command line says; every size and every switch is an option.
+    """Run `model` from the command line; every size and every switch is an option.
 
     `variant` is the one to run unless `argv` names another.
     """

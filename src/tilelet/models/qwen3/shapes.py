@@ -1,6 +1,6 @@
-"""Sizes of a Qwen3 layer, and of the tiles it is cut into.
+"""Sizes of a Qwen3 layer, and of its tiles.
 
-The defaults are Qwen3-32B as the programs of April 2026 use it: `hidden` is heads x head_dim, so
+The defaults are Qwen3-32B as used in the programs of April 2026: `hidden` is heads x head_dim, so
 that `wq` and `wo` are square. Tests pass smaller numbers; nothing may be a module constant.
 """
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass, fields
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.diag.text import integer_text
 
-# Classes of contexts that are handed out one after the other, the longest first.
+# Number of context-length classes, which are submitted in order, the longest first.
 LENGTH_CLASSES = 8
 _LARGEST_SIZE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class DecodeShape:
-    """All sizes. `*_chunk` and `*_tile` are tile extents and must divide what they cut."""
+    """All sizes; `*_chunk` and `*_tile` are tile extents and must divide what they split."""
 
     batch: int = 16
     hidden: int = 8192
@@ -39,20 +39,20 @@ class DecodeShape:
     q_head_batch: int = 8
     q_head_pad: int = 16
 
-    # Only the tuned variants look at these, and check them themselves.
+    # Only the tuned variants use these, and check them themselves.
     # Columns of a block of a projection: a [128, 256] block of a weight fills the cube's right
-    # buffer (64 KB), and its rows are 512 bytes, the shortest that global memory moves well.
+    # buffer (64 KB), and its rows are 512 bytes, the shortest that global memory moves efficiently.
     wide_chunk: int = 256
     # Keys of a block of attention: keys and values of two blocks, one in use and one being loaded,
     # must fit into the cube's L1 (512 KB).
     walk_tile: int = 256
-    # Rows and columns of an RMSNorm task: eight FP32 numbers are the smallest vector on chip.
+    # Rows and columns of an RMSNorm task: the smallest on-chip vector has eight FP32 numbers.
     norm_rows: int = 8
     norm_chunk: int = 1024
-    # Hidden columns of a step of the projections that rotate at once.
+    # Hidden columns per step of the projections that rotate immediately.
     rope_k_chunk: int = 256
-    # Parts that the inner dimension of the output and down projections is cut into, so that there
-    # are tasks enough for all cores.
+    # Number of parts into which the inner dimension of the output and down projections is split, so
+    # that there are enough tasks for all cores.
     out_split: int = 2
     down_split: int = 2
     # Columns of a task that adds the parts up.
@@ -77,13 +77,13 @@ class DecodeShape:
             self.count(whole, part)
 
     def count(self, whole: str, part: str) -> int:
-        """How many `part`s make a `whole`; both are names of sizes."""
+        """Return how many `part`s make a `whole`; both are names of sizes."""
         sizes: tuple[int, int] = getattr(self, whole), getattr(self, part)
         _must_divide(whole, sizes[0], part, sizes[1])
         return sizes[0] // sizes[1]
 
     def part(self, whole: str, part: str) -> int:
-        """The size `part`, which must divide the size `whole`."""
+        """Return the size `part`, which must divide the size `whole`."""
         self.count(whole, part)
         return getattr(self, part)
 
@@ -93,7 +93,7 @@ class DecodeShape:
 
     @property
     def heads(self) -> int:
-        """Query heads: the April programs have as many as fit into `hidden`."""
+        """Query heads: as many as fit into `hidden` in the April programs."""
         return self.count("hidden", "head_dim")
 
     @property
@@ -108,7 +108,7 @@ class DecodeShape:
 
     @property
     def q_vector_rows(self) -> int:
-        """Rows of a group on the vector unit: its heads, in eights if padding gives them."""
+        """Rows of a group on the vector unit: its heads, padded to multiples of eight."""
         eights = -(-self.q_head_batch // 8) * 8
         return eights if eights < self.q_head_pad else self.q_head_batch
 
@@ -119,7 +119,7 @@ class DecodeShape:
 
     @property
     def length_class(self) -> int:
-        """Positions by which the contexts of one class may differ."""
+        """Number of positions by which the contexts of one class may differ."""
         return -(-self.max_seq // LENGTH_CLASSES)
 
     @property
@@ -143,12 +143,12 @@ class DecodeShape:
 class PrefillShape(DecodeShape):
     """Sizes of a prefill layer, which works on tiles of tokens of one sequence.
 
-    tok_tile   tokens that are worked on together
-    tok_rows   rows of their tiles on chip: the cube wants sixteen or a multiple; rows that are no
-               tokens are not valid
+    tok_tile   tokens processed together
+    tok_rows   rows of their on-chip tiles: the cube needs a multiple of sixteen; rows without a
+               token are not valid
     attn_tile  tokens of a tile of queries (tuned), which has a row per token and query head
     span       tokens for which all stages run before the next ones (tuned): each weight is read
-               once per span, and what the stages hand on is kept for so many tokens
+               once per span, and intermediate results are kept for this many tokens
     """
 
     tok_tile: int = 4

@@ -1,10 +1,10 @@
-"""Several Qwen3 layers in a row, with their caches: prefill, then decode step by step.
+"""Several consecutive Qwen3 layers with their caches: prefill, then decode step by step.
 
     stack = LayerStack.load("Qwen3-0.6B", batch=4, max_seq=256)
     hidden = stack.prefill(embedded, seq_lens)     # [batch, tokens, hidden_size]
     hidden = stack.decode(embedded_next)           # [batch, hidden_size], one token each
 
-Embedding, final norm and the output head are the caller's.
+Embedding, final norm and the output head are left to the caller.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 
 
 class PageTable:
-    """Which page of the caches holds which positions of which sequence; -1: none yet.
+    """Which page of the caches holds which positions of which sequence; -1 if not allocated.
 
-    All layers use the same pages, each of its own cache.
+    All layers use the same pages, each in its own cache.
     """
 
     def __init__(self, shape: LayerShape, free: Sequence[int] | None = None) -> None:
@@ -47,9 +47,9 @@ class PageTable:
         self.table = np.full((shape.batch, shape.table_width), -1, np.int32)
 
     def grown(self, seq_lens: Array, *, afresh: bool = False) -> PageTable:
-        """A table with the pages that these lengths need; `NoFreePages` if there are too few.
+        """Return a table with the pages that these lengths need, or raise `NoFreePages`.
 
-        `afresh` gives back all pages first. This table stays as it is.
+        `afresh` releases all pages first. This table is not modified.
         """
         grown = PageTable(self._shape, self.free)
         if afresh:
@@ -74,7 +74,7 @@ class PageTable:
 class LayerStack:
     """Layers with their caches; hidden states in, hidden states out.
 
-    `seq_lens` counts the positions each sequence has in the caches.
+    `seq_lens` counts the positions of each sequence in the caches.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class LayerStack:
     ) -> None:
         """`sizes` are those of `LayerShape`: `page`, `pages`, `tokens` and tiles.
 
-        `free_pages` is the order in which pages are handed out.
+        `free_pages` is the order in which pages are allocated.
         """
         self.layers = list(layers)
         dtype = dtype or (self.layers[0].dtype if self.layers else dtypes.BF16)
@@ -112,14 +112,14 @@ class LayerStack:
 
     @staticmethod
     def load(path: str | Path, *, batch: int, max_seq: int, **options: Any) -> LayerStack:
-        """All layers of the model in directory `path`."""
+        """Load all layers of the model in directory `path`."""
         config = Qwen3Config.read(path)
         layers = list(Checkpoint(path, config).layers(options.get("dtype")))
         return LayerStack(config, layers, batch=batch, max_seq=max_seq, **options)
 
     def prefill(self, hidden: Array, seq_lens: Sequence[int] | Array) -> Array:
-        """Whole sequences from position 0: `[batch, tokens, hidden_size]`, of which the first
-        `seq_lens[b]` tokens count. What the caches held before is forgotten.
+        """Process whole sequences from position 0: `[batch, tokens, hidden_size]`, of which the
+        first `seq_lens[b]` tokens count. Previous contents of the caches are discarded.
         """
         s = self.shape
         tokens = hidden.shape[1] if hidden.ndim == 3 else 0
@@ -139,7 +139,7 @@ class LayerStack:
         return out.reshape(rows.shape)[:, :tokens]
 
     def decode(self, hidden: Array, seq_lens: Sequence[int] | Array | None = None) -> Array:
-        """One more token of every sequence: `[batch, hidden_size]`.
+        """Process one more token of every sequence: `[batch, hidden_size]`.
 
         `seq_lens`, if given, are the lengths after the step.
         """
@@ -154,10 +154,10 @@ class LayerStack:
         return self._run("decode", hidden, lengths, pages)
 
     def _run(self, which: str, hidden: Array, lengths: Array, pages: PageTable) -> Array:
-        """Layer after layer; the new lengths and pages count once all are done."""
+        """Run the layers; commit the new lengths and pages once all are done."""
         program, states = self._program(which), hidden.copy()
         starts = np.zeros_like(lengths) if which == "prefill" else lengths - 1
-        table = np.maximum(pages.table, 0)  # places past the end of a sequence are not read
+        table = np.maximum(pages.table, 0)  # entries past the end of a sequence are not read
         for weights, k_cache, v_cache in zip(self.layers, self.k_caches, self.v_caches):
             program(
                 states, lengths.astype(np.int32), starts.astype(np.int32), table, *self._rope,

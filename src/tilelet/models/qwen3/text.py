@@ -1,4 +1,4 @@
-"""Text to tokens and back, by the tokenizer of a model's directory."""
+"""Convert text to tokens and back with the tokenizer of a model's directory."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tilelet.checkpoint.json_file import read_json_object
 from tilelet.diag.catalogue.generate import GenerateExtra, NoTokenizer
 
 TOKENIZER = "tokenizer.json"
-# What stands for bytes that are not a character yet.
+# Replacement for bytes that do not form a character yet.
 _INCOMPLETE = "\ufffd"
 
 
 class Tokenizer:
-    """`tokenizer.json` of a directory; chats by the template of its `tokenizer_config.json`."""
+    """`tokenizer.json` of a directory, with the chat template of its `tokenizer_config.json`."""
 
     def __init__(self, directory: str | Path) -> None:
         self._directory = Path(directory)
@@ -28,14 +28,14 @@ class Tokenizer:
             raise GenerateExtra("tokenizers", "text") from None
         try:
             self._tokenizer: Any = cast("Any", tokenizers).Tokenizer.from_file(str(path))
-        except Exception as error:  # the package raises no class of its own
+        except Exception as error:  # the package has no exception class of its own
             raise NoTokenizer(str(directory), f"`{TOKENIZER}`: {error}") from None
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text).ids)
 
     def chat(self, text: str) -> list[int]:
-        """The tokens of a chat in which a user has said `text`, up to the answer."""
+        """Return the tokens of a chat with the user message `text`, up to the answer."""
         try:
             from transformers import AutoTokenizer
         except ImportError:
@@ -46,7 +46,7 @@ class Tokenizer:
             )
             said = [{"role": "user", "content": text}]
             shown = template.apply_chat_template(said, add_generation_prompt=True, tokenize=False)
-        except Exception as error:  # whatever a file of somebody makes a template engine raise
+        except Exception as error:  # whatever a template engine may raise for an arbitrary file
             why = f"no chat can be made by its template: {error}"
             raise NoTokenizer(str(self._directory), why) from None
         return list(self._tokenizer.encode(shown, add_special_tokens=False).ids)
@@ -56,7 +56,7 @@ class Tokenizer:
 
 
 class TextStream:
-    """The text of tokens as they come: characters are given once they are whole."""
+    """Decodes tokens incrementally, emitting characters once they are complete."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -64,25 +64,25 @@ class TextStream:
         self._given = ""
 
     def push(self, token: int) -> str:
-        """What one more token adds to the text."""
+        """Return the text that one more token adds."""
         self._tokens.append(token)
         return self._new(self._tokenizer.decode(self._tokens), is_last=False)
 
     def rest(self) -> str:
-        """What is left at the end."""
+        """Return the remaining text at the end."""
         return self._new(self._tokenizer.decode(self._tokens), is_last=True)
 
     def _new(self, text: str, *, is_last: bool) -> str:
         if not is_last and text.endswith(_INCOMPLETE):
             return ""
-        # A later token may change what was given, in theory: then the text goes on behind it.
+        # A later token could change emitted text in theory; then continue after it.
         new = text[len(self._given) :]
         self._given = text
         return new
 
 
 def stop_tokens(directory: str | Path) -> set[int]:
-    """The tokens after which a model's texts end, as its files say."""
+    """Return the tokens that end a model's texts, according to its files."""
     for name in ("generation_config.json", "config.json"):
         path = Path(directory) / name
         if path.is_file():

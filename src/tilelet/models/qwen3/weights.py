@@ -1,4 +1,4 @@
-"""The weights of Qwen3 layers from a model directory, as the programs take them."""
+"""Load the weights of Qwen3 layers from a model directory in the programs' layout."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _ACCEPTED = {"BF16": dtypes.BF16, "F16": dtypes.FP16, "F32": dtypes.FP32}
 
 ROUTER = "w_router"
 
-# Rows and columns of a weight transposed at a time: both sides stay in the processor's caches.
+# Rows and columns of a weight transposed at a time: both sides stay in cache.
 _BLOCK = 256
-_LINE = 64  # bytes, of a cache
+_LINE = 64  # cache line size in bytes
 
 
 @dataclass(frozen=True)
 class LayerWeights:
     """Weights of one layer: matrices `[in, out]` in one dtype, norms `[1, n]` in FP32.
 
-    The fields stand in the order in which the layer programs take them.
+    The fields are in the parameter order of the layer programs.
     """
 
     input_norm: Array
@@ -67,9 +67,9 @@ Fill = Callable[[Array, Sequence[Array]], None]
 
 
 def fill_transposed(out: Array, stored: Sequence[Array]) -> None:
-    """Matrices `[out, in]` as `[in, out]`, one below the other; vectors as rows.
+    """Store matrices `[out, in]` as `[in, out]`, one below the other; vectors as rows.
 
-    If `out` has fewer columns than a matrix, the blocks of its columns stand one below the other.
+    If `out` has fewer columns than a matrix, the blocks of its columns are one below the other.
     """
     rows = len(out) // len(stored)
     for i, piece in enumerate(stored):
@@ -83,7 +83,7 @@ def fill_transposed(out: Array, stored: Sequence[Array]) -> None:
 
 
 def column_blocks(out: Array, stored: Array) -> Iterator[tuple[Array, Array]]:
-    """The blocks of columns in `out` of a matrix stored `[out, in]`, with the outputs in each."""
+    """Yield the column blocks in `out` of a matrix stored `[out, in]`, with the outputs of each."""
     width = out.shape[1]
     count = math.ceil(len(stored) / width)
     rows = len(out) // count
@@ -93,11 +93,11 @@ def column_blocks(out: Array, stored: Array) -> Iterator[tuple[Array, Array]]:
 
 @dataclass(frozen=True)
 class LayerArray:
-    """An array of a layer as programs take it, and what it is made of.
+    """An array of a layer in the programs' layout, and the tensors it is made from.
 
-    pieces  the tensors in the files that `fill` makes it from, by what follows `layers.N.`
+    pieces  names of the tensors in the files that `fill` uses, without `layers.N.`
     stored  the shape of each of them
-    dtype   of the elements; None: that of the model
+    dtype   of the elements; None for that of the model
     """
 
     shape: tuple[int, int]
@@ -116,7 +116,7 @@ def matrix(name: str, inputs: int, outputs: int) -> LayerArray:
 
 
 def in_blocks(array: LayerArray, columns: int) -> LayerArray:
-    """The same matrices in blocks of so many columns, one below the other."""
+    """The same matrices in blocks of `columns` columns, one below the other."""
     rows, outputs = array.shape
     return dataclasses.replace(array, shape=(outputs // columns * rows, columns))
 
@@ -127,7 +127,7 @@ def norm(name: str, size: int) -> LayerArray:
 
 
 def attention_arrays(config: Qwen3Config) -> dict[str, LayerArray]:
-    """The arrays of the attention part of a layer."""
+    """Return the arrays of the attention part of a layer."""
     hidden, head = config.hidden_size, config.head_dim
     return {
         "input_norm": norm("input_layernorm.weight", hidden),
@@ -142,7 +142,7 @@ def attention_arrays(config: Qwen3Config) -> dict[str, LayerArray]:
 
 
 def layer_arrays(config: Qwen3Config) -> dict[str, LayerArray]:
-    """The arrays of a layer of the dense models, as `LayerWeights` has them."""
+    """Return the arrays of a layer of the dense models, as in `LayerWeights`."""
     hidden, inter = config.hidden_size, config.intermediate_size
     return {
         **attention_arrays(config),
@@ -153,7 +153,7 @@ def layer_arrays(config: Qwen3Config) -> dict[str, LayerArray]:
 
 
 def sparse_layer_arrays(config: Qwen3MoeConfig) -> dict[str, LayerArray]:
-    """The arrays of a layer with experts, whose matrices stand one below the other."""
+    """Return the arrays of a layer with experts, whose matrices are concatenated."""
     hidden, width, experts = config.hidden_size, config.moe_intermediate_size, config.num_experts
 
     def matrices(name: str, inputs: int, outputs: int) -> LayerArray:
@@ -170,14 +170,14 @@ def sparse_layer_arrays(config: Qwen3MoeConfig) -> dict[str, LayerArray]:
 
 
 def layer_shapes(config: Qwen3Config) -> dict[str, tuple[int, int]]:
-    """The shape of every array of `LayerWeights`."""
+    """Return the shape of every array of `LayerWeights`."""
     return {name: array.shape for name, array in layer_arrays(config).items()}
 
 
 def load_layer(
     path: str | Path, index: int, config: Qwen3Config | None = None, dtype: DType | None = None
 ) -> LayerWeights:
-    """Layer `index` of the model in directory `path`; matrices in `dtype`, or as they are stored.
+    """Load layer `index` of the model in directory `path`; matrices in `dtype`, or as stored.
 
     `config` is that of the directory unless given.
     """
@@ -186,9 +186,9 @@ def load_layer(
 
 
 class Checkpoint:
-    """The weight files of a model directory, mapped, with their names checked.
+    """The mapped weight files of a model directory, with their tensor names checked.
 
-    `arrays_of` gives the arrays of a layer by its number; those of the dense models unless given.
+    `arrays_of` returns the arrays of a layer by its index; by default those of dense models.
     """
 
     def __init__(
@@ -222,11 +222,11 @@ class Checkpoint:
 
     @property
     def dtype(self) -> DType:
-        """Of the matrices of the first layer, and so of the model."""
+        """Return the dtype of the first layer's matrices, and so of the model."""
         return self._dtype_of(0)
 
     def layer(self, index: int, dtype: DType | None = None) -> LayerWeights:
-        """The weights of one layer, each checked before any is converted."""
+        """Return the weights of one layer, each checked before any is converted."""
         self.check_layer(index)
         common = dtype or self._dtype_of(index)
         found = {
@@ -237,11 +237,11 @@ class Checkpoint:
         return LayerWeights(**found)
 
     def layers(self, dtype: DType | None = None) -> Iterator[LayerWeights]:
-        """All layers in order, each loaded when it is asked for."""
+        """Yield all layers in order, each loaded on demand."""
         return (self.layer(i, dtype) for i in range(self.config.num_hidden_layers))
 
     def check_layer(self, index: int) -> None:
-        """Whether all tensors of a layer are there and what they must be."""
+        """Check that all tensors of a layer exist with the right shape and dtype."""
         if not 0 <= operator.index(index) < self.config.num_hidden_layers:
             raise NoSuchLayer(index, self.config.num_hidden_layers)
         arrays = self.arrays_of(index).values()
@@ -257,7 +257,7 @@ class Checkpoint:
             array.fill(into[name], stored)
 
     def whole(self, name: str, shape: tuple[int, ...]) -> Array:
-        """A tensor that belongs to no layer, as it is stored: a view of its file."""
+        """Return a tensor that belongs to no layer, as a view of its file."""
         full = name if name.startswith("lm_head") else f"{self._prefix}{name}"
         self._present([full])
         _check_entry(full, self._files[full].entries[full], shape)
@@ -277,7 +277,7 @@ class Checkpoint:
         return _ACCEPTED[_accepted(name, self._files[name].entries[name])]
 
     def _is_expected(self, name: str) -> bool:
-        """Whether a model of this configuration may have a tensor of that name."""
+        """Return whether a model of this configuration may have a tensor of that name."""
         whole = (f"{self._prefix}embed_tokens.weight", f"{self._prefix}norm.weight")
         if name in whole or name == "lm_head.weight":  # tied embeddings may be stored twice
             return True
@@ -301,7 +301,7 @@ def _accepted(name: str, entry: TensorEntry) -> str:
 
 
 def transposed(stored: Array, dtype: DType, columns: int = 0) -> Array:
-    """A `[out, in]` matrix as a new `[in, out]` one in `dtype`; in blocks of so many columns."""
+    """Convert a `[out, in]` matrix to a new `[in, out]` one in `dtype`, in blocks of `columns`."""
     outputs, inputs = stored.shape
     width = columns or outputs
     out = empty_in_lines((math.ceil(outputs / width) * inputs, width), dtype)
@@ -310,7 +310,7 @@ def transposed(stored: Array, dtype: DType, columns: int = 0) -> Array:
 
 
 def empty_in_lines(shape: tuple[int, ...], dtype: DType) -> Array:
-    """An array that begins with a line of the cache: what reads it line by line is faster."""
+    """Allocate an array aligned to a cache line, which is faster to read."""
     size = math.prod(shape) * dtype.itemsize
     room = np.empty(size + _LINE, np.uint8)
     first = -room.ctypes.data % _LINE

@@ -1,1 +1,1 @@
-"""docs/qwen3.md: the Qwen3 programs from the first version to the fast one, with their figures."""
+"""docs/qwen3.md: the Qwen3 programs from the first version to the fast one, with figures."""

@@ -1,4 +1,4 @@
-"""From measured programs to the page: figures into words, tables and the plot."""
+"""Generate the page from measured programs: text, tables and the plot."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Say = Callable[[str], None]
 
 
 class GoldenFailedError(Exception):
-    """A program did not give what its golden says: there is no walkthrough to tell."""
+    """A program's results did not match its golden, so there is no walkthrough."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a text can say about a step. Bytes and rates are those on an a2a3."""
+    """The figures that a text can use for a step; bytes and rates are those on an a2a3."""
 
     profiles: Mapping[str, Profile]
     cpu: str
@@ -71,7 +71,7 @@ class Figures:
 
     @property
     def bound(self) -> str:
-        """Microseconds that the bytes take at least."""
+        """Lower bound in microseconds, from the bytes."""
         return number(self._a2a3.least / BYTES_PER_US, 0)
 
     @property
@@ -84,7 +84,7 @@ class Figures:
 
     @property
     def latency(self) -> str:
-        """Of a task, on average."""
+        """Average time of a task."""
         rows = self._a2a3.functions
         return number(sum(r.latency_us for r in rows) / sum(r.count for r in rows), 1)
 
@@ -126,7 +126,7 @@ class Chapter:
         return found
 
     def run(self) -> None:
-        """Run and check every step on this CPU; inputs are drawn once for those of one size."""
+        """Run and check every step on this CPU, drawing inputs once per size."""
         order = sorted(range(len(self.section.steps)), key=self._sizes_key)
         for i in order:
             data = self._data_for(self.section.steps[i])
@@ -140,7 +140,7 @@ class Chapter:
         self._data = None
 
     def keep_cpu(self, page: str) -> bool:
-        """Take the CPU times from an older page; False if it has other steps."""
+        """Take the CPU times from an older page; return False if it has other steps."""
         found = re.findall(
             r"\| ([\d.,]+ ms) \|$", section_of(page, self.section.title), re.MULTILINE
         )
@@ -153,7 +153,7 @@ class Chapter:
 
     def _data_for(self, step: Step) -> Data:
         if self._data is None or self._data[0] != step.sizes:
-            self._data = None  # the old inputs go before new ones come
+            self._data = None  # release the old inputs before drawing new ones
             self._say(f"{self._model.name}: inputs and golden")
             data = Data(self._model, step.sizes)
             data.solve()
@@ -165,7 +165,7 @@ class Chapter:
         return [Figures(p, cpu) for p, cpu in zip(self._profiles, self._cpu)]
 
     def markdown(self) -> str:
-        """The section as it stands in the page."""
+        """Return the section as Markdown."""
         section, figures = self.section, self.figures
         names = {"first": figures[0], "last": figures[-1], "faults": _fault_table()}
         parts = [f"## {section.title}", _filled(section.intro, **names), self._table()]
@@ -201,7 +201,7 @@ class Chapter:
         return _rows(heads, rows, left=2)
 
     def group(self) -> Group:
-        """The section as it stands in the plot."""
+        """Return the section's group in the plot."""
         lines: list[Line] = []
         for step, f in zip(self.section.steps, self.figures):
             values = dict(f.microseconds)
@@ -213,9 +213,9 @@ class Chapter:
 
 
 def _filled(template: str, **values: Any) -> str:
-    """The text with its figures, each paragraph in one line: their widths differ from run to run.
+    """Fill in the figures; each paragraph becomes one line, since widths differ from run to run.
 
-    Lines of a table stay apart.
+    Lines of a table stay separate.
     """
     paragraphs = template.format(**values).split("\n\n")
     joined = [p if p.startswith("|") else " ".join(p.split("\n")) for p in paragraphs]
@@ -223,7 +223,7 @@ def _filled(template: str, **values: Any) -> str:
 
 
 def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 9) -> str:
-    """A table; columns after the first `left` are aligned to the right."""
+    """Return a table; columns after the first `left` are right-aligned."""
     marks = ["---" if i < left else "---:" for i in range(len(heads))]
     return "\n".join(f"| {' | '.join(row)} |" for row in (heads, marks, *rows))
 
@@ -234,7 +234,7 @@ def _fault_table() -> str:
 
 
 def section_of(page: str, title: str) -> str:
-    """The section of a page that has this title; nothing if there is none."""
+    """Return the section of a page with this title, or nothing."""
     _, found, rest = page.partition(f"## {title}\n")
     own, _, _ = rest.partition("\n## ")
     return f"{found}{own}"
@@ -249,14 +249,14 @@ def _times(ratio: float) -> str:
 
 
 def plot(chapters: Sequence[Chapter]) -> str:
-    """The SVG of all sections."""
+    """Return the SVG of all sections."""
     groups = [chapter.group() for chapter in chapters]
     title = "DeviceRun time of every step, in microseconds"
     return Plot(title, "us", [*MACHINES, PUBLISHED], groups).svg()
 
 
 def head(chapters: Sequence[Chapter], processor: str) -> str:
-    """What stands before the first section."""
+    """Return the text before the first section."""
     return "\n\n".join(
         [
             "# Qwen3 on tiles, step by step",
@@ -273,7 +273,7 @@ def head(chapters: Sequence[Chapter], processor: str) -> str:
 
 
 def _published_table(chapters: Sequence[Chapter]) -> str:
-    """The programs for which figures were published, beside ours."""
+    """Return the programs with published figures, next to ours."""
     heads = ["program", "published tasks", "tasks here", "published us", "modelled us", "off by"]
     rows: list[list[str]] = []
     for chapter in chapters:
@@ -290,21 +290,21 @@ def _published_table(chapters: Sequence[Chapter]) -> str:
 
 
 def _say_nothing(_: str) -> None:
-    """For checks, which take seconds."""
+    """Print nothing, for checks that take seconds."""
 
 
 def chapters_of(names: Sequence[str], say: Say | None = None) -> list[Chapter]:
-    """Those sections that are about the named programs; all of them if none is named."""
+    """Return the sections about the named programs; all of them if none is named."""
     return [Chapter(s, say or _say_nothing) for s in SECTIONS if not names or s.model in names]
 
 
 def page(chapters: Sequence[Chapter], processor: str) -> str:
-    """The whole text."""
+    """Return the whole page."""
     return "\n\n".join([head(chapters, processor), *(c.markdown() for c in chapters)]) + "\n"
 
 
 def processor_of(text: str) -> str:
-    """What an older page says about the CPU."""
+    """Return what an older page says about the CPU."""
     found = re.search(rf"^{_PROCESSOR}(.*)\.$", text, re.MULTILINE)
     return found.group(1) if found else ""
 
@@ -313,5 +313,5 @@ _CPU = re.compile(rf"\| [\d.,]+ ms \|$|^{_PROCESSOR}.*$", re.MULTILINE)
 
 
 def without_cpu(text: str) -> str:
-    """The text with what differs from machine to machine left out."""
+    """Return the text without machine-dependent parts."""
     return _CPU.sub("", text)

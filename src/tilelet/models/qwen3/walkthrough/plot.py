@@ -1,4 +1,4 @@
-"""A plot of times on a logarithmic axis, as SVG: one line per step, readable in light and dark."""
+"""Plot times on a logarithmic axis as SVG: one line per step, readable in light and dark mode."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 WIDTH = 860
-LEFT, RIGHT = 300, 110  # of the axis: room for names, and for numbers
+LEFT, RIGHT = 300, 110  # margins of the axis for names and for numbers
 TOP, BOTTOM = 64, 34
 LINE = 22
-GAP = 14  # before a group
+GAP = 14  # space before a group
 
 _STYLE = """\
 .page { fill: #ffffff; } text { font: 13px sans-serif; fill: #1f2328; }
@@ -40,7 +40,7 @@ class Group:
 
 
 class Plot:
-    """Up to three series: circles, squares and crosses, so that colour is not needed.
+    """Up to three series: circles, squares and crosses, so that color is not needed.
 
     Every line has a value of the first series, which is also written out.
     """
@@ -59,7 +59,7 @@ class Plot:
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def svg(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         body: list[str] = []
         y = float(TOP)
         for group in self.groups:
@@ -91,7 +91,7 @@ class Plot:
         return found
 
     def _axis(self, bottom: float) -> list[str]:
-        """A line per power of ten, named above and below."""
+        """Draw a line per power of ten, labeled above and below."""
         found: list[str] = []
         for power in range(self._low, self._high + 1):
             x = self._x(10.0**power)
@@ -110,7 +110,7 @@ class Plot:
         ]
         for i, name in enumerate(self.series):
             if name in line.values:
-                # The second series a little lower than the others, so that none hides another.
+                # The second series is drawn slightly lower, so that no mark hides another.
                 beside = 3.5 if i == 1 else -3.5
                 found.append(_mark(i, self._x(line.values[name]), middle + beside))
         first = line.values[self.series[0]]
@@ -119,7 +119,7 @@ class Plot:
 
 
 def _mark(series: int, x: float, y: float) -> str:
-    """A circle, a square or a cross."""
+    """Draw a circle, a square or a cross."""
     if series == 0:
         return f'<circle class="s0" cx="{x:.1f}" cy="{y:g}" r="4.5"/>'
     if series == 1:

@@ -1,7 +1,7 @@
-"""The words of the walkthrough. Figures are left open, as in `{now.tasks}`: `page.py` fills them.
+"""The text of the walkthrough, with placeholders such as `{now.tasks}` that `page.py` fills in.
 
-`now` is the step that a text belongs to, `was` the one it is compared with, `gain` how many times
-less modelled time it takes on an a2a3. What each of them knows is in `page.Figures`.
+`now` is the step that a text belongs to, `was` the one it is compared with, `gain` the ratio of
+their modelled times on an a2a3. `page.Figures` lists their fields.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One variant of a program at one size, and what is to be said about it.
+    """One variant of a program at one size, and its text.
 
-    was        the number of the step it is compared with, if not the one before it
-    published  tasks and microseconds that were measured for this program on an a2a3
+    was        number of the step it is compared with, if not the previous one
+    published  tasks and microseconds measured for this program on an a2a3
     """
 
     variant: str
@@ -216,7 +216,7 @@ while the last blocks of the MLP still run; a short task adds the parts up. {now
     ),
 )
 
-# The twelve faults of the decode layer as first written, and the step with which each is gone.
+# The twelve faults of the decode layer as first written, and the step that removes each.
 FAULTS = (
     (
         "q, k, v and the attention output are filled with zeros first, block by block",
@@ -373,7 +373,7 @@ COLUMNS = (
     ("CPU", "milliseconds of the native engine; handing out a task costs a CPU next to nothing"),
 )
 
-# Variants with scopes and loops of April 2026; `tilelet check --portable 2026-08` names the places.
+# Variants with scopes and loops of April 2026; `tilelet check --portable 2026-08` lists them.
 APRIL = (
     "per_block",
     "chunked",
