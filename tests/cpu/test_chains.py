@@ -125,7 +125,7 @@ def _matrices() -> dict[str, Any]:
 
 
 def test_a_cut_product_beside_a_whole_one() -> None:
-    """Tasks with the whole one may be run batch_max; the other is there once they go on."""
+    """Tasks with the whole matrix may be batched; the other is available once they continue."""
     b = Build()
     x, w, out = _operands(b)
     other = b.param("other", tensor([ROWS, COLUMNS]))

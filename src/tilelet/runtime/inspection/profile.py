@@ -67,7 +67,7 @@ class Run:
 
     @property
     def total_us(self) -> float:
-        """DeviceRun microseconds from the first task to the end of the last."""
+        """Modelled microseconds from the first task to the end of the last."""
         return self.figures.total_us
 
     @property
@@ -135,7 +135,7 @@ class Profile(AbstractContextManager["Profile"]):
 
     @property
     def total_us(self) -> float:
-        """DeviceRun microseconds of all runs, one after the other."""
+        """Modelled microseconds of all runs, one after the other."""
         return sum(run.total_us for run in self.runs)
 
     @property

@@ -251,7 +251,7 @@ def _times(ratio: float) -> str:
 def plot(chapters: Sequence[Chapter]) -> str:
     """Return the SVG of all sections."""
     groups = [chapter.group() for chapter in chapters]
-    title = "DeviceRun time of every step, in microseconds"
+    title = "Modelled time of every step, in microseconds"
     return Plot(title, "us", [*MACHINES, PUBLISHED], groups).svg()
 
 
@@ -267,7 +267,7 @@ def head(chapters: Sequence[Chapter], processor: str) -> str:
             ),
             f"{_PROCESSOR}{processor}.",
             _published_table(chapters),
-            f"![DeviceRun time of every step on a logarithmic axis]({PLOT})",
+            f"![Modelled time of every step on a logarithmic axis]({PLOT})",
         ]
     )
 
