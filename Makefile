@@ -79,7 +79,8 @@ screenshots: $(INSTALLED_DEV) ## make the pictures of docs/page.md in a Chromium
 page-bench: $(INSTALLED_DEV) ## measure the page in a Chromium: load and pan
 	$(BIN)/python -m tests.report.measure $(ARGS)
 
-fuzz: $(INSTALLED_DEV) ## search for programs that fail, for SECONDS=600; SEED= repeats a search
+fuzz: $(INSTALLED_DEV) ## search for rewritings and programs that fail, SECONDS=600 each; SEED= repeats a search
+	$(BIN)/python -m tests.fuzz.rewrites --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)
 
 docs: $(INSTALLED_DEV) ## regenerate the pages that are made from the code

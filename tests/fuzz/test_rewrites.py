@@ -1,0 +1,46 @@
+"""Rewritings of generated programs are right, and wrong proofs would be noticed."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fuzz import rewrites
+from tests.fuzz.rewrites import REWRITES, Judge, Text
+
+from tilelet.device.machine.description import load_machine
+from tilelet.equivalence.proof import Equivalence, Proof
+
+
+def judged(first: int, count: int) -> Judge:
+    judge = Judge(load_machine("a2a3"))
+    for seed in range(first, first + count):
+        judge.judge(seed)
+    return judge
+
+
+def test_rewritings_of_generated_programs() -> None:
+    tally = judged(70_000, 40).tally
+    assert tally.programs > 30
+    assert tally.wrong == []
+    kinds = {outcome for _, outcome in tally.outcomes}
+    assert {"equal", "refuted", "tried"} <= kinds
+
+
+def test_a_wrong_proof_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Equivalence, "proof", lambda *_: Proof(True))
+    tally = judged(70_000, 25).tally
+    assert {rule for _, rule, _, _ in tally.wrong} >= {"fill"}
+
+
+def test_a_seed_gives_the_same_program_again() -> None:
+    assert Text(5).program() == Text(5).program()
+    assert len({Text(seed).program() for seed in range(50)}) == 50
+
+
+def test_the_generator_has_programs_for_every_rule() -> None:
+    missing = {rule.name for rule in REWRITES}
+    for seed in range(70_000, 70_400):
+        subject = rewrites.quick_subject(rewrites.Version(Text(seed).program()))
+        missing -= {rule.name for rule, _ in rewrites.rewritings(subject)}
+        if not missing:
+            break
+    assert not missing
