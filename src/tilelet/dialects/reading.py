@@ -185,7 +185,7 @@ class Reader:
         return self.sites
 
     def _function(self, function: KernelFunction) -> None:
-        captured = function.captured()
+        captured = function.captured_names()
         frame = Frame(function, captured, captured, _own_names(function))
         self.sites.append(frame)
         self._scope = {}
@@ -429,7 +429,7 @@ class Reader:
         self, frame: Frame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
     ) -> list[Given]:
         """Splice a helper's text in place of its call, sharing one set of names."""
-        captured = helper.captured()
+        captured = helper.captured_names()
         closure = {**captured, **frame.closure}
         inner = Frame(helper, captured, closure, _own_names(helper), frame.loc(node))
         self.sites.append(inner)

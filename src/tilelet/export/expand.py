@@ -121,7 +121,7 @@ class Expander:
 
     def _frame(self, function: KernelFunction, names: dict[str, str], caller: Loc | None) -> Frame:
         file = self._files.setdefault(function.source.path, FileText(function.source))
-        frame = Frame(function, file, function.captured(), names, caller)
+        frame = Frame(function, file, function.captured_names(), names, caller)
         for node in ast.walk(function.node):
             for child in ast.iter_child_nodes(node):
                 frame.parents[child] = node

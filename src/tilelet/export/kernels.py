@@ -172,7 +172,7 @@ def _functions(origin: Origin) -> list[KernelFunction]:
         if id(function) in found:
             continue
         found[id(function)] = function
-        captured = function.captured()
+        captured = function.captured_names()
         for node in ast.walk(function.node):
             if isinstance(node, ast.Name) and node.id in captured:
                 other = as_kernel_function(captured[node.id])

@@ -29,7 +29,7 @@ _SLICES = ("slice", "view")
 
 
 @dataclass(frozen=True)
-class _Window:
+class _AccumulatorWindow:
     tile: str
     place: ast.expr
     language: ast.Name
@@ -48,22 +48,22 @@ class _Tile:
 
 def write_windows_back(stmts: list[ast.stmt]) -> list[ast.stmt]:
     """The same statements, with each product in a window put back into its tile."""
-    tiles = {made[0]: made[1] for s in statements_in(stmts) if (made := _created(s))}
+    tiles = {made[0]: made[1] for s in statements_in(stmts) if (made := _created_tile(s))}
     return _block(stmts, tiles, {}) if tiles else stmts
 
 
 def _block(
-    stmts: list[ast.stmt], tiles: dict[str, _Tile], windows: dict[str, _Window]
+    stmts: list[ast.stmt], tiles: dict[str, _Tile], windows: dict[str, _AccumulatorWindow]
 ) -> list[ast.stmt]:
     out: list[ast.stmt] = []
     for i, s in enumerate(stmts):
-        name, value = _assigned(s)
+        name, value = _assignment_of(s)
         made = _window(value, tiles, windows)
         if name is None and made is not None and _is_product(value):
             name = f"{made.tile}_window"
-            s = _named(s, name)
+            s = _as_assignment(s, name)
         out.append(_with_bodies(s, tiles, windows))
-        written = _stored([s])
+        written = _stored_names([s])
         for known in [w for w in windows if w in written or _depends(windows[w], written)]:
             del windows[known]
         if name is None or made is None:
@@ -76,20 +76,22 @@ def _block(
 
 def _puts_back(s: ast.stmt, source: str) -> bool:
     """Whether the program itself assembles a product, as printed programs do."""
-    _, call = _assigned(s)
+    _, call = _assignment_of(s)
     if not isinstance(call, ast.Call) or _attribute(call) != "assemble":
         return False
     part = argument_of(REGISTRY["assemble"], call, 1)
     return isinstance(part, ast.Name) and part.id == source
 
 
-def _with_bodies(s: ast.stmt, tiles: dict[str, _Tile], windows: dict[str, _Window]) -> ast.stmt:
+def _with_bodies(
+    s: ast.stmt, tiles: dict[str, _Tile], windows: dict[str, _AccumulatorWindow]
+) -> ast.stmt:
     """The statement with the statements inside it rewritten."""
     if not isinstance(s, (ast.For, ast.While, ast.If, ast.With)):
         return s
     if isinstance(s, (ast.For, ast.While)):
         # A window is the same in every iteration if the loop does nothing to it but add products.
-        written = _stored([s])
+        written = _stored_names([s])
         windows = {
             n: w for n, w in windows.items() if n not in written and not _depends(w, written)
         }
@@ -100,16 +102,16 @@ def _with_bodies(s: ast.stmt, tiles: dict[str, _Tile], windows: dict[str, _Windo
     return new
 
 
-def _depends(window: _Window, names: set[str]) -> bool:
+def _depends(window: _AccumulatorWindow, names: set[str]) -> bool:
     return any(window.depends_on(n) for n in names)
 
 
 def _window(
-    value: ast.expr | None, tiles: dict[str, _Tile], windows: dict[str, _Window]
-) -> _Window | None:
+    value: ast.expr | None, tiles: dict[str, _Tile], windows: dict[str, _AccumulatorWindow]
+) -> _AccumulatorWindow | None:
     """The window that a slice or a subscript takes, or that a product is added to."""
     if isinstance(value, ast.Subscript):
-        return _subscripted(value, tiles)
+        return _subscript_window(value, tiles)
     if not isinstance(value, ast.Call):
         return None
     if _is_product(value):
@@ -123,7 +125,7 @@ def _window(
     tile, place = argument_of(spec, value), argument_of(spec, value, 2)
     if not isinstance(tile, ast.Name) or tile.id not in tiles or not place or not language:
         return None
-    return _Window(tile.id, place, language)
+    return _AccumulatorWindow(tile.id, place, language)
 
 
 def _accumulator(product: ast.Call) -> ast.expr | None:
@@ -131,7 +133,7 @@ def _accumulator(product: ast.Call) -> ast.expr | None:
     return argument_of(REGISTRY[_attribute(product)], product)
 
 
-def _subscripted(value: ast.Subscript, tiles: dict[str, _Tile]) -> _Window | None:
+def _subscript_window(value: ast.Subscript, tiles: dict[str, _Tile]) -> _AccumulatorWindow | None:
     tile = tiles.get(value.value.id) if isinstance(value.value, ast.Name) else None
     parts = value.slice.elts if isinstance(value.slice, ast.Tuple) else [value.slice]
     if tile is None or not all(isinstance(p, ast.Slice) for p in parts):
@@ -140,21 +142,21 @@ def _subscripted(value: ast.Subscript, tiles: dict[str, _Tile]) -> _Window | Non
     starts = [p.lower or zero for p in parts if isinstance(p, ast.Slice)]
     starts += [zero] * ((tile.rank or len(starts)) - len(starts))
     assert isinstance(value.value, ast.Name)
-    return _Window(value.value.id, ast.List(starts, ast.Load()), tile.language)
+    return _AccumulatorWindow(value.value.id, ast.List(starts, ast.Load()), tile.language)
 
 
 def _is_product(value: ast.expr | None) -> TypeGuard[ast.Call]:
     return isinstance(value, ast.Call) and _attribute(value) in _PRODUCTS
 
 
-def _named(s: ast.stmt, name: str) -> ast.stmt:
+def _as_assignment(s: ast.stmt, name: str) -> ast.stmt:
     """A product that is a statement of its own, as an assignment."""
     assert isinstance(s, ast.Expr)
     new = ast.Assign([ast.Name(name, ast.Store())], s.value)
     return ast.fix_missing_locations(ast.copy_location(new, s))
 
 
-def _put_back(s: ast.stmt, source: str, window: _Window) -> ast.stmt:
+def _put_back(s: ast.stmt, source: str, window: _AccumulatorWindow) -> ast.stmt:
     assemble = ast.Attribute(window.language, "assemble", ast.Load())
     names: list[ast.expr] = [ast.Name(n, ast.Load()) for n in (window.tile, source)]
     call = ast.Call(assemble, [*names, window.place], [])
@@ -162,8 +164,8 @@ def _put_back(s: ast.stmt, source: str, window: _Window) -> ast.stmt:
     return ast.fix_missing_locations(ast.copy_location(new, s))
 
 
-def _created(s: ast.stmt) -> tuple[str, _Tile] | None:
-    name, call = _assigned(s)
+def _created_tile(s: ast.stmt) -> tuple[str, _Tile] | None:
+    name, call = _assignment_of(s)
     if name is None or not isinstance(call, ast.Call):
         return None
     language = _root(call.func)
@@ -174,7 +176,7 @@ def _created(s: ast.stmt) -> tuple[str, _Tile] | None:
     return name, _Tile(language, rank)
 
 
-def _assigned(s: ast.stmt) -> tuple[str | None, ast.expr | None]:
+def _assignment_of(s: ast.stmt) -> tuple[str | None, ast.expr | None]:
     """What a statement computes, and the one name it gives to that, if it does."""
     if isinstance(s, ast.Assign) and len(s.targets) == 1:
         target, value = s.targets[0], s.value
@@ -185,11 +187,11 @@ def _assigned(s: ast.stmt) -> tuple[str | None, ast.expr | None]:
     return (target.id, value) if isinstance(target, ast.Name) else (None, None)
 
 
-def _stored(stmts: list[ast.stmt]) -> set[str]:
+def _stored_names(stmts: list[ast.stmt]) -> set[str]:
     """Names that statements give another meaning; adding a product to a window does not."""
     found: set[str] = set()
     for s in statements_in(stmts):
-        _, call = _assigned(s)
+        _, call = _assignment_of(s)
         added = _accumulator(call) if _is_product(call) else None
         if isinstance(added, ast.Name):
             found |= _targets(s) - {added.id}

@@ -1,4 +1,4 @@
-"""Parameter annotations: types and directions."""
+"""KernelParameter annotations: types and directions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HANDLES: tuple[type, ...] = (
 
 
 @dataclass(frozen=True)
-class Parameter:
+class KernelParameter:
     """One parameter of a kernel function, as its signature says it."""
 
     name: str
@@ -87,9 +87,9 @@ def _shape(shape: Any) -> tuple[int | SymDim, ...]:
     return tuple(d if isinstance(d, SymDim) else int(d) for d in shape)  # type: ignore[attr-defined]
 
 
-def parameters(function: KernelFunction) -> list[Parameter]:
+def parameters(function: KernelFunction) -> list[KernelParameter]:
     """The parameters of a function, `self` left out; errors point at the annotation."""
-    names = function.captured()
+    names = function.captured_names()
     defaults = function.defaults
     return [
         replace(_parameter(function, p, names), default=defaults.get(p.arg))
@@ -97,14 +97,14 @@ def parameters(function: KernelFunction) -> list[Parameter]:
     ]
 
 
-def stored_type(p: Parameter) -> Type | None:
+def stored_type(p: KernelParameter) -> Type | None:
     """A parameter's type in memory: in March 2026 `pl.DN` declared the transposed tensor."""
     if p.layout == "DN" and isinstance(p.type, TensorType) and len(p.type.shape) == 2:
         return replace(p.type, shape=p.type.shape[::-1])
     return p.type
 
 
-def taken_type(p: Parameter) -> Type | None:
+def taken_type(p: KernelParameter) -> Type | None:
     """What a function takes where tensors are as they are stored: of vectors, what it declares."""
     is_vector = isinstance(p.type, TensorType) and 1 in p.type.shape
     return p.type if is_vector else stored_type(p)
@@ -114,7 +114,7 @@ def given_type(annotation: Any, loc: Loc, *, as_stored: bool) -> Type | None:
     """What a function gives back by the annotation of its result."""
     found = value_type(annotation)
     layout = getattr(annotation, "layout", TensorLayout.ND)
-    return taken_type(Parameter("", found, None, loc, layout.name)) if as_stored else found
+    return taken_type(KernelParameter("", found, None, loc, layout.name)) if as_stored else found
 
 
 def layouts_of(function: KernelFunction, env: Mapping[str, object]) -> dict[Value, str]:
@@ -127,11 +127,11 @@ def layouts_of(function: KernelFunction, env: Mapping[str, object]) -> dict[Valu
     return found
 
 
-def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -> Parameter:
+def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -> KernelParameter:
     loc = function.source.loc(p)
     if p.annotation is None:
         if function.generic:
-            return Parameter(p.arg, None, None, loc)
+            return KernelParameter(p.arg, None, None, loc)
         raise MissingAnnotation(loc, p.arg)
     where = function.source.loc(p.annotation)
     annotation = _evaluate(function, p, names, where)
@@ -144,12 +144,12 @@ def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -
     if annotation is language_types.Tensor or annotation is language_types.Scalar:
         if not function.generic:
             raise BadAnnotation(where, p.arg, "it says no shape and no dtype")
-        return Parameter(p.arg, None, direction, loc)
+        return KernelParameter(p.arg, None, direction, loc)
     found = value_type(annotation)
     if found is None:
         # A plain `int`, `float` or `bool`; Python 3.10 takes `list[int]` for a type, too.
         if function.generic and isinstance(annotation, type) and get_origin(annotation) is None:
-            return Parameter(p.arg, None, direction, loc)
+            return KernelParameter(p.arg, None, direction, loc)
         raise BadAnnotation(
             where, p.arg, f"`{ast.unparse(p.annotation)}` is not a type of the language"
         )
@@ -160,7 +160,7 @@ def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -
             if isinstance(d, int) and d <= 0:
                 raise ZeroSizeDim(where, f"parameter `{p.arg}`", found.shape, axis)
     layout = getattr(annotation, "layout", TensorLayout.ND)
-    return Parameter(
+    return KernelParameter(
         p.arg, found, direction, loc, None if layout is TensorLayout.ND else layout.name
     )
 

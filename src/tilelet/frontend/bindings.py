@@ -87,7 +87,7 @@ def close_names(name: str, candidates: Iterable[str]) -> list[str]:
 Form = Affine[tuple[Value, ...]]
 """A scalar in terms of products of values, each of them in a fixed order."""
 
-_LONGEST = 16  # terms of a form that is worth remembering
+_MAX_FORM_TERMS = 16  # terms of a form that is worth remembering
 _BOUNDS = BoundsArithmetic()
 
 
@@ -231,7 +231,7 @@ class ValueFacts:
             made = product(forms[0], forms[1])
         elif operation == "cast" and _keeps_integers(operands[0], result):
             made = forms[0]
-        if made is not None and len(made.terms) <= _LONGEST:
+        if made is not None and len(made.terms) <= _MAX_FORM_TERMS:
             self.forms[result] = made
             self._note_bounds(result, self._bounds_of_form(made))
         else:

@@ -119,16 +119,16 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
     args: list[Binding] = [evaluate(ctx, a) for a in node.args]
     kwargs = {k.arg: evaluate(ctx, k.value) for k in node.keywords if k.arg}
     if callee in views.IN_ANNOTATIONS:
-        return _called_now(callee, args, kwargs, loc)
+        return _call_at_compile_time(callee, args, kwargs, loc)
     if is_kernel_value(tuple(args)) or is_kernel_value(tuple(kwargs.values())):
         items = items_of(args[0]) if callee is len else None
         if items is not None:
             return len(items)
-        raise NotCallable(loc, name, type(callee).__name__, _instead(callee, name))
-    return _called_now(callee, args, kwargs, loc)
+        raise NotCallable(loc, name, type(callee).__name__, _replacement_advice(callee, name))
+    return _call_at_compile_time(callee, args, kwargs, loc)
 
 
-def _called_now(
+def _call_at_compile_time(
     callee: Callable[..., Binding], args: list[Binding], kwargs: dict[str, Binding], loc: Loc
 ) -> Binding:
     try:
@@ -137,7 +137,7 @@ def _called_now(
         raise CompileTimeFailed(loc, problem) from None
 
 
-def _instead(callee: object, name: str) -> str:
+def _replacement_advice(callee: object, name: str) -> str:
     """What to write for a function of Python or another library; a user's own has no such thing."""
     module = (getattr(callee, "__module__", None) or "builtins").partition(".")[0]
     if isinstance(callee, types.FunctionType) and module not in ("torch", "numpy", "triton"):

@@ -34,11 +34,11 @@ class _Read:
     value: object
 
     def is_current(self) -> bool:
-        return _same(_snapshot(_found(self.home, self.name, self.path)), self.value)
+        return _are_same(_snapshot(_look_up(self.home, self.name, self.path)), self.value)
 
 
 @dataclass
-class Captures:
+class CapturedNames:
     """All names from outside that a function and those it calls refer to, and their values."""
 
     # Most are numbers, functions and modules: to compare identities is enough, as a rule.
@@ -49,7 +49,7 @@ class Captures:
     _others: list[_Read] = field(default_factory=list["_Read"])
 
     @classmethod
-    def of(cls, function: KernelFunction) -> Captures:
+    def of(cls, function: KernelFunction) -> CapturedNames:
         """As they are now."""
         captures = cls()
         captures._add_kernel(function, set())
@@ -59,11 +59,11 @@ class Captures:
         """Whether every name still means the same."""
         for home, name, value in self._simple:
             now = home.get(name, _MISSING)
-            if now is not value and not _same(_snapshot(now), value):
+            if now is not value and not _are_same(_snapshot(now), value):
                 return False
         for cell, value in self._cells:
-            now = _found(cell, "", ())
-            if now is not value and not _same(_snapshot(now), value):
+            now = _look_up(cell, "", ())
+            if now is not value and not _are_same(_snapshot(now), value):
                 return False
         return all(read.is_current() for read in self._others)
 
@@ -97,9 +97,9 @@ class Captures:
         home = _home(python, name)
         if name in own or (name in fixed and not isinstance(home, CellType)):
             return
-        if _is_language(_found(home, name, ())):
+        if _is_language(_look_up(home, name, ())):
             path = ()
-        value = _found(home, name, path)
+        value = _look_up(home, name, path)
         kept = _snapshot(value)
         if kept is value and not path and isinstance(home, CellType):
             self._cells.append((home, value))
@@ -129,12 +129,12 @@ def _names_in(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
             found[inner.id, tuple(reversed(path))] = None
             continue
         if isinstance(inner, ast.arg) and isinstance(inner.annotation, ast.Constant):
-            pending.extend(_quoted(inner.annotation.value))
+            pending.extend(_names_in_text(inner.annotation.value))
         pending.extend(ast.iter_child_nodes(inner))
     yield from found
 
 
-def _quoted(text: object) -> Iterable[ast.AST]:
+def _names_in_text(text: object) -> Iterable[ast.AST]:
     try:
         return [ast.parse(text, mode="eval")] if isinstance(text, str) else []
     except SyntaxError:  # reported where the annotation is read
@@ -148,7 +148,7 @@ def _home(python: FunctionType, name: str) -> Mapping[str, object] | CellType:
     return python.__globals__
 
 
-def _found(home: Mapping[str, object] | CellType, name: str, path: tuple[str, ...]) -> object:
+def _look_up(home: Mapping[str, object] | CellType, name: str, path: tuple[str, ...]) -> object:
     try:
         value = home.cell_contents if isinstance(home, CellType) else home[name]
         for attribute in path:
@@ -167,7 +167,7 @@ def _is_library(code: CodeType) -> bool:
     return "site-packages" in code.co_filename or code.co_filename.startswith(_LIBRARY)
 
 
-class _Items(list[object]):
+class _Contents(list[object]):
     """The contents of a list or the like, when it was looked at."""
 
 
@@ -179,26 +179,26 @@ def _snapshot(value: object, depth: int = _DEPTH) -> object:
         value = tuple(cast("dict[object, object]", value).items())
     if isinstance(value, (list, tuple, set, frozenset)):
         items = cast("Iterable[object]", value)
-        return _Items([_snapshot(v, depth - 1) for v in items])
+        return _Contents([_snapshot(v, depth - 1) for v in items])
     if isinstance(value, np.ndarray):
         array = cast("np.ndarray[Any, Any]", value)
         if array.nbytes > _LARGEST_ARRAY or array.dtype.hasobject:
             return array
-        return _Items([array.dtype.str, str(array.shape), array.tobytes()])
+        return _Contents([array.dtype.str, str(array.shape), array.tobytes()])
     if type(value).__module__.partition(".")[0] in ("builtins", "numpy", "torch", "tilelet"):
         return value
     attributes = getattr(value, "__dict__", None)
     if not isinstance(attributes, dict):
         return value
-    return _Items([value, _snapshot(cast("dict[str, object]", attributes), depth - 1)])
+    return _Contents([value, _snapshot(cast("dict[str, object]", attributes), depth - 1)])
 
 
-def _same(a: object, b: object) -> bool:
+def _are_same(a: object, b: object) -> bool:
     """Whether two snapshots are of the same; 1, 1.0 and True are not, nor are 0.0 and -0.0."""
     if a is b:
         return True
     if type(a) is not type(b):
         return False
-    if isinstance(a, _Items) and isinstance(b, _Items):
-        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, _Contents) and isinstance(b, _Contents):
+        return len(a) == len(b) and all(map(_are_same, a, b))
     return isinstance(a, _NUMBERS) and repr(a) == repr(b)

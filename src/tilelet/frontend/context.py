@@ -22,7 +22,7 @@ from tilelet.ir.types import SymDim, Type
 
 
 @dataclass
-class Part:
+class CorePart:
     """What one function of a group of cores does."""
 
     name: str
@@ -77,7 +77,7 @@ class Context:
     # Barriers between the blocks that run this kernel.
     barriers: list[Op] = field(default_factory=list[Op])
     # In a function of type Group: what its cores do; None elsewhere.
-    parts: list[Part] | None = None
+    parts: list[CorePart] | None = None
     host: bool = False  # in a host function, which dispatches to ranks
 
     @property
@@ -159,7 +159,7 @@ class Context:
         self.ops.append(Op(spec, args, results, blocks, loc))
         return results
 
-    def named(self, value: Value, name: str) -> Value:
+    def rename_result(self, value: Value, name: str) -> Value:
         """The result of the latest op by the name it is assigned to; nothing else uses it yet."""
         op = self.ops[-1]
         new = Value(name, value.type, value.loc)

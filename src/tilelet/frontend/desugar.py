@@ -32,7 +32,7 @@ def desugar_jumps(stmts: list[ast.stmt], source: SourceFile) -> list[ast.stmt]:
     return _Jumps(source).block(stmts, None)
 
 
-class _Loop:
+class _JumpTarget:
     def __init__(self, number: int, kind: str, loc: Loc) -> None:
         self.kind = kind
         self.loc = loc
@@ -46,7 +46,7 @@ class _Jumps:
         self._source = source
         self._numbers = itertools.count()
 
-    def block(self, stmts: list[ast.stmt], loop: _Loop | None) -> list[ast.stmt]:
+    def block(self, stmts: list[ast.stmt], loop: _JumpTarget | None) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         for i, s in enumerate(stmts):
             out.extend(self.statement(s, loop))
@@ -57,7 +57,7 @@ class _Jumps:
                 return out
         return out
 
-    def statement(self, s: ast.stmt, loop: _Loop | None) -> list[ast.stmt]:
+    def statement(self, s: ast.stmt, loop: _JumpTarget | None) -> list[ast.stmt]:
         match s:
             case ast.Break() | ast.Continue():
                 keyword = "break" if isinstance(s, ast.Break) else "continue"
@@ -80,7 +80,7 @@ class _Jumps:
 
     def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
         loc = self._source.loc(s.iter if isinstance(s, ast.For) else s.test)
-        loop = _Loop(next(self._numbers), _kind(s), loc)
+        loop = _JumpTarget(next(self._numbers), _kind(s), loc)
         body: list[ast.stmt] = self.block(s.body, loop)
         before: list[ast.stmt] = []
         if loop.skip in loop.uses:
@@ -122,7 +122,7 @@ def _assign(at: ast.stmt, name: str, value: bool) -> ast.stmt:
     return ast.fix_missing_locations(ast.copy_location(new, at))
 
 
-def _guard(at: ast.stmt, loop: _Loop, body: list[ast.stmt]) -> ast.stmt:
+def _guard(at: ast.stmt, loop: _JumpTarget, body: list[ast.stmt]) -> ast.stmt:
     for flag in (loop.stop, loop.skip):
         if flag in loop.uses:
             body = [_if_not(at, flag, body)]

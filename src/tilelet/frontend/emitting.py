@@ -126,10 +126,12 @@ def emit_op(
         if spec.name in WINDOWS and not ctx.style.drops_axis:
             args = with_region(ctx.facts, spec.name, args)
         if spec.name != "transpose" or not has_no_tile(args["x"]):
-            args = {p: _on_chip(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()}
+            args = {
+                p: _load_operand(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()
+            }
         args = _with_fitting_vector(ctx, args, loc)
         if Trait.ELEMENTWISE in spec.traits:
-            args = _of_one_rank(ctx, args, loc)
+            args = _pad_ranks(ctx, args, loc)
     types = spec.infer(Call(spec.name, args, ctx.in_scope, loc, arg_locs or {}))
     if spec.expands is not None:
         return expand(spec, args, lambda inner, given: emit_op(ctx, inner, given, loc))
@@ -234,7 +236,7 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
     return {**args, name: emit_op(ctx, REGISTRY["reshape"], reshape, loc, vector.name)}
 
 
-def _of_one_rank(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
+def _pad_ranks(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
     """Tiles that lack leading axes of extent 1 which another operand has, with these axes."""
     shapes = {
         name: arg.type.shape
@@ -291,7 +293,7 @@ def emit_scope(
         "options": (), "task_id": False,
     }  # fmt: skip
     args.update(options)
-    types = tuple(spilled(v.type) for v in values if isinstance(v, Value))
+    types = tuple(spilled_type(v.type) for v in values if isinstance(v, Value))
     outside = tuple((names or {}).get(v, v.name) for v in values if isinstance(v, Value))
     if args["task_id"]:
         types, outside = (*types, ScalarType(dtypes.TASK_ID)), (*outside, "tid")
@@ -302,23 +304,25 @@ def emit_scope(
     return results[0] if len(results) == 1 else (results or None)
 
 
-def undefined(ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, loc: Loc) -> Value:
+def emit_undefined(
+    ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, loc: Loc
+) -> Value:
     """A value no path has defined yet."""
     args: dict[str, Arg] = {}
     (value,) = ctx.emit(structure.UNDEF, args, (t,), loc, ("undefined",))
     return value
 
 
-def spilled(t: Type) -> Type:
+def spilled_type(t: Type) -> Type:
     """The type a value has once it left its scope."""
     return TensorType(t.shape, t.dtype) if isinstance(t, TileType) else t
 
 
-def _on_chip(ctx: Context, arg: Arg, loc: Loc) -> Arg:
+def _load_operand(ctx: Context, arg: Arg, loc: Loc) -> Arg:
     if isinstance(arg, Value) and isinstance(arg.type, TensorType):
         return load(ctx, arg, loc)
     if isinstance(arg, tuple):
-        return tuple(_on_chip(ctx, a, loc) for a in arg)
+        return tuple(_load_operand(ctx, a, loc) for a in arg)
     return arg
 
 
@@ -425,7 +429,7 @@ _FOLD: dict[str, Callable[..., Binding]] = {
 
 
 # What a compile-time number, text or list may grow to: `9 ** 9 ** 9` would never be done.
-_MOST_BITS, _MOST_ITEMS = 1 << 16, 1 << 20
+_MAX_BITS, _MAX_ITEMS = 1 << 16, 1 << 20
 
 
 def fold(operation: str, *values: Binding) -> Binding:
@@ -444,8 +448,8 @@ def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
         size = a.bit_length()
         grown = size * b if size > 1 else 1
         bits = {"pow": grown, "shl": size + b, "mul": size + b.bit_length()}
-        return bits.get(operation, 0) > _MOST_BITS
-    return operation == "mul" and isinstance(a, Sized) and len(a) * b > _MOST_ITEMS
+        return bits.get(operation, 0) > _MAX_BITS
+    return operation == "mul" and isinstance(a, Sized) and len(a) * b > _MAX_ITEMS
 
 
 def as_index(operation: str, operands: tuple[Binding, ...], result: Binding) -> Binding:

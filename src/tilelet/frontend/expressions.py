@@ -101,7 +101,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
     if isinstance(base, SelfReference):
         return MethodReference(node.attr)
     of_language = isinstance(base, types.ModuleType) and is_language(base)
-    name = _dotted(node)
+    name = _dotted_name(node)
     if of_language:
         unsupported.check(name, loc)
     try:
@@ -113,7 +113,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
         alike = [other for other in dir(base) if _same_case(other, node.attr)]
         known = [f"{space}{other}" for other in close_names(node.attr, alike)]
         raise UnknownOp(loc, f"pl.{name}", known, equivalent(f"pl.{node.attr}"))
-    raise UnknownAttribute(loc, _owner(base), node.attr, close_names(node.attr, dir(base)))
+    raise UnknownAttribute(loc, _owner_name(base), node.attr, close_names(node.attr, dir(base)))
 
 
 def _same_case(known: str, name: str) -> bool:
@@ -121,11 +121,11 @@ def _same_case(known: str, name: str) -> bool:
     return known[0].isupper() == name[0].isupper() or known.lower() == name.lower()
 
 
-def _owner(x: Binding) -> str:
+def _owner_name(x: Binding) -> str:
     return x.__name__ if isinstance(x, (type, types.ModuleType)) else type(x).__name__
 
 
-def _dotted(node: ast.Attribute) -> str:
+def _dotted_name(node: ast.Attribute) -> str:
     """`pl.tile.foo` as "tile.foo": the spelling without the module's alias."""
     return spelling(node).partition(".")[2]
 
@@ -171,7 +171,7 @@ def binary(
         return emit_op(ctx, spec, default_args(spec, lhs=lhs, rhs=rhs), loc)
     if operation is None:
         raise UnsupportedExpression(loc, f"`{symbol}`", equivalent(symbol))
-    left, right = _dims_resolved(ctx, left, loc), _dims_resolved(ctx, right, loc)
+    left, right = _resolve_dims(ctx, left, loc), _resolve_dims(ctx, right, loc)
     if is_kernel_value(left) or is_kernel_value(right):
         if operation in PYTHON_ONLY:
             raise UnsupportedExpression(
@@ -181,21 +181,21 @@ def binary(
             what = describe(right if is_scalar(left) else left)
             raise UnsupportedExpression(loc, f"arithmetic with {what}")
         return emit_scalar(ctx, operation, (to_arg(ctx, left, loc), to_arg(ctx, right, loc)), loc)
-    return _meant(ctx, operation, (left, right), node)
+    return _fold_as_in_kernel(ctx, operation, (left, right), node)
 
 
-def _dims_resolved(ctx: Context, x: Binding, loc: Loc) -> Binding:
+def _resolve_dims(ctx: Context, x: Binding, loc: Loc) -> Binding:
     return to_arg(ctx, x, loc) if isinstance(x, SymDim) else x
 
 
-def _meant(
+def _fold_as_in_kernel(
     ctx: Context, operation: str, operands: tuple[Binding, ...], node: ast.expr | ast.stmt
 ) -> Binding:
     """The operation on known values: as at run time if a kernel variable is in it, else Python's.
 
     So `pl.unroll` and `pl.range` agree.
     """
-    result = _by_python(operation, operands, ctx.loc(node))
+    result = _fold_by_python(operation, operands, ctx.loc(node))
     meant = as_index(operation, operands, result)
     in_kernel = meant != result and any(
         isinstance(n, ast.Name) and n.id in ctx.env for n in ast.walk(node)
@@ -203,7 +203,7 @@ def _meant(
     return meant if in_kernel else result
 
 
-def _by_python(operation: str, operands: tuple[Binding, ...], loc: Loc) -> Binding:
+def _fold_by_python(operation: str, operands: tuple[Binding, ...], loc: Loc) -> Binding:
     try:
         return fold(operation, *operands)
     except Exception as problem:
@@ -222,12 +222,12 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
         spec = REGISTRY[names[operation]]
         param = next(iter(spec.signature.parameters))
         return emit_op(ctx, spec, default_args(spec, **{param: to_arg(ctx, operand, loc)}), loc)
-    operand = _dims_resolved(ctx, operand, loc)
+    operand = _resolve_dims(ctx, operand, loc)
     if isinstance(operand, Const) and operation == "neg":
         return Const(as_number(-operand.value, operand.dtype), operand.dtype)
     if is_kernel_value(operand):
         return emit_scalar(ctx, operation, (to_arg(ctx, operand, loc),), loc)
-    return _meant(ctx, operation, (operand,), node)
+    return _fold_as_in_kernel(ctx, operation, (operand,), node)
 
 
 @expression(ast.Compare)
@@ -240,7 +240,7 @@ def _compare(ctx: Context, node: ast.Compare) -> Binding:
     if not is_kernel_value(left) and not is_kernel_value(right):
         if operation is None:
             return _python_compare(node.ops[0], left, right)
-        return _by_python(operation, (left, right), loc)
+        return _fold_by_python(operation, (left, right), loc)
     if operation is None or is_shaped(left) or is_shaped(right):
         raise UnsupportedExpression(
             loc, "this comparison", "compare tensors with `pl.cmp`, scalars with < <= > >= == !="
@@ -261,7 +261,7 @@ def _python_compare(op: ast.cmpop, left: Binding, right: Binding) -> bool:
 
 
 @expression(ast.BoolOp)
-def _bool(ctx: Context, node: ast.BoolOp) -> Binding:
+def _bool_op(ctx: Context, node: ast.BoolOp) -> Binding:
     operation = "and" if isinstance(node.op, ast.And) else "or"
     result = evaluate(ctx, node.values[0])
     for part in node.values[1:]:

@@ -143,7 +143,7 @@ class KernelFunction:
         name_end = at.col + len("def ") + len(self.name)
         return Loc(at.file, self.node.lineno, at.col, self.node.lineno, name_end, caller)
 
-    def captured(self) -> dict[str, object]:
+    def captured_names(self) -> dict[str, object]:
         """What names outside the function mean: globals, the builder's locals, closure cells."""
         names: dict[str, object] = {_GRAPH: markers.graph}
         if self.python is not None:

@@ -86,7 +86,7 @@ def inline(
         ctx.facts.layouts.update(layouts_of(function, env))
     inner = ctx.fork(
         source=function.source,
-        captured=function.captured(),
+        captured=function.captured_names(),
         style=_inline_style(ctx, function),
         env=env,
         caller=loc,
@@ -137,7 +137,7 @@ def _writes_into(function: KernelFunction, name: str, call: ast.expr) -> bool:
     """Whether an expression is `pl.assemble(name, ...)` or its like."""
     if not isinstance(call, ast.Call):
         return False
-    spec = spec_of(named_object(call.func, function.captured(), ()))
+    spec = spec_of(named_object(call.func, function.captured_names(), ()))
     if spec is None or not spec.writes:
         return False
     first = argument_of(spec, call)

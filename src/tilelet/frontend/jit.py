@@ -14,8 +14,8 @@ from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongA
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedLevel
 from tilelet.frontend import annotations
-from tilelet.frontend.annotations import Parameter
-from tilelet.frontend.captures import Captures
+from tilelet.frontend.annotations import KernelParameter
+from tilelet.frontend.captures import CapturedNames
 from tilelet.frontend.functions import KernelFunction, Style, frame_names, here, is_plain
 from tilelet.frontend.hosts import names_ranks
 from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry
@@ -23,21 +23,21 @@ from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
 from tilelet.syntax.enums import Level
 
-_KEPT_VARIANTS = 8
+_MAX_VARIANTS = 8
 
 
 @dataclass
 class _Variant:
     """A function, as its text reads while names from outside mean what they meant once."""
 
-    captures: Captures
-    parameters: list[Parameter]
+    captures: CapturedNames
+    parameters: list[KernelParameter]
     programs: dict[tuple[object, ...], Program] = field(
         default_factory=dict[tuple[object, ...], Program]
     )
 
 
-class Runner(Protocol):
+class JitRunner(Protocol):
     """What runs `@pl.jit` functions: the runtime, which stands above the frontend."""
 
     def call(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
@@ -47,10 +47,10 @@ class Runner(Protocol):
     def lower(self, jit_fn: Any, args: Sequence[Any]) -> Program: ...
 
 
-_find_runner: Callable[[], Runner] | None = None
+_find_runner: Callable[[], JitRunner] | None = None
 
 
-def run_by(find: Callable[[], Runner]) -> None:
+def run_by(find: Callable[[], JitRunner]) -> None:
     """Let `find` give what runs `@pl.jit` functions, when the first one is called."""
     global _find_runner  # noqa: PLW0603 - there is one runtime in a process
     _find_runner = find
@@ -58,7 +58,7 @@ def run_by(find: Callable[[], Runner]) -> None:
 
 
 @functools.cache
-def _runner() -> Runner:
+def _runner() -> JitRunner:
     assert _find_runner is not None, "tilelet.language has not been imported"
     return _find_runner()
 
@@ -98,7 +98,7 @@ class JitFunction:
         return self.compiled
 
     @property
-    def parameters(self) -> list[Parameter]:
+    def parameters(self) -> list[KernelParameter]:
         return self.variant().parameters
 
     def variant(self) -> _Variant:
@@ -106,9 +106,9 @@ class JitFunction:
         for found in self._variants:
             if found.captures.are_current():
                 return found
-        captures = Captures.of(self.kernel_function)
+        captures = CapturedNames.of(self.kernel_function)
         made = _Variant(captures, annotations.parameters(self.kernel_function))
-        self._variants = [*self._variants[-_KEPT_VARIANTS + 1 :], made]
+        self._variants = [*self._variants[-_MAX_VARIANTS + 1 :], made]
         return made
 
     def specialize(self, *args: object) -> Program:
@@ -175,7 +175,7 @@ class JitFunction:
         return [*(given[n] for n in names if n in given), *args[len(names) :]]
 
 
-def _argument_type(p: Parameter, a: Any) -> Type:
+def _argument_type(p: KernelParameter, a: Any) -> Type:
     """The IR type of an argument: arrays by shape and dtype, numbers as scalars.
 
     A declared symbolic dimension stays symbolic, so that one program serves all its extents.

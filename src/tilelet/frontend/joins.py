@@ -55,7 +55,7 @@ def _joined_dim(a: Dim, b: Dim) -> Dim:
     return a if a == b or isinstance(a, JoinedDim) else JoinedDim(str(a))
 
 
-def wider(a: Type, b: Type) -> ScalarType | None:
+def wider_integer(a: Type, b: Type) -> ScalarType | None:
     """The type of two integers that holds either."""
     if not isinstance(a, ScalarType) or not isinstance(b, ScalarType):
         return None
@@ -93,7 +93,7 @@ class Side:
     loc: Loc
 
 
-def side(name: str, env: Mapping[str, Binding], ops: list[Op], fallback: Loc) -> Side:
+def side_of(name: str, env: Mapping[str, Binding], ops: list[Op], fallback: Loc) -> Side:
     """What a path left for `name`."""
     if name not in env:
         return Side(Poison(lambda use: UndefinedName(use, name)), ops, fallback)
@@ -122,7 +122,9 @@ def join(
     if left is not None and right is not None:
         if same_type(left, right):
             types = common_type(left, right)
-            return Joined(rounded(a, left, then.loc), rounded(b, left, other.loc), types)
+            return Joined(
+                round_literal(a, left, then.loc), round_literal(b, left, other.loc), types
+            )
         adapted = _adapt(ctx, then, left, other, right)
         if adapted is not None:
             return adapted
@@ -148,22 +150,22 @@ def _in_memory(ctx: Context, missing: Side, defined: Side) -> Side:
 def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Joined | None:
     """A GM tensor against a tile is loaded; a plain number takes the other side's dtype."""
     a, b = then.binding, other.binding
-    if ctx.in_scope and is_in_memory(left, right):
-        return Joined(loaded(ctx, then), b, right)
-    if ctx.in_scope and is_in_memory(right, left):
-        return Joined(a, loaded(ctx, other), left)
+    if ctx.in_scope and is_loadable_as(left, right):
+        return Joined(load_at_end(ctx, then), b, right)
+    if ctx.in_scope and is_loadable_as(right, left):
+        return Joined(a, load_at_end(ctx, other), left)
     if isinstance(left, ScalarType) and isinstance(right, ScalarType):
         if fits_literal(a, right):
-            return Joined(retyped(a, right, then.loc), b, right)
+            return Joined(as_typed_constant(a, right, then.loc), b, right)
         if fits_literal(b, left):
-            return Joined(a, retyped(b, left, other.loc), left)
-        both = wider(left, right)
+            return Joined(a, as_typed_constant(b, left, other.loc), left)
+        both = wider_integer(left, right)
         if both is not None:
-            return Joined(converted(ctx, then, both), converted(ctx, other, both), both)
+            return Joined(cast_at_end(ctx, then, both), cast_at_end(ctx, other, both), both)
     return None
 
 
-def is_in_memory(tensor: Type, tile: Type) -> bool:
+def is_loadable_as(tensor: Type, tile: Type) -> bool:
     """Whether the one, loaded, is like the other."""
     if not isinstance(tensor, TensorType) or not isinstance(tile, TileType):
         return False
@@ -179,14 +181,14 @@ def fits_literal(x: Binding, t: ScalarType) -> bool:
     return t.dtype.is_float or (isinstance(x, int) and t.dtype.is_integer)
 
 
-def retyped(x: Binding, t: ScalarType, loc: Loc) -> Const:
+def as_typed_constant(x: Binding, t: ScalarType, loc: Loc) -> Const:
     assert isinstance(x, (bool, int, float))
     if isinstance(x, int):
         check_literal(x, t.dtype, loc)
     return Const(as_number(x, t.dtype) if t.dtype.is_float else x, t.dtype)
 
 
-def rounded(x: Arg, t: Type | None, loc: Loc) -> Arg:
+def round_literal(x: Arg, t: Type | None, loc: Loc) -> Arg:
     """A plain number that becomes a run-time scalar is a number of the scalar's type."""
     if isinstance(x, float) and isinstance(t, ScalarType):
         return as_number(x, t.dtype)
@@ -195,7 +197,7 @@ def rounded(x: Arg, t: Type | None, loc: Loc) -> Arg:
     return x
 
 
-def converted(ctx: Context, side: Side, t: ScalarType) -> Arg:
+def cast_at_end(ctx: Context, side: Side, t: ScalarType) -> Arg:
     """Cast the side's scalar at the end of its own block."""
     if scalar_dtype(side.binding) is t.dtype:
         return side.binding
@@ -204,7 +206,7 @@ def converted(ctx: Context, side: Side, t: ScalarType) -> Arg:
     return emit_op(ctx.fork(ops=side.ops), spec, args, side.loc)  # type: ignore[return-value]
 
 
-def loaded(ctx: Context, side: Side) -> Value:
+def load_at_end(ctx: Context, side: Side) -> Value:
     """Load the side's GM tensor at the end of its own block."""
     assert isinstance(side.binding, Value)
     return load(ctx.fork(ops=side.ops), side.binding, side.loc)

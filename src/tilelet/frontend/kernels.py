@@ -22,9 +22,9 @@ from tilelet.frontend.bindings import (
     ReportedError,
     describe,
 )
-from tilelet.frontend.context import Context, Part
+from tilelet.frontend.context import Context, CorePart
 from tilelet.frontend.dispatch import call, evaluate, evaluate_arg
-from tilelet.frontend.emitting import default_args, emit_op, spilled
+from tilelet.frontend.emitting import default_args, emit_op, spilled_type
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.inlining import arg_of, arguments, inline, positional_arguments, wrong_arity
 from tilelet.frontend.resolve import MethodReference, as_kernel_function, static_callee
@@ -66,7 +66,7 @@ def call_function(
     args = arguments(ctx, nodes)
     if ctx.parts is None or function.core is None:
         return inline(ctx, function, args, ctx.loc(node), is_statement)
-    part = Part(function.name, [])
+    part = CorePart(function.name, [])
     ctx.parts.append(part)
     return inline(ctx.fork(ops=part.ops), function, args, ctx.loc(node), is_statement)
 
@@ -92,7 +92,7 @@ def call_kernel(
     operands += _omitted_outputs(ctx, function, callee, len(nodes), loc)
     for i, (node, param) in enumerate(zip(nodes, callee.params)):
         if callee.declarations[i] is Direction.Out:
-            operands[i] = _as_written(ctx, function, operands[i], param, ctx.loc(node))
+            operands[i] = _reinterpret_output(ctx, function, operands[i], param, ctx.loc(node))
         _check_operand(ctx.loc(node), function.name, operands[i], param)
         operands[i] = convert_scalar(ctx, operands[i], param.type, ctx.loc(node))
     args: dict[str, Arg] = {
@@ -183,7 +183,7 @@ def _results(callee: Function, operands: list[Arg]) -> tuple[list[Type], list[Ar
             types.append(operand.type)
         else:
             assert isinstance(value, Value)
-            types.append(spilled(value.type))
+            types.append(spilled_type(value.type))
     return types, roots
 
 
@@ -194,7 +194,7 @@ def _operand_type(arg: Arg) -> Type:
     return ScalarType(dtype if dtype is not None else dtypes.INDEX)
 
 
-def _as_written(
+def _reinterpret_output(
     ctx: Context, function: KernelFunction, operand: Arg, param: Value, loc: Loc
 ) -> Arg:
     """New memory as a kernel writes it: elements of that size, of whatever type it was made for.

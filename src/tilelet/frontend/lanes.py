@@ -27,7 +27,7 @@ LANES = 2
 _AXES = {"UP_DOWN": 0, "LEFT_RIGHT": 1}
 
 
-def halves(mode: str) -> bool:
+def is_halving(mode: str) -> bool:
     return mode in _AXES
 
 
@@ -60,7 +60,7 @@ def _operand(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> Valu
 def _shard(ctx: Context, node: ast.Call) -> Binding:
     x = _operand(ctx, node, markers.aiv_shard)
     assert ctx.lane is not None
-    if not halves(ctx.lane.mode):
+    if not is_halving(ctx.lane.mode):
         return x
     shape = _extents(ctx, node, x)
     axis = _AXES[ctx.lane.mode]
@@ -76,7 +76,7 @@ def _gather(ctx: Context, node: ast.Call) -> Binding:
     x = _operand(ctx, node, markers.aic_gather)
     lane = ctx.lane
     assert lane is not None
-    if not halves(lane.mode):
+    if not is_halving(lane.mode):
         return x
     shape = _extents(ctx, node, x)
     place = _place(ctx, shape)

@@ -47,7 +47,7 @@ from tilelet.frontend.dispatch import (
     lower_statement,
     statement,
 )
-from tilelet.frontend.emitting import check_literal, load, to_arg, undefined
+from tilelet.frontend.emitting import check_literal, emit_undefined, load, to_arg
 from tilelet.frontend.nameflow import NONE, Names, target_names
 from tilelet.frontend.resolve import static_callee
 from tilelet.frontend.statements import as_condition
@@ -119,7 +119,7 @@ def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
     if kind == "split_aiv" and not ctx.in_scope:
         raise OnlyInScope(ctx.loc(s.iter), "pl.split_aiv")
     header = _parse_header(ctx, s.iter, kind)
-    if header.mode is not None and lanes.halves(header.mode):
+    if header.mode is not None and lanes.is_halving(header.mode):
         _lower_halves(ctx, s, header, live)
     elif kind == "while":
         _lower_explicit_while(ctx, s, header, live)
@@ -178,11 +178,11 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
     if name == "init_values":
         header.init = as_items(value)
     elif name == "chunk" and value is not None:
-        header.chunk = _chunk(ctx, keyword, value)
+        header.chunk = _chunk_size(ctx, keyword, value)
     elif name == "mode":
         if not isinstance(value, SplitMode):
             raise BadArgument(loc, header.kind, name, describe(value), "a `pl.SplitMode`")
-        if lanes.halves(value.name) and header.trips != lanes.LANES:
+        if lanes.is_halving(value.name) and header.trips != lanes.LANES:
             what = "another number"
             raise BadArgument(header.loc, header.kind, "lanes", what, str(lanes.LANES))
         header.kind, header.mode = "range", value.name  # lane after lane
@@ -202,7 +202,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
             header.kind = "pipeline"
 
 
-def _chunk(ctx: Context, keyword: ast.keyword, value: Binding) -> int | None:
+def _chunk_size(ctx: Context, keyword: ast.keyword, value: Binding) -> int | None:
     """The size of a chunk, if something around the loop cuts it."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_CHUNK:
         what = integer_text(value) if isinstance(value, int) else describe(value)
@@ -332,7 +332,7 @@ def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked:
 
 
 @dataclass
-class LoopCarried:
+class CarriedName:
     """One name a loop hands from iteration to iteration."""
 
     name: str
@@ -344,7 +344,7 @@ class LoopCarried:
 
 @dataclass
 class LoopState:
-    carried: list[LoopCarried]
+    carried: list[CarriedName]
     explicit: int = 0  # how many of them come from init_values
     is_overtaken: bool = False  # the body writes what it took windows of as it was before the loop
 
@@ -357,17 +357,17 @@ class LoopState:
             c.param = Value(c.name, c.type, c.init_loc) if c.type is not None else None
 
 
-def _implicit(
+def _implicit_names(
     ctx: Context, body: list[ast.stmt], live: Names, exclude: Names, test: Names
-) -> list[LoopCarried]:
+) -> list[CarriedName]:
     exposed = ctx.flow.live_before(body) | test
-    out: list[LoopCarried] = []
+    out: list[CarriedName] = []
     for name in ctx.flow.stores_in_order(body):
         if name in exclude or not (name in exposed or name in live):
             continue
         init = ctx.env.get(name, Poison(lambda use, n=name: UndefinedName(use, n)))
         loc = init.loc if isinstance(init, Value) else ctx.loc(body[0])
-        out.append(LoopCarried(name, init, joins.type_of(init), loc))
+        out.append(CarriedName(name, init, joins.type_of(init), loc))
     return out
 
 
@@ -417,7 +417,7 @@ def _lower_to_fixpoint(
                 constants = _constants(state, ends, exposed, bool(header.trips))
             candidates = state.carried
             state.carried = [c for c in candidates if c.name not in constants]
-            settled = _settle(trial, state, ends, ops, header.loc)
+            settled = _settle_types(trial, state, ends, ops, header.loc)
         if settled:
             ctx.adopt(trial)
             return LoopBody(ops, ends, constants)
@@ -429,7 +429,7 @@ def _lower_to_fixpoint(
 
 def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
     index_name, explicit_names = _targets(ctx, s.target, header)
-    state, yield_names = _state(
+    state, yield_names = _loop_state(
         ctx, s.body, live, header, explicit_names, frozenset({index_name}), NONE
     )
     chunked = header.chunk is not None and not ctx.in_scope
@@ -442,13 +442,13 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
     body = _lower_to_fixpoint(ctx, s, state, bind, live_inside, chunked, header)
     args: dict[str, Arg] = {
         "start": header.start, "stop": header.stop, "step": header.step,
-        "init": _inits(ctx, state, header), "kind": header.kind,
+        "init": _initial_values(ctx, state, header), "kind": header.kind,
         "chunk": header.chunk if chunked else None, "policy": header.policy, "stage": header.stage,
     }  # fmt: skip
     block = finish_block(
         body.ops, (index, *state.params), _yields(state, body.ends, header.loc), header.loc
     )
-    _finish(ctx, structure.FOR, args, (block,), state, yield_names, header.loc)
+    _emit_loop(ctx, structure.FOR, args, (block,), state, yield_names, header.loc)
     ctx.env.update(body.constants)
     ctx.env[index_name] = Poison(lambda use: UndefinedName(use, index_name))
 
@@ -496,13 +496,13 @@ def _lower_once(
     return ends, inside.ops
 
 
-def _state(
+def _loop_state(
     ctx: Context, body: list[ast.stmt], live: Names, header: LoopHeader,
     explicit_names: list[str], exclude: Names, test: Names,
 ) -> tuple[LoopState, list[str]]:  # fmt: skip
     inits: tuple[Binding, ...] = header.init or ()
     explicit = [
-        LoopCarried(
+        CarriedName(
             n, init, joins.type_of(init), init.loc if isinstance(init, Value) else header.loc
         )
         for n, init in zip(explicit_names, inits, strict=True)
@@ -518,11 +518,11 @@ def _state(
             )
     yield_names = _yield_targets(ctx, body) if header.init is not None else []
     exclude = exclude | frozenset(explicit_names) | frozenset(yield_names)
-    implicit = _implicit(ctx, body, live, exclude, test)
+    implicit = _implicit_names(ctx, body, live, exclude, test)
     return LoopState(explicit + implicit, len(explicit)), yield_names
 
 
-def _settle(
+def _settle_types(
     ctx: Context, state: LoopState, ends: dict[str, Binding], ops: list[Op], loc: Loc
 ) -> bool:
     """Whether every carried name ends the body with the type it started with.
@@ -544,47 +544,47 @@ def _settle(
             c.init = joins.memory_of(ctx, end) or c.init
             c.param = Value(c.name, end_type, c.init_loc)
         elif not joins.same_type(c.type, end_type):
-            settled = _adapt(ctx, c, end, end_type, ends, ops, loc) and settled
+            settled = _adapt_type(ctx, c, end, end_type, ends, ops, loc) and settled
         elif (common := joins.common_type(c.type, end_type)) != c.type:
             c.type = common
             settled = False
     return settled
 
 
-def _adapt(
-    ctx: Context, c: LoopCarried, end: Binding, end_type: Type, ends: dict[str, Binding],
+def _adapt_type(
+    ctx: Context, c: CarriedName, end: Binding, end_type: Type, ends: dict[str, Binding],
     ops: list[Op], loc: Loc,
 ) -> bool:  # fmt: skip
     """Make start and end agree; False if the body must be lowered again with a new type."""
     assert c.type is not None
-    if ctx.in_scope and joins.is_in_memory(c.type, end_type):
+    if ctx.in_scope and joins.is_loadable_as(c.type, end_type):
         assert isinstance(c.init, Value)
         c.init = load(ctx, c.init, c.init_loc)
         c.type = c.init.type
         return False
-    if ctx.in_scope and joins.is_in_memory(end_type, c.type):
-        ends[c.name] = joins.loaded(ctx, joins.Side(end, ops, loc))
+    if ctx.in_scope and joins.is_loadable_as(end_type, c.type):
+        ends[c.name] = joins.load_at_end(ctx, joins.Side(end, ops, loc))
         return True
     if isinstance(c.type, ScalarType) and isinstance(end_type, ScalarType):
         if joins.fits_literal(c.init, end_type):
-            c.init, c.type = joins.retyped(c.init, end_type, c.init_loc), end_type
+            c.init, c.type = joins.as_typed_constant(c.init, end_type, c.init_loc), end_type
             return False
         if joins.fits_literal(end, c.type):
-            ends[c.name] = joins.retyped(end, c.type, loc)
+            ends[c.name] = joins.as_typed_constant(end, c.type, loc)
             return True
-        both = joins.wider(c.type, end_type)
+        both = joins.wider_integer(c.type, end_type)
         if both is not None and both == c.type:
-            ends[c.name] = joins.converted(ctx, joins.Side(end, ops, loc), both)
+            ends[c.name] = joins.cast_at_end(ctx, joins.Side(end, ops, loc), both)
             return True
         if both is not None:
-            c.init = joins.converted(ctx, joins.Side(c.init, ctx.ops, c.init_loc), both)
+            c.init = joins.cast_at_end(ctx, joins.Side(c.init, ctx.ops, c.init_loc), both)
             c.type = both
             return False
     end_loc = end.loc if isinstance(end, Value) else loc
     raise TypeChangedInLoop(end_loc, c.name, str(c.type), c.init_loc, str(end_type))
 
 
-def _inits(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...]:
+def _initial_values(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...]:
     """Initial values; a name first bound inside the loop starts undefined."""
     out: list[Arg] = []
     for c in state.carried:
@@ -592,17 +592,17 @@ def _inits(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...
             if header.trips is None or header.trips == 0:
                 ctx.sink.add(LoopMayNotRun(header.loc, c.name))
             assert c.type is not None
-            out.append(undefined(ctx, c.type, header.loc))
+            out.append(emit_undefined(ctx, c.type, header.loc))
         else:
-            out.append(joins.rounded(to_arg(ctx, c.init, c.init_loc), c.type, c.init_loc))
+            out.append(joins.round_literal(to_arg(ctx, c.init, c.init_loc), c.type, c.init_loc))
     return tuple(out)
 
 
 def _yields(state: LoopState, ends: dict[str, Binding], loc: Loc) -> tuple[Arg, ...]:
-    return tuple(joins.rounded(ends[c.name], c.type, loc) for c in state.carried)  # type: ignore[arg-type]
+    return tuple(joins.round_literal(ends[c.name], c.type, loc) for c in state.carried)  # type: ignore[arg-type]
 
 
-def _finish(
+def _emit_loop(
     ctx: Context, spec: structure.OpSpec, args: dict[str, Arg], blocks: tuple[Block, ...],
     state: LoopState, yield_names: list[str], loc: Loc,
 ) -> None:  # fmt: skip
@@ -686,10 +686,10 @@ def _lower_condition_loop(
     ctx: Context, s: ast.While, test: ast.expr, header: LoopHeader, names: list[str], live: Names
 ) -> None:
     test_names = target_names(ast.Tuple([n for n in ast.walk(test) if isinstance(n, ast.Name)]))
-    state, yield_names = _state(ctx, s.body, live, header, names, NONE, test_names)
+    state, yield_names = _loop_state(ctx, s.body, live, header, names, NONE, test_names)
     live_inside = (live | ctx.flow.live_before(s.body, live) | test_names) - frozenset(names)
     body = _lower_to_fixpoint(ctx, s, state, {}, live_inside, False, header)
-    inits = _inits(ctx, state, header)
+    inits = _initial_values(ctx, state, header)
     yields = _yields(state, body.ends, header.loc)
     repeated = finish_block(body.ops, state.params, yields, header.loc)
     state.fresh_params()
@@ -699,4 +699,4 @@ def _lower_condition_loop(
     holds = as_condition(before, condition, test, "while")
     cond = finish_block(before.ops, state.params, (holds,), header.loc)
     blocks = (cond, repeated)
-    _finish(ctx, structure.WHILE, {"init": inits}, blocks, state, yield_names, header.loc)
+    _emit_loop(ctx, structure.WHILE, {"init": inits}, blocks, state, yield_names, header.loc)

@@ -40,7 +40,7 @@ from tilelet.frontend.bindings import (
 )
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import CallRule, call, evaluate, evaluate_arg
-from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, to_arg, undefined
+from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, emit_undefined, to_arg
 from tilelet.frontend.op_calls import call_op
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
@@ -73,7 +73,7 @@ def _const(ctx: Context, node: ast.Call) -> Binding:
     return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
-def _extreme(name: str) -> CallRule:
+def _min_or_max(name: str) -> CallRule:
     """`pl.min(a, b)` of scalars; of a tile with an axis, the old spelling of a reduction."""
 
     def lower(ctx: Context, node: ast.Call) -> Binding:
@@ -122,7 +122,7 @@ def _yield(ctx: Context, node: ast.Call) -> Binding:
     return values[0] if len(values) == 1 else values
 
 
-def _misplaced(what: str, instead: str) -> CallRule:
+def _misplaced_marker(what: str, instead: str) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> Binding:
         raise UnsupportedExpression(ctx.loc(node), what, instead)
 
@@ -136,7 +136,7 @@ def _cond(ctx: Context, node: ast.Call) -> Binding:
 
 @call(markers.static_print)
 def _static_print(ctx: Context, node: ast.Call) -> None:
-    texts = [_compile_time(ctx, a, lambda a=a: _shown(ctx, a)) for a in node.args]
+    texts = [_compile_time(ctx, a, lambda a=a: _static_text(ctx, a)) for a in node.args]
     ctx.module.printed.append(" ".join(texts))
 
 
@@ -166,15 +166,15 @@ def _dump(ctx: Context, node: ast.Call) -> None:
     emit_op(ctx, REGISTRY["dump"], {"values": tuple(values), "names": names}, loc)
 
 
-def _shown(ctx: Context, node: ast.expr) -> str:
+def _static_text(ctx: Context, node: ast.expr) -> str:
     """What `pl.static_print` shows: compile-time values as they are, others by their type."""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_shown(ctx, part) for part in node.values)
+        return "".join(_static_text(ctx, part) for part in node.values)
     if isinstance(node, ast.FormattedValue):
         value = evaluate(ctx, node.value)
         if is_kernel_value(value):
             return _type_text(value)
-        spec = _shown(ctx, node.format_spec) if node.format_spec else ""
+        spec = _static_text(ctx, node.format_spec) if node.format_spec else ""
         return format(value, spec)
     value = evaluate(ctx, node)
     return _type_text(value) if is_kernel_value(value) else str(value)
@@ -196,7 +196,7 @@ def _static_assert(ctx: Context, node: ast.Call) -> None:
     if is_kernel_value(condition):
         raise NotConstant(ctx.loc(node.args[0]), "static_assert", "condition")
     if not condition:
-        texts = [_compile_time(ctx, a, lambda a=a: _shown(ctx, a)) for a in node.args[1:]]
+        texts = [_compile_time(ctx, a, lambda a=a: _static_text(ctx, a)) for a in node.args[1:]]
         raise StaticAssertFailed(loc, "".join(texts))
 
 
@@ -209,7 +209,7 @@ def _undef(ctx: Context, node: ast.Call) -> Binding:
         raise BadArgument(ctx.loc(node), "undef", "type", what, "a type such as `pl.Tensor[...]`")
     if isinstance(t, TensorType) and ctx.in_scope:
         t = TileType(t.shape, t.dtype)  # type: ignore[arg-type]
-    return undefined(ctx, t, ctx.loc(node))
+    return emit_undefined(ctx, t, ctx.loc(node))
 
 
 @call(markers.dump_tag)
@@ -278,10 +278,14 @@ def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
 
 
 for _name in ("min", "max"):
-    call(getattr(markers, _name))(_extreme(_name))
+    call(getattr(markers, _name))(_min_or_max(_name))
 for _name in ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_"):
     _instead = f"write `for i in pl.{_name}(...):`"
-    call(getattr(markers, _name))(_misplaced(f"`pl.{_name}` outside a `for` statement", _instead))
+    call(getattr(markers, _name))(
+        _misplaced_marker(f"`pl.{_name}` outside a `for` statement", _instead)
+    )
 for _name in ("incore", "auto_incore", "at", "cluster", "graph", "manual_scope", "scope", "spmd"):
     _instead = f"write `with pl.{_name}(...):`"
-    call(getattr(markers, _name))(_misplaced(f"`pl.{_name}` outside a `with` statement", _instead))
+    call(getattr(markers, _name))(
+        _misplaced_marker(f"`pl.{_name}` outside a `with` statement", _instead)
+    )

@@ -25,7 +25,7 @@ from tilelet.frontend import annotations, barriers, expressions, pipes
 from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import lower_body
-from tilelet.frontend.emitting import spilled, to_arg
+from tilelet.frontend.emitting import spilled_type, to_arg
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module_state import ModuleState
 from tilelet.frontend.nameflow import NameFlow
@@ -135,7 +135,7 @@ class ModuleBuilder(ModuleState):
         ctx = Context(
             module=self,
             source=function.source,
-            captured=function.captured(),
+            captured=function.captured_names(),
             flow=NameFlow(lambda call: rebound_by(ctx, call)),
             style=function.style,
             facts=_facts(params),
@@ -166,11 +166,13 @@ class ModuleBuilder(ModuleState):
             )
         if function.kind is FunctionKind.InCore:
             barriers.check_kernel(ctx, ctx.ops)
-        built = Sweep().function(_close_function(ctx, function, params, self._unique(function)))
+        built = Sweep().function(
+            _close_function(ctx, function, params, self._unique_name(function))
+        )
         self.functions[built.name] = built
         return built
 
-    def _unique(self, function: KernelFunction) -> str:
+    def _unique_name(self, function: KernelFunction) -> str:
         if function.name not in self.functions:
             return function.name
         if not function.generic:
@@ -379,10 +381,10 @@ def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> li
     """The control programs: the Orchestration functions, else the Opaque ones, nobody calls."""
     by_kind = {k: [m for m in methods.values() if m.kind is k] for k in FunctionKind}
     for kind in (FunctionKind.Host, FunctionKind.Orchestration, FunctionKind.Opaque):
-        found = _uncalled(by_kind[kind], methods)
+        found = _uncalled_functions(by_kind[kind], methods)
         if found:
             return found
-    kernels = _uncalled(by_kind[FunctionKind.InCore], methods)
+    kernels = _uncalled_functions(by_kind[FunctionKind.InCore], methods)
     if len(kernels) > 1:
         raise SeveralEntries(name, [(f.name, f.loc()) for f in kernels])
     if not kernels:
@@ -390,7 +392,7 @@ def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> li
     return kernels
 
 
-def _uncalled(
+def _uncalled_functions(
     candidates: list[KernelFunction], methods: Mapping[str, KernelFunction]
 ) -> list[KernelFunction]:
     if len(candidates) < 2:
@@ -415,7 +417,7 @@ def as_entry(function: Function, program: Program) -> Program:
     for value, index in zip(function.returned, function.returns, strict=True):
         source = value if index is None else params[index]
         assert isinstance(source, Value)
-        types.append(spilled(source.type))
+        types.append(spilled_type(source.type))
     results = tuple(Value(f"result_{i}", t, function.loc) for i, t in enumerate(types))
     args: dict[str, Arg] = {
         "callee": function.name, "operands": params, "deps": (), "no_dep": (), "predicate": None,

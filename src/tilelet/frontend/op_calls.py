@@ -20,7 +20,7 @@ from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import evaluate_arg
 from tilelet.frontend.emitting import check_literals, default_args, emit_op
 from tilelet.frontend.lanes import lane_index
-from tilelet.frontend.resolve import grouped
+from tilelet.frontend.resolve import group_window
 from tilelet.frontend.shorthands import shorthand
 from tilelet.frontend.source import spelling
 from tilelet.frontend.task_options import dependencies
@@ -63,7 +63,7 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
     """Arguments of an op call by parameter name, with their places."""
     params = _parameters(spec)
     public = _public_name(node)
-    node = grouped(ctx, spec, node)
+    node = group_window(ctx, spec, node)
     given: dict[str, Arg] = {}
     locs: dict[str, Loc] = {}
     values = [_positional_value(ctx, argument) for argument in node.args]

@@ -23,7 +23,7 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend import annotations
 from tilelet.frontend.bindings import Binding, describe
-from tilelet.frontend.context import Context, Part
+from tilelet.frontend.context import Context, CorePart
 from tilelet.frontend.dispatch import CallRule, call, evaluate
 from tilelet.frontend.emitting import to_arg
 from tilelet.frontend.resolve import static_callee
@@ -63,11 +63,13 @@ class _Weaver:
             waiting = [side[0] for side in left if side]
             if not self._join(waiting, left, queues, done) and not self._unroll(left):
                 raise PipeMismatch(
-                    waiting[0].loc, "it waits for a tile that no core pushes", self._other(waiting)
+                    waiting[0].loc,
+                    "it waits for a tile that no core pushes",
+                    self._other_loc(waiting),
                 )
         return done
 
-    def _other(self, waiting: list[Op]) -> Loc | None:
+    def _other_loc(self, waiting: list[Op]) -> Loc | None:
         return waiting[1].loc if len(waiting) > 1 else None
 
     def _advance(self, side: deque[Op], queues: Queues, done: list[Op]) -> bool:
@@ -83,23 +85,23 @@ class _Weaver:
                 queue = queues.get(_pipe(op))
                 if not queue:
                     break
-                done += self._received(op, *queue.popleft())
+                done += self._receive(op, *queue.popleft())
             elif _transfers(op):
                 break
             else:
-                op = self._mapped(op)
+                op = self._rewrite(op)
                 done.append(op)
                 self.definitions.update(dict.fromkeys(op.results, op))
             side.popleft()
         return len(side) < before
 
-    def _mapped(self, op: Op) -> Op:
+    def _rewrite(self, op: Op) -> Op:
         return Rewriter(self.mapping).ops([op])[0] if self.mapping else op
 
-    def _received(self, pop: Op, tile: Value, pushed_at: Loc) -> list[Op]:
+    def _receive(self, pop: Op, tile: Value, pushed_at: Loc) -> list[Op]:
         """The popped tile: a move of the pushed one, with the region that the pop states."""
         (result,) = pop.results
-        if not types_agree(_unplaced(result), _unplaced(tile)):
+        if not types_agree(_without_space(result), _without_space(tile)):
             problem = f"it declares {result.type}, but {tile.type} is pushed"
             raise PipeMismatch(pop.loc, problem, pushed_at)
         assert isinstance(result.type, TileType)
@@ -124,9 +126,9 @@ class _Weaver:
             return False
         mapped = [_with_own_args(op, self.mapping) for op in waiting]
         if all(op.spec is structure.FOR for op in mapped) and self._in_step(mapped):
-            joined = self._joined_loop(mapped, queues)
+            joined = self._join_loops(mapped, queues)
         elif all(op.spec is structure.IF for op in mapped) and self._same_conditions(mapped):
-            joined = self._joined_branch(mapped, queues)
+            joined = self._join_branches(mapped, queues)
         else:
             return False
         done.append(joined)
@@ -138,13 +140,13 @@ class _Weaver:
     def _in_step(self, loops: list[Op]) -> bool:
         first, *others = loops
         bounds = ("start", "stop", "step")
-        return all(self._same(first.args[b], o.args[b]) for b in bounds for o in others)
+        return all(self._are_same(first.args[b], o.args[b]) for b in bounds for o in others)
 
     def _same_conditions(self, branches: list[Op]) -> bool:
         first, *others = branches
-        return all(self._same(first.args["cond"], o.args["cond"]) for o in others)
+        return all(self._are_same(first.args["cond"], o.args["cond"]) for o in others)
 
-    def _same(self, a: Arg, b: Arg) -> bool:
+    def _are_same(self, a: Arg, b: Arg) -> bool:
         """Whether two scalars are computed alike from the same values."""
         a, b = substitute(a, self.mapping), substitute(b, self.mapping)
         if not isinstance(a, Value) or not isinstance(b, Value):
@@ -154,9 +156,9 @@ class _Weaver:
         x, y = self.definitions.get(a), self.definitions.get(b)
         if x is None or y is None or x.spec is not y.spec or not x.spec.name.startswith("scalar."):
             return False
-        return all(self._same(x.args[name], y.args[name]) for name in x.args)
+        return all(self._are_same(x.args[name], y.args[name]) for name in x.args)
 
-    def _joined_loop(self, loops: list[Op], queues: Queues) -> Op:
+    def _join_loops(self, loops: list[Op], queues: Queues) -> Op:
         first = loops[0]
         index = first.blocks[0].params[0]
         for other in loops[1:]:
@@ -192,7 +194,7 @@ class _Weaver:
         args = {**first.args, "init": starts, "kind": kind}
         return Op(structure.FOR, args, tuple(results), (block,), first.loc)
 
-    def _joined_branch(self, branches: list[Op], queues: Queues) -> Op:
+    def _join_branches(self, branches: list[Op], queues: Queues) -> Op:
         first = branches[0]
         blocks: list[Block] = []
         ends: list[Queues] = []
@@ -242,7 +244,7 @@ class _Weaver:
         return ops
 
 
-def weave(ctx: Context, parts: Sequence[Part]) -> Mapping[Value, Arg]:
+def weave(ctx: Context, parts: Sequence[CorePart]) -> Mapping[Value, Arg]:
     """Put the joined parts into `ctx.ops`; gives what became of values that are no more."""
     weaver = _Weaver(ctx)
     of_parts = {r for part in parts for op in part.ops for r in op.results}
@@ -272,7 +274,9 @@ def is_pop(ctx: Context, node: ast.expr) -> bool:
     return callee is markers.tpop_from_aic or callee is markers.tpop_from_aiv
 
 
-def _bound(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> dict[str, Binding]:
+def _bind_arguments(
+    ctx: Context, node: ast.Call, function: Callable[..., Any]
+) -> dict[str, Binding]:
     """The arguments of a call by name, as the signature of `function` says."""
     if ctx.parts is None:
         raise PipeOutsideGroup(ctx.loc(node), f"pl.{function.__name__}")
@@ -297,7 +301,7 @@ def _bound(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> dict[s
 
 def _push(function: Callable[..., Any], popper: str) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> None:
-        given = _bound(ctx, node, function)
+        given = _bind_arguments(ctx, node, function)
         tile = given["tile"]
         if not isinstance(tile, Value) or not isinstance(tile.type, TileType):
             what = describe(tile)
@@ -317,7 +321,7 @@ def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
     """A pop into a name that may be annotated."""
     by_vector = static_callee(ctx, node) is markers.tpop_from_aic
     function = markers.tpop_from_aic if by_vector else markers.tpop_from_aiv
-    given = _bound(ctx, node, function)
+    given = _bind_arguments(ctx, node, function)
     loc = ctx.loc(node)
     region: Arg = None
     if isinstance(annotation, TileAnnotation):
@@ -339,7 +343,7 @@ def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
 
 def _without_effect(function: Callable[..., Any], gives: Binding = None) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> Binding:
-        _bound(ctx, node, function)
+        _bind_arguments(ctx, node, function)
         return gives
 
     return lower
@@ -368,7 +372,7 @@ def _pipe(op: Op) -> Pipe:
     return pipe  # type: ignore[return-value]
 
 
-def _unplaced(value: Value) -> TileType:
+def _without_space(value: Value) -> TileType:
     assert isinstance(value.type, TileType)
     return TileType(value.type.shape, value.type.dtype)
 

@@ -66,19 +66,19 @@ def named_object(
     return found
 
 
-def computes(function: KernelFunction) -> bool:
+def is_compute_helper(function: KernelFunction) -> bool:
     """Whether a helper computes on tiles outside any scope of its own: its caller needs one."""
     if function.kind is not FunctionKind.Inline:
         return False
     if any(isinstance(s, ast.With) for s in statements_in(function.body)):
         return False
-    captured = function.captured()
+    captured = function.captured_names()
     for n in (n for s in function.body for n in nodes_in(s)):
         if isinstance(n, ast.Call):
             callee = named_object(n.func, captured, ())
             spec, inner = spec_of(callee), as_kernel_function(callee)
             if (spec is not None and spec.is_compute) or (
-                inner is not None and inner is not function and computes(inner)
+                inner is not None and inner is not function and is_compute_helper(inner)
             ):
                 return True
     return False
@@ -90,7 +90,7 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
     spec = REGISTRY["store"] if callee is markers.l0c_store else spec_of(callee)
     if spec is None or not spec.writes:
         return
-    call = grouped(ctx, spec, call)
+    call = group_window(ctx, spec, call)
     texts = [() if isinstance(a, (ast.List, ast.Tuple)) else None for a in call.args]
     names = spellings.order(spec, spec.name, texts) or tuple(spec.signature.parameters)
     position = names.index(spec.writes[0])
@@ -100,7 +100,7 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
         yield node.id
 
 
-def grouped(ctx: Context, spec: OpSpec, call: ast.Call) -> ast.Call:
+def group_window(ctx: Context, spec: OpSpec, call: ast.Call) -> ast.Call:
     """A load or store with its window as two lists: until February 2026 it was four numbers."""
     window = call.args[1:5]
     if spec.name not in ("load", "store") or len(window) < 4:

@@ -24,7 +24,9 @@ def with_outputs(program: Program, names: Sequence[str]) -> Program:
     found = [v for v in new if isinstance(v, Value) and _has_known_size(v)]
     if not names or len(found) != len(new) or len(new) != len(names):
         return program
-    return program.with_functions({**program.functions, main.name: _lifted(main, found, names)})
+    return program.with_functions(
+        {**program.functions, main.name: _lift_results(main, found, names)}
+    )
 
 
 def _has_known_size(value: Value) -> bool:
@@ -32,7 +34,7 @@ def _has_known_size(value: Value) -> bool:
     return isinstance(t, TensorType) and all(isinstance(d, int) for d in t.shape)
 
 
-def _lifted(main: Function, found: Sequence[Value], names: Sequence[str]) -> Function:
+def _lift_results(main: Function, found: Sequence[Value], names: Sequence[str]) -> Function:
     params = [Value(name, v.type, v.loc) for v, name in zip(found, names, strict=True)]
     ops = list(main.body.ops[:-1])
     end = main.body.terminator

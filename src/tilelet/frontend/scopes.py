@@ -40,7 +40,7 @@ from tilelet.frontend.dispatch import (
 )
 from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
-from tilelet.frontend.resolve import as_kernel_function, computes, static_callee
+from tilelet.frontend.resolve import as_kernel_function, is_compute_helper, static_callee
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.frontend.task_options import block_count, comparison, dependencies
 from tilelet.ir.core import Arg, Op, Value
@@ -267,10 +267,10 @@ def lower_scope(
         raise OnlyAtOrchestration(info.loc, f"a {info.kind} scope", ctx.scope_loc)
     if info.kind == "auto" and has_chunk_loop(body):
         info.kind, in_core = "chunked", False
-    elif info.kind == "auto" and _is_several(ctx, info, body):
+    elif info.kind == "auto" and _is_several_kernels(ctx, info, body):
         return _lower_runs(ctx, info, body, live)
     params: tuple[Value, ...] = ()
-    inside = _inside(ctx, info, in_core)
+    inside = _scope_context(ctx, info, in_core)
     if info.kind == "spmd":
         params = (Value(index_name or "block", INDEX, info.loc),)
         if index_name:
@@ -287,7 +287,7 @@ def lower_scope(
         if not isinstance(value, Value) or value not in made:
             ctx.env[name] = value
         elif in_core and isinstance(value.type, ScalarType):
-            ctx.env[name] = _scalar_outside(ctx, name, value, ops, made)
+            ctx.env[name] = _recompute_outside(ctx, name, value, ops, made)
         else:
             if info.kind == "spmd" and isinstance(value.type, TileType):
                 raise TileLeavesSpmd(value.loc, info.loc)
@@ -296,10 +296,10 @@ def lower_scope(
         ctx.env[index_name] = Poison()
     if info.kind == "auto":
         info.kind = "incore"  # one kernel, however its statements are written out
-    return _close(ctx, info, ops, params, yields)
+    return _emit_results(ctx, info, ops, params, yields)
 
 
-def _inside(ctx: Context, info: ScopeInfo, in_core: bool) -> Context:
+def _scope_context(ctx: Context, info: ScopeInfo, in_core: bool) -> Context:
     inside = ctx.nested_scope(info.loc) if in_core else ctx.nested()
     inside.split = info.split
     if info.kind == "chunked":
@@ -309,7 +309,7 @@ def _inside(ctx: Context, info: ScopeInfo, in_core: bool) -> Context:
     return inside
 
 
-def _close(
+def _emit_results(
     ctx: Context,
     info: ScopeInfo,
     ops: list[Op],
@@ -334,33 +334,33 @@ def _close(
     return results[-1] if info.task_id else None
 
 
-def _scalar_outside(
+def _recompute_outside(
     ctx: Context, name: str, value: Value, ops: list[Op], inside: set[Value]
 ) -> Binding:
     """A scalar computed in a scope cannot leave it; index arithmetic is simply done again."""
     made_by = {r: op for op in ops for r in op.results}
 
-    def again(arg: Arg) -> Arg:
+    def recompute(arg: Arg) -> Arg:
         if isinstance(arg, tuple):
-            return tuple(again(a) for a in arg)
+            return tuple(recompute(a) for a in arg)
         if not isinstance(arg, Value) or arg not in inside:
             return arg
         op = made_by.get(arg)
         if op is None or Trait.SCALAR not in op.spec.traits:
-            raise _NotAgainError
+            raise _NotRecomputableError
         copied = ctx.emit(
-            op.spec, {p: again(a) for p, a in op.args.items()}, (arg.type,), op.loc, (arg.name,)
+            op.spec, {p: recompute(a) for p, a in op.args.items()}, (arg.type,), op.loc, (arg.name,)
         )
         return copied[0]
 
     try:
-        return again(value)
-    except _NotAgainError:
+        return recompute(value)
+    except _NotRecomputableError:
         def_loc = value.loc
         return Poison(lambda use: ScalarLeavesScope(use, name, def_loc))
 
 
-class _NotAgainError(Exception):
+class _NotRecomputableError(Exception):
     """The scalar depends on data, not only on index arithmetic."""
 
 
@@ -382,7 +382,7 @@ def has_chunk_loop(stmts: list[ast.stmt]) -> bool:
     return any(chunk_keyword(s) for s in statements_in(stmts))
 
 
-def _is_several(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
+def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
     """Whether an auto scope without chunk loops is several kernels nevertheless.
 
     It leaves statements of the control program outside: windows, shapes, memory, single elements.
@@ -408,7 +408,7 @@ def _has_several_runs(ctx: Context, body: list[ast.stmt]) -> bool:
     region, or if memory were written of which a window was taken: a tile is a copy of it.
     """
     made: set[str] = set()
-    partly = {n for s in ast.walk(ctx.source.tree) if _marks_valid(s) for n in _stored(s)}
+    partly = {n for s in ast.walk(ctx.source.tree) if _marks_valid(s) for n in _stored_names(s)}
     before: set[str] = set()  # of those, what earlier runs made
     now: set[str] = set()
     runs, was, wrote = 0, False, False
@@ -454,7 +454,7 @@ def _marks_valid(node: ast.AST) -> bool:
     )
 
 
-def _stored(node: ast.AST) -> list[str]:
+def _stored_names(node: ast.AST) -> list[str]:
     return [
         n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     ]
@@ -487,7 +487,11 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
     loc = ctx.loc(run[0])
     if not ctx.in_chunked:
         nodes = (n for s in run for n in ast.walk(s))
-        first = next(n for n in nodes if _computes(ctx, n, set()) or _operates(ctx, n, set()))
+        first = next(
+            n
+            for n in nodes
+            if _is_compute_call(ctx, n, set()) or _is_tensor_operator(ctx, n, set())
+        )
         shown = first.func if isinstance(first, ast.Call) else first
         ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(shown)))
     info = ScopeInfo("implied", loc, *ctx.runs_of)
@@ -501,7 +505,7 @@ def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
     if any(isinstance(inner, ast.With) for inner in statements_in([s])):
         return False
     # One that only calls kernels is cut by nothing.
-    return ctx.style.implied or any(_computes(ctx, n, set()) for n in ast.walk(s))
+    return ctx.style.implied or any(_is_compute_call(ctx, n, set()) for n in ast.walk(s))
 
 
 def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:
@@ -520,7 +524,9 @@ def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
     if not (ctx.style.implied or ctx.in_chunked):
         return False
     if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)):
-        return any(_computes(ctx, n, made) or _operates(ctx, n, made) for n in nodes_in(s))
+        return any(
+            _is_compute_call(ctx, n, made) or _is_tensor_operator(ctx, n, made) for n in nodes_in(s)
+        )
     if not ctx.in_chunked or not isinstance(s, (ast.For, ast.While, ast.If)):
         return False
     # In an auto scope, a loop or branch without chunk loops goes into a scope whole.
@@ -528,24 +534,24 @@ def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
     if has_scope or has_chunk_loop([s]):
         return False
     made = made | ctx.flow.stores([s])
-    return any(_computes(ctx, n, made) for n in nodes_in(s))
+    return any(_is_compute_call(ctx, n, made) for n in nodes_in(s))
 
 
-def _computes(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
+def _is_compute_call(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
     if not isinstance(node, ast.Call):
         return False
     callee = static_callee(ctx, node)
     spec = spec_of(callee)
     if spec is None:
         function = as_kernel_function(callee)
-        return function is not None and computes(function)
+        return function is not None and is_compute_helper(function)
     if spec.name == "cast" and (operand := argument_of(spec, node)) is not None:
         # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel
         return not _is_scalar_text(ctx, operand, made)
     return spec.is_compute
 
 
-def _operates(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
+def _is_tensor_operator(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
     """Whether a node computes with tensors by an operator of Python."""
     if isinstance(node, ast.AugAssign):
         return not _is_scalar_text(ctx, node.target, made)

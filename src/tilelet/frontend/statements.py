@@ -133,7 +133,7 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
         made = [op for op in ctx.ops[-1:] if op.name == "create_tensor" and fresh]
         raise (OutputShadowed if made else OutputRebound)(ctx.loc(at), name, output.loc)
     if fresh and isinstance(value, Value) and ctx.ops and value in ctx.ops[-1].results:
-        value = ctx.named(value, name)
+        value = ctx.rename_result(value, name)
     ctx.env[name] = value
 
 
@@ -147,7 +147,7 @@ def _was_handed_over(ctx: Context, at: ast.stmt, output: Value) -> bool:
 
 
 @statement(ast.AnnAssign)
-def _annotated(ctx: Context, s: ast.AnnAssign, _: Names) -> None:
+def _annotated_assign(ctx: Context, s: ast.AnnAssign, _: Names) -> None:
     if s.value is None:
         raise UnsupportedStatement(ctx.loc(s), "a declaration without a value", "assign a value")
     before = len(ctx.ops)
@@ -172,7 +172,7 @@ def _check_declared(ctx: Context, s: ast.AnnAssign, value: Value, declared: Type
 
 
 @statement(ast.AugAssign)
-def _augmented(ctx: Context, s: ast.AugAssign, _: Names) -> None:
+def _augmented_assign(ctx: Context, s: ast.AugAssign, _: Names) -> None:
     if not isinstance(s.target, ast.Name):
         raise BadAssignTarget(ctx.loc(s.target), "a window with an operator; read, compute, write")
     operation = expressions.BINARY.get(type(s.op))
@@ -225,7 +225,7 @@ def _if(ctx: Context, s: ast.If, live: Names) -> None:
     )
     joined: dict[str, joins.Joined] = {}
     for name in names:
-        then, other = (joins.side(name, arm.env, arm.ops, loc) for arm in arms)
+        then, other = (joins.side_of(name, arm.env, arm.ops, loc) for arm in arms)
         paths = ("when the condition holds", "when the condition does not hold")
         found = joins.join(ctx, name, then, other, paths)
         if isinstance(found, joins.Joined):

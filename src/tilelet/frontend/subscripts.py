@@ -33,7 +33,7 @@ from tilelet.syntax.views import MemRef
 
 
 @dataclass(frozen=True)
-class Window:
+class SubscriptWindow:
     """A subscript of a tensor: per axis where it starts and how long it is."""
 
     starts: tuple[Arg, ...]
@@ -72,7 +72,7 @@ def read(ctx: Context, node: ast.Subscript) -> Binding:
     return _window_value(ctx, base, window, loc)
 
 
-def _window_value(ctx: Context, base: Value, window: Window, loc: Loc) -> Binding:
+def _window_value(ctx: Context, base: Value, window: SubscriptWindow, loc: Loc) -> Binding:
     args = default_args(REGISTRY["slice"], x=base, shape=window.sizes, offset=window.starts)
     value = emit_op(ctx, REGISTRY["slice"], args, loc, base.name)
     if not window.scalar_axes or not ctx.style.drops_axis:
@@ -120,7 +120,7 @@ def _python_index(ctx: Context, node: ast.expr) -> Binding:
 
 def parse_window(
     ctx: Context, base: Value, node: ast.Subscript, source: Value | None = None
-) -> Window:
+) -> SubscriptWindow:
     """Offsets and sizes of a subscript; missing trailing indices stand for whole axes.
 
     `source` is what is to be written there: its extents are constants, so those of the window need
@@ -150,7 +150,7 @@ def parse_window(
             starts.append(_index(ctx, part))
             sizes.append(1)
             scalar_axes.append(axis)
-    window = Window(tuple(starts), tuple(sizes), tuple(scalar_axes))
+    window = SubscriptWindow(tuple(starts), tuple(sizes), tuple(scalar_axes))
     unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
     if ctx.in_scope and unknown and source is None and not _has_largest(ctx, base, window):
         at = parts[unknown[0]] if unknown[0] < len(parts) else node
@@ -158,7 +158,7 @@ def parse_window(
     return window
 
 
-def _has_largest(ctx: Context, base: Value, window: Window) -> bool:
+def _has_largest(ctx: Context, base: Value, window: SubscriptWindow) -> bool:
     """Whether a window of run-time size is a tile of constant size, part of which is valid."""
     if ctx.style.drops_axis:
         return False
@@ -228,23 +228,25 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
     return emit_op(ctx, REGISTRY["assemble"], args, loc, target.value.id, locs)
 
 
-def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc) -> Value:
+def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, loc: Loc) -> Value:
     """The source with the window's rank; an error if the shapes disagree."""
     assert isinstance(source.type, (TensorType, TileType))
     shape = source.type.shape
-    if _fills(ctx, source, window):
+    if _fills_window(ctx, source, window):
         return source
     kept = window.kept
     for wanted in (list(window.sizes), kept, [1] * max(0, 2 - len(kept)) + kept):
         if len(wanted) == len(shape) and all(map(_may_equal, wanted, shape)):
             if len(wanted) == len(window.sizes):
-                return _cut(ctx, source, window, source_loc) if ctx.in_scope else source
-            return _reshaped(ctx, source, tuple(window.sizes), source_loc)
+                return (
+                    _limit_valid_region(ctx, source, window, source_loc) if ctx.in_scope else source
+                )
+            return _reshape(ctx, source, tuple(window.sizes), source_loc)
     surplus = len(shape) - len(window.sizes)
     inner_shape = tuple(d for d in shape[surplus:] if isinstance(d, int))
     if surplus > 0 and set(shape[:surplus]) == {1} and len(inner_shape) == len(window.sizes):
         # A product with a window of a batch of matrices has an axis for the batch.
-        inner = _reshaped(ctx, source, inner_shape, source_loc)
+        inner = _reshape(ctx, source, inner_shape, source_loc)
         return _fit(ctx, inner, source_loc, window, loc)
     sizes = tuple(s.name if isinstance(s, Value) else s for s in window.sizes)
     raise ShapeMismatch(
@@ -252,21 +254,21 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: Window, loc: Loc)
     )
 
 
-def _reshaped(ctx: Context, source: Value, shape: tuple[Arg, ...], loc: Loc) -> Value:
+def _reshape(ctx: Context, source: Value, shape: tuple[Arg, ...], loc: Loc) -> Value:
     spec = REGISTRY["reshape"]
     names = list(spec.signature.parameters)
     args = default_args(spec, **{names[0]: source, names[1]: shape})
     return emit_op(ctx, spec, args, loc, source.name)  # type: ignore[return-value]
 
 
-def _cut(ctx: Context, source: Value, window: Window, loc: Loc) -> Value:
+def _limit_valid_region(ctx: Context, source: Value, window: SubscriptWindow, loc: Loc) -> Value:
     """A tile of which at most as much is valid as a window takes that is known at run time."""
     assert isinstance(source.type, (TensorType, TileType))
     shape = tuple(d for d in source.type.shape if isinstance(d, int))
     if all(isinstance(size, int) for size in window.sizes) or isinstance(source.type, TensorType):
         return source
     valid: tuple[Arg, ...] = tuple(
-        size if isinstance(size, int) else to_arg(ctx, _smaller(ctx, size, extent, loc), loc)
+        size if isinstance(size, int) else to_arg(ctx, _emit_min(ctx, size, extent, loc), loc)
         for size, extent in zip(window.sizes, shape, strict=True)
     )
     args = default_args(
@@ -275,11 +277,11 @@ def _cut(ctx: Context, source: Value, window: Window, loc: Loc) -> Value:
     return emit_op(ctx, REGISTRY["slice"], args, loc, source.name)  # type: ignore[return-value]
 
 
-def _smaller(ctx: Context, size: Arg, extent: int, loc: Loc) -> Binding:
+def _emit_min(ctx: Context, size: Arg, extent: int, loc: Loc) -> Binding:
     return emit_scalar(ctx, "min", (size, extent), loc)
 
 
-def _fills(ctx: Context, source: Value, window: Window) -> bool:
+def _fills_window(ctx: Context, source: Value, window: SubscriptWindow) -> bool:
     """Whether just the valid region of the source, which alone is written, has the window's size.
 
     Axes that the source lacks are leading ones of extent 1.

@@ -11,7 +11,7 @@ from tilelet.frontend.bindings import Binding, as_items, describe
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import evaluate, evaluate_arg
 from tilelet.frontend.emitting import check_literal, default_args, emit_op
-from tilelet.frontend.joins import rounded
+from tilelet.frontend.joins import round_literal
 from tilelet.ir.core import Arg, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import INDEX, ArrayType, ScalarType, TensorType, Type
@@ -113,7 +113,7 @@ def comparison(ctx: Context, node: ast.expr) -> Arg:
 def convert_scalar(ctx: Context, operand: Arg, wanted: Type, loc: Loc) -> Arg:
     """A number as the scalar type that the kernel declares."""
     if not isinstance(wanted, ScalarType) or not isinstance(operand, Value):
-        return rounded(operand, wanted, loc)
+        return round_literal(operand, wanted, loc)
     if operand.type == wanted:
         return operand
     spec = REGISTRY["scalar.cast"]

@@ -34,7 +34,7 @@ from tilelet.frontend.decorators import (
     program as program,
 )
 from tilelet.frontend.functions import KernelFunction
-from tilelet.frontend.jit import JitFunction, Runner, run_by
+from tilelet.frontend.jit import JitFunction, JitRunner, run_by
 from tilelet.ir.types import SymDim
 from tilelet.language import (
     adir as adir,
@@ -122,7 +122,7 @@ from tilelet.diag.uncaught import install as _show_messages_alone
 _show_messages_alone()
 
 
-def _runtime() -> Runner:
+def _runtime() -> JitRunner:
     from tilelet.runtime.programs import jit_call
 
     return jit_call
