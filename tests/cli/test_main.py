@@ -172,10 +172,10 @@ def test_names_that_tilelet_does_not_stand_in_for(tilelet: Run) -> None:
     assert "did you mean" not in err  # `pypto.pypto_core.passes` is elsewhere
     code, _, err = tilelet("run", write("import pypto.inner.passes\n"))
     assert code == 3
-    assert "`pypto.inner` is not part of" in err
+    assert "`pypto.inner` is not available in" in err
     code, _, err = tilelet("run", write("import pypto.ir\npypto.ir.sterilize()\n"))
     assert code == 3
-    assert "`pypto.ir.sterilize` is not part of" in err
+    assert "`pypto.ir.sterilize` is not available in" in err
 
 
 def test_feature_detection_by_import_error_works(tilelet: Run) -> None:
@@ -226,7 +226,7 @@ def test_another_golden_is_announced_and_can_be_chosen(tilelet: Run) -> None:
     script = write("import golden\nprint(getattr(golden, 'WHO', 'tilelet'))\nraise SystemExit\n")
     code, out, err = tilelet("run", script)
     assert (code, out) == (0, "tilelet\n")
-    assert "`import golden` means Tilelet's stand-in" in err
+    assert "`import golden` uses Tilelet's stand-in" in err
     assert "--golden script" in err
     code, out, err = tilelet("run", "--golden", "script", script)
     assert (code, out, err) == (0, "mine\n", "")

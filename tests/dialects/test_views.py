@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.dialects.test_dialects import AUGUST, codes, program_of
 
+import tilelet.language as pl
 from tilelet.dialects import check
 from tilelet.export.rewrite import apply_fixes
 from tilelet.passes.pipeline import run_passes
@@ -358,3 +359,21 @@ def test_tensors_are_operands_of_ops_and_come_first(made: str, code: str, instea
     assert f"t = {instead}\n" in mended
     assert check(program_of(mended), AUGUST) == []
     assert results(mended) == results(text)
+
+
+def test_the_help_for_an_operator_names_its_op() -> None:
+    """A store into a window of higher rank reshapes what the operator gives."""
+
+    @pl.jit
+    def kernel(
+        a: pl.Tensor[[16, 64], pl.FP32],
+        b: pl.Tensor[[2, 16, 64], pl.FP32],
+        out: pl.Out[pl.Tensor[[2, 16, 64], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[1, :, :] = a + b[0, :, :]
+        return out
+
+    found = check(kernel.specialize(), AUGUST)
+    (operator,) = [d for d in found if d.code == "E1218"]
+    assert "write `pl.add(a, b[0, :, :])`" in operator.helps

@@ -65,3 +65,51 @@ def test_what_neighbours_define_is_written_out(
     monkeypatch.chdir(elsewhere)
     assert main(["run", "exported.py"]) == 0
     assert "out: PASS (4096/4096" in capsys.readouterr().out
+
+
+WINDOW = """
+import torch
+import pypto.language as pl
+from golden import TensorSpec, run
+
+
+@pl.jit
+def KERNEL(x: pl.Tensor[[4, 16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    for i in pl.range(1):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            t = pl.slice(x, [1, 16, 64], [i, 0, 0], valid_shape=[1, 8, 64], drop_dims=[0])
+            out[:, :] = pl.mul(t, 2.0)
+    return out
+
+
+def expected(tensors):
+    tensors["out"][:8] = tensors["x"][0, :8] * 2
+    tensors["out"][8:] = 0
+
+
+specs = [
+    TensorSpec("x", [4, 16, 64], torch.float32, init_value=torch.randn),
+    TensorSpec("out", [16, 64], torch.float32, is_output=True),
+]
+run(KERNEL, specs, golden_fn=expected)
+"""
+
+
+@pytest.mark.parametrize("name", ["kernel", "main", "tensor", "inputs", "torch", "golden"])
+def test_a_kernel_may_have_any_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names of the exported script are its own. The window drops an axis and is valid in part."""
+    monkeypatch.chdir(tmp_path)
+    text = WINDOW.replace("import torch\n", "import torch as t_\n") if name == "torch" else WINDOW
+    if name == "torch":
+        text = text.replace("torch.float32", "t_.float32").replace("torch.randn", "t_.randn")
+    Path("script.py").write_text(text.replace("KERNEL", name))
+    assert main(["check", "--portable", "2026-08", "script.py"]) == 0
+    assert main(["export", "script.py", "-o", "exported.py"]) == 0
+    assert main(["run", "exported.py"]) == 0
+    assert "PASS (1024/1024 elements matched)" in capsys.readouterr().out
+    # Nothing runs when only the text is judged: nothing can fail.
+    assert main(["check", "--portable", "2026-08", "exported.py"]) == 0
+    out, err = capsys.readouterr()
+    assert "FAIL" not in out + err

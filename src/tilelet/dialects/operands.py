@@ -89,7 +89,9 @@ def _operator(site: OperatorSite) -> Iterator[UserError]:
     text, node = site.frame.function.source.text, site.node
     operands = [node.operand] if isinstance(node, ast.UnaryOp) else [node.left, node.right]
     written = ", ".join(ast.get_source_segment(text, o) or "" for o in operands)
-    call, loc = f"pl.{made[-1].name}({written})", plain(site.frame.loc(node))
+    # A store into a window of higher rank reshapes the result.
+    meant = next((op for op in reversed(made) if op.name != "reshape"), made[-1])
+    call, loc = f"pl.{meant.name}({written})", plain(site.frame.loc(node))
     fixes = [Fix(loc, call)] if len(made) == 1 else []
     yield TextNotTaken(loc, "an operator of tensors", f"write `{call}`", fixes)
 

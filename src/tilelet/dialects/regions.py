@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import re
+from typing import Any
 
 from tilelet.diag.core import Loc
 from tilelet.ir import structure
@@ -89,7 +90,7 @@ class Regions:
             return stated if stated != shape[-2:] else None
         valid = op.args.get("valid_shape")
         if isinstance(valid, tuple):
-            said = tuple(map(self._key, valid))
+            said = tuple(self._key(extent) for extent in _kept(op, valid))
             return said if said != shape else first and self._window(op, first, shape)
         if spec.name == "slice":
             return first and self._window(op, first, shape)
@@ -107,15 +108,18 @@ class Regions:
         source, offset = op.operands[0].type, op.args.get("offset")
         if not isinstance(source, (TensorType, TileType)) or not isinstance(offset, tuple):
             return None
+        whole_shape, offset = _kept(op, source.shape), _kept(op, offset)
+        if len(region) == len(source.shape):
+            region = _kept(op, region)
         if not len(region) == len(offset) == len(shape):
-            return region
+            return None
         extents = [
             size
             if known == whole
             else known
             if start == 0 and size == whole
             else ("window", known, self._key(start), size)
-            for known, whole, start, size in zip(region, source.shape, offset, shape, strict=True)
+            for known, whole, start, size in zip(region, whole_shape, offset, shape, strict=True)
         ]
         return tuple(extents) if tuple(extents) != shape else None
 
@@ -139,3 +143,12 @@ class Regions:
 def _is_named(value: Value, at: Loc) -> bool:
     before = linecache.getline(at.file, at.line).encode()[: at.col].decode()
     return re.search(rf"\b{re.escape(value.name)}\s*(:[^=]*)?=\s*$", before) is not None
+
+
+def _kept(op: Op, axes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the entries of the axes that `drop_dims` of a slice leaves."""
+    dropped = op.args.get("drop_dims")
+    if not isinstance(dropped, tuple):
+        return axes
+    gone = {int(axis) % len(axes) for axis in dropped if isinstance(axis, int)}
+    return tuple(entry for i, entry in enumerate(axes) if i not in gone)

@@ -46,27 +46,34 @@ def kernel_text(program: Program, taken: Iterable[str] = (), chunks: bool = True
     origin = program.origin
     if not isinstance(origin, Origin):
         raise CannotExport(program.main.loc, f"program `{program.name}`, which has no text,")
-    writer = _Writer(program, origin, chunks)
-    writer.constants.taken |= set(taken)
+    writer = _Writer(program, origin, chunks, frozenset(taken))
     kernels = writer.class_lines() if origin.methods else writer.jit_lines()
-    name = program.name if origin.methods else origin.entry.name
+    name = writer.free(program.name if origin.methods else origin.entry.name)
     sizes = writer.constants
     return KernelText(sizes.lines(), dict(sizes.values), kernels, name, not origin.methods)
 
 
 class _Writer:
-    def __init__(self, program: Program, origin: Origin, chunks: bool) -> None:
+    def __init__(
+        self, program: Program, origin: Origin, chunks: bool, taken: frozenset[str]
+    ) -> None:
         self._program = program
+        self._taken = taken
         self._final = run_passes(program)
         self._chunks = chunks
         self._origin = origin
         self.constants = Constants()
+        self.constants.taken |= taken
         self._functions = [f for f in _functions(origin) if f.kind is not FunctionKind.Inline]
         self._kernels = {
-            id(f): f"self.{f.name}" if f.is_method else f.name for f in self._functions
+            id(f): f"self.{f.name}" if f.is_method else self.free(f.name) for f in self._functions
         }
         for function in self._functions:
             self._reserve(function)
+
+    def free(self, name: str) -> str:
+        """Return the name of a kernel or class, changed if the script uses it otherwise."""
+        return f"{name}_kernel" if name in self._taken else name
 
     def _reserve(self, function: KernelFunction) -> None:
         """No constant may have the name of something in a kernel."""
@@ -77,7 +84,7 @@ class _Writer:
                 self.constants.taken.add(node.arg)
 
     def class_lines(self) -> list[str]:
-        lines = [f"@{LANGUAGE}.program", f"class {self._program.name}:"]
+        lines = [f"@{LANGUAGE}.program", f"class {self.free(self._program.name)}:"]
         for function in self._functions:
             if not function.is_method:
                 continue
@@ -110,7 +117,8 @@ class _Writer:
         result = ""
         if function.node.returns is not None and built is not None:
             result = f" -> {expander.annotation(function, function.node.returns)}"
-        lines = [f"{indent}def {function.name}("]
+        name = function.name if function.is_method else self.free(function.name)
+        lines = [f"{indent}def {name}("]
         for param in params:
             lines += wrapped(f"{param},", indent + "    ")
         lines.append(f"{indent}){result}:")

@@ -35,7 +35,7 @@ from tilelet.runtime.programs.compiler import run_directory
 from tilelet.runtime.session import Session
 from tilelet.scripts import interrupt, output
 from tilelet.scripts.discover import compile_found
-from tilelet.scripts.exit_codes import COULD_NOT_RUN, INTERRUPTED
+from tilelet.scripts.exit_codes import COULD_NOT_RUN, FINDINGS, INTERRUPTED
 from tilelet.scripts.waiting import notes_on_stderr
 
 
@@ -169,7 +169,7 @@ class Script:
 
     def _stopped(self, stop: SystemExit, now: Session) -> ScriptExit:
         """`SystemExit`: the code as Python understands it."""
-        if stop.code and now.count_only and now.task_tables:
+        if stop.code == FINDINGS and now.count_only and now.programs_seen:
             return _stopped_while_counting()
         if stop.code is None or isinstance(stop.code, int):
             return ScriptExit(stop.code or 0)
@@ -202,7 +202,7 @@ class Script:
         if isinstance(error, InternalError) or _is_ours(error):
             directory = run_directory(Path(self.path).stem)
             return ScriptExit(COULD_NOT_RUN, bug=bug_text(error, Path(self.path).name, directory))
-        if now.count_only and now.task_tables and isinstance(error, AssertionError):
+        if now.count_only and now.programs_seen and isinstance(error, AssertionError):
             return _stopped_while_counting()
         return self._raised(error)
 
@@ -271,7 +271,8 @@ def watched_output() -> Generator[WatchedOutput]:
 
 def _stopped_while_counting() -> ScriptExit:
     """A script that checks its results stops here, because nothing computed any."""
-    print("note: the script stopped at a check of its own: no kernel was executed", file=sys.stderr)
+    text = "note: no kernel was executed: what the script says about its outputs does not count"
+    print(text, file=sys.stderr)
     return ScriptExit()
 
 
