@@ -87,7 +87,7 @@ def test_check_on_the_command_line(tilelet: Run) -> None:
     code, out, err = tilelet("check", "racing.py", "--only", "race")
     assert code == 1
     assert out.splitlines()[0] == "total on a2a3: 1 finding (may give other results: 1)"
-    assert "seed 1 runs tasks 0 and 1 both at once" in err
+    assert "seed 1 runs tasks 0 and 1 concurrently" in err
     code, out, _ = tilelet("check", "racing.py", "--only", "race", "--format", "sarif")
     assert json.loads(out)["runs"][0]["results"][0]["ruleId"] == "E1102"
     code, _, err = tilelet("check", "racing.py", "--only", "rase")

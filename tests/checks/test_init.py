@@ -94,8 +94,8 @@ def sum_without_a_start(x: ROWS64, out: OUT64):
 @pytest.mark.parametrize(
     ("kernel", "said"),
     [
-        (one_branch_beside_its_place, "task 1 writes over what line {} has written (task 0)"),
-        (all_into_one_part, "task 1 writes over what task 0 has written"),
+        (one_branch_beside_its_place, "task 1 overwrites what line {} has written (task 0)"),
+        (all_into_one_part, "task 1 overwrites what task 0 has written"),
     ],
 )
 def test_a_store_that_writes_over_another_was_meant_for_another_place(kernel, said) -> None:
@@ -109,7 +109,7 @@ def test_a_store_that_writes_over_another_was_meant_for_another_place(kernel, sa
 
 def test_a_sum_that_goes_on_is_not_out_of_place() -> None:
     (found,) = findings(sum_without_a_start)
-    assert not any("writes over" in label.text for label in found.diagnostic.labels)
+    assert not any("overwrites" in label.text for label in found.diagnostic.labels)
 
 
 @pl.jit
@@ -131,7 +131,7 @@ def test_undefined_elements_reach_an_output() -> None:
     assert str(found.region) == "out[48:64, 0:128]"
     taken, stored, beside = found.places
     assert beside.role == "writes"
-    assert (taken.role, stored.role) == ("takes undefined elements", "stores")
+    assert (taken.role, stored.role) == ("uses undefined elements", "stores")
     assert "uses undefined elements of `t`" in str(found)
 
 

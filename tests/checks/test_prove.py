@@ -53,7 +53,7 @@ def test_iterations_that_are_apart_for_any_trip_count() -> None:
 def test_iterations_that_meet_give_a_counter_example() -> None:
     proof = proof_of(stepping(8, 16))
     assert not proof.holds
-    assert "may both touch `out[" in proof.why
+    assert "may both access `out[" in proof.why
     assert "i = " in proof.why
 
 
@@ -129,7 +129,7 @@ def test_dependencies_by_name_order_also_through_others() -> None:
     assert proof_of(named(last=True)).holds
     proof = proof_of(named(last=False))
     assert not proof.holds
-    assert "may both touch `t[16, 0]`" in proof.why
+    assert "may both access `t[16, 0]`" in proof.why
 
 
 def test_proofs_agree_with_counting() -> None:
@@ -335,7 +335,7 @@ def test_order_of_generated_loops(block: int) -> None:
 def _is_real(made: Affine, why: str) -> bool:
     """Whether the two iterations that a counter-example names do meet where it says."""
     found = re.search(
-        r"\((.*?)\) and .*? \((.*?)\) may both touch `y\[(\d+), \d+\]`(?: if n = (-?\d+))?", why
+        r"\((.*?)\) and .*? \((.*?)\) may both access `y\[(\d+), \d+\]`(?: if n = (-?\d+))?", why
     )
     assert found, why
     first, second = (

@@ -175,7 +175,7 @@ def test_where_computed_data_decides_the_tasks_are_executed() -> None:
     given = {"x": X, "out": np.zeros((64, 128), np.float32)}
     part = race.check(subject_of(rows_by_table, given))
     assert part.findings == ()
-    assert "taken whole" not in part.summary
+    assert "counted as whole" not in part.summary
     (finding,) = race.check(subject_of(rows_by_wrong_table, given)).findings
     assert finding.code == "E1103"
     assert str(finding.region) == "out[45, 0:128]"

@@ -493,10 +493,10 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         (at("«acc[:, :]», x"), "reads it: task 0 of `sum` (i = 0)"),
         (at("«acc[:, :]» ="), "writes it: task 1 of `sum` (i = 1)"),
         "`acc[0:16, 0:128]`",
-        "`no_dep_args` of `sum` leaves `acc` out of the dependencies",
-        "take `acc` out of `no_dep_args`",
+        "`no_dep_args` of `sum` excludes `acc` from the dependencies",
+        "remove `acc` from `no_dep_args`",
         4,
-        "seed 1 runs tasks 0 and 1 both at once: `acc[0, 0]` is 3, in program order 4",
+        "seed 1 runs tasks 0 and 1 concurrently: `acc[0, 0]` is 3, in program order 4",
     ),
     checks.ParallelDependence: lambda at: checks.ParallelDependence(
         "acc",
@@ -511,7 +511,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         8192,
         ["out[48:64, 0:128]"],
         at("out", 2),
-        (at("out[r : r + 16, :]"), "writes beside them (task 2)"),
+        (at("out[r : r + 16, :]"), "writes next to them (task 2)"),
     ),
     checks.UndefinedOutput: lambda at: checks.UndefinedOutput(
         "out", 1024, ["out[0:16, 0:64]"], at("out[0:16, :]"), "`acc`", at("pl.create_tensor")
@@ -531,12 +531,12 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     checks.UnknownCheck: lambda at: checks.UnknownCheck("races", ["capacity", "race", "init"]),
     diverge.FirstWrongStatement: lambda at: diverge.FirstWrongStatement(
-        "wrong operand: `pl.sub` is where the outputs go wrong",
+        "wrong operand: the outputs go wrong at `pl.sub`",
         Loc(FILE, 20, 11, 20, 30),
         "wrong operand",
         [],
         ["task 3 of `rope` (h = 1), tile `lo`"],
-        ["exchange `lhs` and `rhs` of `pl.sub`: then the outputs match the golden"],
+        ["swap `lhs` and `rhs` of `pl.sub`: then the outputs match the golden"],
     ),
     diverge.NeverWritten: lambda at: diverge.NeverWritten(
         "out[48:64, :]", Loc(FILE, 20, 11, 20, 30)
@@ -548,11 +548,11 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         ["task 7 of `copy` (r = 48), tile `square`"],
     ),
     diverge.BeyondRounding: lambda at: diverge.BeyondRounding(
-        "`pl.cast` does not round to the nearest",
+        "`pl.cast` does not round to nearest",
         Loc(FILE, 20, 11, 20, 30),
         "rounding mode",
         ["relative L2 error 1.2e-08 before, 0.0031 after"],
-        ['`mode="rint"` rounds to the nearest'],
+        ['`mode="rint"` rounds to nearest'],
     ),
     diverge.CouldBeWrong: lambda at: diverge.CouldBeWrong(
         "mul", Loc(FILE, 20, 11, 20, 30), ["zeroed"], ["compare `k_cache`, too"]

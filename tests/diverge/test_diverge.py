@@ -65,7 +65,7 @@ def test_the_statement_is_found(
         ("lambda tensors: 1 / 0", "nothing is compared with the golden"),
         ("lambda tensors: None", "nothing is compared with the golden"),
         ("lambda tensors: tensors.update(out=tensors['x'][:1])", "nothing is compared"),
-        ("__import__('functools').partial(golden)", "Python text is not at hand"),
+        ("__import__('functools').partial(golden)", "Python source is not available"),
     ],
 )
 def test_what_was_not_compared_is_said(
@@ -119,7 +119,7 @@ def test_from_python() -> None:
     (first,) = found.diagnostics
     assert first.loc is not None
     assert first.loc.line == line_of(kernel)
-    assert "exchange `lhs` and `rhs`" in str(found)
+    assert "swap `lhs` and `rhs`" in str(found)
 
     def script() -> None:
         run_jit(kernel, specs, golden_fn=golden, rtol=2e-3, atol=2e-3)
@@ -188,7 +188,7 @@ def test_the_page_shows_the_first_divergence(
     assert [o["name"] for o in numbers["outputs"]] == ["out"]
     assert numbers["outputs"][0]["mismatched"] > 0
     diverged = numbers["divergence"]
-    assert "exchange `lhs` and `rhs`" in diverged["text"]
+    assert "swap `lhs` and `rhs`" in diverged["text"]
     file, line = diverged["place"]
     assert header["runs"][0]["files"][file]["name"] == "kernels.py"
     assert line == line_of(CASES["swapped operands"][0])

@@ -81,7 +81,7 @@ def test_complex_arrays_and_torch_tensors_are_seen() -> None:
 
 def test_a_golden_without_text_is_said_and_still_called() -> None:
     trace = GoldenTrace(np.exp)
-    assert "not at hand" in trace.note
+    assert "not available" in trace.note
     assert trace.golden(0.0) == 1.0
 
 
@@ -285,7 +285,7 @@ def test_an_output_that_nobody_wrote_has_a_value_that_belongs_there() -> None:
     found = result.divergence.unstored
     assert found is not None
     assert found.loc.line == line_of(not_appended, "# to be stored")
-    assert "`row` is what belongs there" in str(result.found[0])
+    assert "`row` belongs there" in str(result.found[0])
 
 
 @pl.jit

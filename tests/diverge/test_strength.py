@@ -62,7 +62,7 @@ def test_what_reaches_no_compared_output_is_named_with_the_output_that_would_sho
     names = {one.edit.op.name: one for one in found.unnoticed if one.kind in ("zeroed", "dropped")}
     assert set(names) == {"add", "exp", "assemble", "sqrt", "mul"}
     assert "compare `cache`, too" in names["assemble"].remedies
-    assert any("times as tight" in text for text in names["sqrt"].remedies)
+    assert any("times tighter" in text for text in names["sqrt"].remedies)
     stores = [one.edit for one in found.unnoticed if one.edit.op.name == "assemble"]
     assert len(stores) == 1  # the one into `out` is noticed
 
@@ -116,7 +116,7 @@ def test_the_command_says_how_much_it_tried(
     )
     assert main(["check", "--only", "golden", "--budget", "30s", str(script)]) == 1
     shown = capsys.readouterr()
-    assert "corruptions tried" in shown.out
+    assert "mutations tried" in shown.out
     assert "compare `cache`, too" in shown.err
     script.write_text("from tests.diverge.test_strength import *\nrun_jit(kernel, SPECS)\n")
     assert main(["check", "--only", "golden", str(script)]) == 0
@@ -143,4 +143,4 @@ def test_no_tolerance_below_rounding_is_recommended() -> None:
         run_jit(shifted, [SPECS[0], SPECS[2]], golden_fn=softmax, rtol=1e-3, atol=1e-3)
     unnoticed = strength(found[0], 60.0).unnoticed
     (one,) = [u for u in unnoticed if u.edit.op.name == "row_max" and u.kind == "zeroed"]
-    assert one.remedies == ["other inputs: with these, it changes no more than rounding does"]
+    assert one.remedies == ["other inputs: with these, it changes the result no more than rounding"]

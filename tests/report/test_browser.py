@@ -373,7 +373,7 @@ def test_what_the_race_check_finds_is_drawn(browser: Any, tmp_path: Path) -> Non
     assert (found.choice()["view"], found.choice()["line"][1]) == ("source", 10)
     text = found.page.inner_text("main")
     assert "race on `t`: nothing orders two accesses" in text
-    assert "seed 1 runs tasks 0 and 1 both at once" in text
+    assert "seed 1 runs tasks 0 and 1 concurrently" in text
     assert found.said == []
     found.close()
 

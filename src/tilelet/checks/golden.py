@@ -21,7 +21,7 @@ def check(subject: Subject) -> Part:
     result = strength(case, subject.budget, subject.seed)
     findings = [_finding(loc, ones) for loc, ones in result.by_place().items()]
     weak = len(result.unnoticed) - sum(len(ones) for ones in result.by_place().values())
-    tried = f"{result.tried} of {result.total} corruptions tried"
+    tried = f"{result.tried} of {result.total} mutations tried"
     if result.tried < result.total:
         tried += f" with a budget of {subject.budget:g} s (seed {subject.seed})"
     summary = f"{tried}, {result.noticed} noticed"

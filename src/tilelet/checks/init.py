@@ -50,7 +50,7 @@ def check(subject: Subject) -> Part:
     run = watched(subject)
     if isinstance(run, Stopped):
         findings = [_of_use(use) for use in run.watcher.uses.values()]
-        summary = "the kernels cannot be followed to their end"
+        summary = "the kernels cannot be traced to their end"
         return part("init", findings, Status.NOT_CHECKED, summary)
     findings = [f for param, window in run.outputs for f in _of_output(subject, run, param, window)]
     findings += [_of_use(use) for use in run.watcher.uses.values()]
@@ -162,7 +162,7 @@ def _never_written(run: Watched, param: Value, window: Window, mask: Any) -> Fin
         mask.size,
         texts,
         param.loc,
-        (near.loc, _what(near, stores, "writes beside them")) if near else None,
+        (near.loc, _what(near, stores, "writes next to them")) if near else None,
     )
     return found("init", problem, places=place, region=boxes[0])
 
@@ -221,7 +221,7 @@ def _what(store: Store, stores: list[Store], beside: str) -> str:
     who = f"line {other.loc.line} has written (task {other.task})"
     if other.loc == store.loc:
         who = f"task {other.task} has written"
-    return f"task {store.task} writes over what {who}"
+    return f"task {store.task} overwrites what {who}"
 
 
 def _stores_to(subject: Subject, origin: Origin) -> list[Store]:
@@ -280,7 +280,7 @@ def _undefined(subject: Subject, run: Watched, param: Value, window: Window, mas
         over is not None,
     )
     places = (
-        Place(origin.loc, "takes undefined elements", task=origin.task),
+        Place(origin.loc, "uses undefined elements", task=origin.task),
         Place(loc, "stores", task=task),
         *([Place(writer.loc, "writes", task=writer.task)] if writer else ()),
     )

@@ -21,12 +21,14 @@ def check(subject: Subject) -> Part:
     if shown == count:
         return part("memory", [], Status.PROVED, f"{windows} inside for all sizes")
     if not subject.tasks.complete:
-        summary = f"{shown} of {windows} inside for all sizes, of the others nothing is known"
+        summary = f"{shown} of {windows} inside for all sizes, the others unknown"
         return Part("memory", Status.NOT_CHECKED, summary, remarks=(subject.too_many,))
     run = watched(subject)
     summary = f"{shown} of {windows} inside for all sizes, the others in this run"
     if isinstance(run, Stopped) and run.watcher.uses:
-        return Part("memory", Status.NOT_CHECKED, "undefined memory decides where windows lie")
+        return Part(
+            "memory", Status.NOT_CHECKED, ("undefined memory decides the position of windows")
+        )
     if isinstance(run, Stopped):
         error = run.error.diagnostic
         made = next((label.loc for label in error.labels[1:]), None)

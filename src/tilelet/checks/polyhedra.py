@@ -116,7 +116,7 @@ class Accesses:
         entry = program.main
         for function in program.functions.values():
             if function is not entry and function.kind is not FunctionKind.InCore:
-                made.gaps.append((function.loc, "a control function of its own"))
+                made.gaps.append((function.loc, "a separate control function"))
         aliases = Aliases(entry.body, program.functions)
         made._control(entry.body, (), (), aliases, Forms(aliases.definition, made.meanings))
         return made

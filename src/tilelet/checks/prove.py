@@ -26,7 +26,7 @@ from tilelet.ir.views import CallView
 MOST_QUESTIONS = 3000
 """Limit on isl queries, at about a millisecond each."""
 
-INSTALL = "not proved for all sizes: `pip install 'tilelet[prove]'` adds islpy, which can"
+INSTALL = "not proved for all sizes: needs islpy, `pip install 'tilelet[prove]'`"
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ class _Order:
         if None in a.offset or None in b.offset:
             vague = a if None in a.offset else b
             return (
-                f"not proved for all sizes: where `{vague.root.name}` is touched is no affine "
-                f"form of loops and parameters ({_place(vague.loc)})"
+                f"not proved for all sizes: the offset into `{vague.root.name}` is not affine in "
+                f"loops and parameters ({_place(vague.loc)})"
             )
         sides = [
             ", ".join(text for name, text in point.items() if name.startswith(side))
@@ -144,7 +144,7 @@ class _Order:
         given = ", ".join(text for name, text in point.items() if name.startswith("p"))
         return (
             f"not proved for all sizes: {_place(a.loc)} ({sides[0] or 'once'}) and "
-            f"{_place(b.loc)} ({sides[1] or 'once'}) may both touch "
+            f"{_place(b.loc)} ({sides[1] or 'once'}) may both access "
             f"`{a.root.name}[{point['element']}]`{f' if {given}' if given else ''}"
         )
 

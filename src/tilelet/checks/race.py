@@ -84,7 +84,7 @@ def check(subject: Subject) -> Part:
         looked_at = f"the first {plural(races.looked_at, 'task')} of more"
     summary = f"{looked_at} under the rules of {period}"
     if unknown:
-        summary += f"; {unknown} accesses by element or index taken whole"
+        summary += f"; {unknown} accesses by element or index counted as whole arguments"
     return part("race", findings, otherwise, summary, remarks)
 
 
@@ -269,8 +269,8 @@ class Races:
             kernels = {self.subject.tasks[task].kernel for task in (first, second)}
             names = " and ".join(f"`{name}`" for name in sorted(kernels))
             self.unseen.append(
-                f"data that is not known here decides which bytes of `{self.tensor(y)}` {names} "
-                f"touch: nothing is said of {plural(conflict.count, 'pair')} of tasks"
+                f"unknown data decides which bytes of `{self.tensor(y)}` {names} access: "
+                f"{plural(conflict.count, 'pair')} of tasks not checked"
             )
             return None
         text = witness.text if witness else why
@@ -367,25 +367,25 @@ class Races:
         edge = f"name the first task in `deps=[...]` of `{second.kernel}`"
         if a.task[y] == a.task[x]:
             return (
-                "the blocks of one task run at the same time",
+                "the blocks of one task run concurrently",
                 f"give each block its own part of `{name}`, or add with `atomic=pl.AtomicType.Add`",
             )
         if first.manual or second.manual:
             return "tasks in `pl.manual_scope()` are ordered by `deps=` only", edge
         if buffer.manual_dep:
-            return f"`{name}` was made with `manual_dep=True`: it orders no tasks", edge
+            return f"`{name}` was created with `manual_dep=True`: it orders no tasks", edge
         for tasks, position_ in ((first, position), (second, at)):
             if position_ in tasks.no_dep:
                 return (
-                    f"`no_dep_args` of `{tasks.kernel}` leaves `{name}` out of the dependencies",
-                    f"take `{name}` out of `no_dep_args`, or {edge}",
+                    f"`no_dep_args` of `{tasks.kernel}` excludes `{name}` from the dependencies",
+                    f"remove `{name}` from `no_dep_args`, or {edge}",
                 )
         if a.kind[y] == READ:
             return "no task waits for an earlier reader (write after read is not tracked)", edge
         if not self._looks_up(x):
             rule = f"an argument that is only written waits for no writer ({self.period})"
             return rule, f"declare `{name}` as `pl.InOut` in `{second.kernel}`, or {edge}"
-        return "the arguments that the two tasks were given do not overlap", edge
+        return "the arguments of the two tasks do not overlap", edge
 
     def _looks_up(self, access: int) -> bool:
         s, task = self.stream, int(self.accesses.task[access])
@@ -440,8 +440,9 @@ class Races:
         ]
         names = [self.stream.groups[g].kernel for g in (first, second)]
         return (
-            f"{plural(len(edges), 'edge')} `{names[0]}` -> `{names[1]}` order tasks that touch "
-            f"different bytes: {times[0] - times[1]:.2f} of {times[0]:.2f} us (modelled)"
+            f"{plural(len(edges), 'dependency', 'dependencies')} `{names[0]}` -> `{names[1]}` "
+            f"between tasks that access different bytes: {times[0] - times[1]:.2f} of "
+            f"{times[0]:.2f} us (modelled)"
         )
 
 

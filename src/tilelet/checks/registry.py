@@ -43,13 +43,13 @@ CHECKS = {
         Check("capacity", "tiles fit into on-chip memory", cheap=True, of_tasks=False),
         Check(
             "alignment",
-            "rows, fractals, extents and types that the cores take",
+            "the cores support all rows, fractals, extents and types",
             cheap=True,
             of_tasks=False,
         ),
         Check("limits", "the runtime's task window and heap suffice", cheap=True),
-        Check("tolerance", "the comparison allows for rounding, and not for everything"),
-        Check("golden", "the comparison notices when an op is wrong", opt_in=True),
+        Check("tolerance", "the comparison allows rounding, but not everything"),
+        Check("golden", "the comparison notices wrong ops", opt_in=True),
     )
 }
 

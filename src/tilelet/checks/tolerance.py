@@ -33,7 +33,7 @@ def check(subject: Subject) -> Part:
     """Check the outputs that are compared with `allclose`."""
     comparison = subject.comparison
     if comparison is None or comparison.golden is None:
-        return Part("tolerance", Status.NOT_CHECKED, "the script compares with no golden")
+        return Part("tolerance", Status.NOT_CHECKED, "the script has no golden to compare with")
     errors = rounding_errors(subject.program)
     compared = [
         (p, errors.get(p, 0.0))
@@ -41,7 +41,7 @@ def check(subject: Subject) -> Part:
         if p.name in comparison.outputs and p.name not in comparison.own and p in errors
     ]
     if not compared:
-        return Part("tolerance", Status.NOT_CHECKED, "comparators of the script's own decide")
+        return Part("tolerance", Status.NOT_CHECKED, "the script's own comparators decide")
     allowed = comparison.rtol + comparison.atol
     findings: list[Finding] = []
     for param, error in compared:
@@ -60,7 +60,7 @@ def check(subject: Subject) -> Part:
     worst = max(error for _, error in compared)
     hidden = f"an error of {100 * allowed:.2g} % in a value of 1 passes"
     if allowed < worst:
-        hidden += "; passes only if the golden rounds alike"
+        hidden += "; passes only if the golden rounds the same way"
     summary = f"{plural(len(compared), 'output')}: rounding {100 * worst:.2g} %, {hidden}"
     return part("tolerance", findings, Status.PROVED, summary)
 

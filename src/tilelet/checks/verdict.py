@@ -184,12 +184,12 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         """Render for a notebook: each check's answer, then the findings in full."""
-        table = Table(self.lines()[0], ("check", "answer", "what was looked at"), left=3)
+        table = Table(self.lines()[0], ("check", "answer", "what was checked"), left=3)
         table.rows += [(p.check, p.status.value, p.summary) for p in self.parts]
         return parts_html([table, *map(str, self.findings)])
 
 
-TOO_LONG = "it takes long: `tilelet check` makes it"
+TOO_LONG = "takes long: run it with `tilelet check`"
 
 
 def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
@@ -204,6 +204,8 @@ def _made(check: Check, subject: Subject) -> Part:
     except UserError as error:
         return Part(check.name, Status.NOT_CHECKED, error.diagnostic.message)
     except MemoryError:
-        return Part(check.name, Status.NOT_CHECKED, "this machine has not enough memory for it")
+        return Part(
+            check.name, Status.NOT_CHECKED, ("this machine does not have enough memory for it")
+        )
     except OutOfSteps:
         return Part(check.name, Status.NOT_CHECKED, TOO_LONG)

@@ -22,7 +22,7 @@ from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
 
 SEEDS = 6
-_HOW = ("both at once", "the second first")
+_HOW = ("concurrently", "in reverse order")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Witnesses:
                 if found is not None:
                     return self._witness(found, pair, seed), ""
         except (UnknownContentsError, UserError, MemoryError):
-            return None, "not executed in other orders: some of its data is not known here"
+            return None, "not executed in other orders: some of its data is unknown"
         return None, f"{SEEDS} other orders gave the same results on these inputs"
 
     def usual(self) -> dict[str, Any]:

@@ -80,10 +80,10 @@ class Answer:
             False: "outputs do not match the golden",
             None: "nothing to compare with",
         }[self.agrees]
-        wide = "no statement is further from double than its rounding allows"
+        wide = "no statement exceeds its rounding bound"
         if self.violations:
-            wide = f"{len(self.violations)} results are further from double than rounding allows"
-        lines = [f"{self.name}: {self.statements:,} statements followed; {against}; {wide}"]
+            wide = f"{len(self.violations)} results exceed their rounding bound"
+        lines = [f"{self.name}: {self.statements:,} statements traced; {against}; {wide}"]
         return [*lines, *(f"  note: {note}" for note in dict.fromkeys(self.notes))]
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ def answer(
     """Compare a case with double precision and with its golden."""
     element = np.float32 if options.all_fp32 else np.float64
     trace = WideTrace(case.program, element)
-    say("in double")
+    say("in double precision")
     run = follow(trace, case.arguments)
     result = Answer(name, None, notes=[case.note] if case.note else [])
     result.statements = len(trace.events)
@@ -240,13 +240,13 @@ def _where_text(statement: Statement) -> str:
 
 def _beyond(statement: Statement, violation: Violation) -> UserError:
     what = {
-        "rounding mode": f"`pl.{statement.op}` does not round to the nearest",
+        "rounding mode": f"`pl.{statement.op}` does not round to nearest",
         "overflow": f"`pl.{statement.op}` overflows",
-        "undefined read": f"`pl.{statement.op}` gives NaN where double gives a number",
-    }.get(violation.kind, f"`pl.{statement.op}` is further from double than rounding allows")
-    helps = ['`mode="rint"` rounds to the nearest'] if violation.kind == "rounding mode" else []
+        "undefined read": f"`pl.{statement.op}` gives NaN where double precision gives a number",
+    }.get(violation.kind, f"`pl.{statement.op}` exceeds its rounding bound")
+    helps = ['`mode="rint"` rounds to nearest'] if violation.kind == "rounding mode" else []
     element = (
-        f"element {list(violation.index)}: {violation.actual:.9g}, in double "
+        f"element {list(violation.index)}: {violation.actual:.9g}, in double precision "
         f"{violation.wide:.9g}; rounding explains {violation.bound:.3g}"
     )
     error = f"relative L2 error {violation.before:.3g} before, {violation.after:.3g} after"
@@ -255,10 +255,10 @@ def _beyond(statement: Statement, violation: Violation) -> UserError:
 
 
 def _error_of(found: Divergence) -> UserError:
-    unused = [(s.loc, f"`{s.tile}` is computed here and used nowhere") for s in found.unused]
+    unused = [(s.loc, f"`{s.tile}` is computed here but never used") for s in found.unused]
     if found.unstored and not any(s.loc == found.unstored.loc for s in found.unused):
-        fits = "is what belongs there" if found.kind == "missing write" else "would fit there"
-        unused.append((found.unstored.loc, f"`{found.unstored.tile}` {fits} and is stored nowhere"))
+        fits = "belongs there" if found.kind == "missing write" else "would fit there"
+        unused.append((found.unstored.loc, f"`{found.unstored.tile}` {fits} but is never stored"))
     if found.kind == "missing write":
         loc = found.statement.loc if found.statement else None
         return NeverWritten(found.region, loc, _worst_text(found), unused)
@@ -276,11 +276,11 @@ def _writing(found: Divergence) -> str:
     """Describe the store that writes to memory that was never fully written."""
     mine, over = found.suspects[0], found.over
     if over is None:
-        return "this writes other parts of it"
+        return "writes other parts of it"
     what = f"task {over.task} has written"
     if over.loc != mine.loc:
         what = f"line {over.loc.line} has written (task {over.task})"
-    return f"task {mine.task} writes over what {what}"
+    return f"task {mine.task} overwrites what {what}"
 
 
 def _first_wrong(found: Divergence, statement: Statement) -> UserError:
@@ -297,23 +297,23 @@ def _first_wrong(found: Divergence, statement: Statement) -> UserError:
             f"{last.loc.line}), differs first at `{found.first.tile}` (line {found.first.loc.line})"
         )
     if found.repair is not None:
-        what = f"{found.kind}: `pl.{statement.op}` is where the outputs go wrong"
+        what = f"{found.kind}: the outputs go wrong at `pl.{statement.op}`"
         share = "most of " if found.is_partial else ""
         helps = [f"{found.repair.text}: then {share}the outputs match the golden"]
         return FirstWrongStatement(what, statement.loc, found.kind, agrees, notes, helps)
     lines = dict.fromkeys(f"{s.loc.line} (`{s.tile}`)" for s in found.suspects)
     shown = list(lines)[:_MOST_SUSPECTS]
     more = f" and {len(lines) - len(shown)} more" if len(lines) > len(shown) else ""
-    notes.append(f"suspect: lines {', '.join(shown)}{more}")
-    what = "the outputs go wrong from here on; no single change of an op makes them right"
-    return FirstWrongStatement(what, statement.loc, "differs first here", agrees, notes)
+    notes.append(f"suspects: lines {', '.join(shown)}{more}")
+    what = "the outputs go wrong from here on; no single edit fixes them"
+    return FirstWrongStatement(what, statement.loc, "first difference", agrees, notes)
 
 
 def _worst_text(found: Divergence) -> list[str]:
     worst = found.worst
     if worst is None:
         return []
-    after = f", {found.after:.3g} with the change" if math.isfinite(found.after) else ""
+    after = f", {found.after:.3g} with the edit" if math.isfinite(found.after) else ""
     text = (
         f"worst element {worst.output}{list(worst.index)}: {worst.actual:.7g}, golden "
         f"{worst.expected:.7g}; relative L2 error {found.before:.3g}{after}"

@@ -181,7 +181,7 @@ def swapped(op: Op) -> Iterator[Edit]:
                 continue
             made = remade(op, **{first: b, second: a})
             if made is not None:
-                text = f"exchange `{first}` and `{second}` of `pl.{op.name}`"
+                text = f"swap `{first}` and `{second}` of `pl.{op.name}`"
                 yield Edit(op, "swapped operands", text, (made,))
 
 
@@ -382,7 +382,7 @@ def dropped(op: Op) -> Iterator[Edit]:
     for operand in candidates:
         if isinstance(operand, Value) and operand.type == op.result.type:
             what = "store" if is_tensor(op.result) else f"`pl.{op.name}`"
-            yield Edit(op, "dropped", f"leave out the {what}", alias=operand)
+            yield Edit(op, "dropped", f"remove the {what}", alias=operand)
             return
 
 
@@ -414,7 +414,7 @@ def unaccumulated(op: Op) -> Iterator[Edit]:
         assert isinstance(type_, TileType)
         made = put_for(op, spec, bind(spec, out_dtype=type_.dtype, **kept))
         if made is not None:
-            text = f"without what is in `{acc.name}`"
+            text = f"without accumulating into `{acc.name}`"
             yield Edit(op, "accumulation", text, (made,), cost=2)
     lhs, rhs = op.args.get("lhs"), op.args.get("rhs")
     if op.name == "add" and isinstance(lhs, Value) and isinstance(rhs, Value):
@@ -431,12 +431,12 @@ def inserted(op: Op) -> Iterator[Edit]:
     for spec in unary_specs():
         ops = _then(op, spec.name)
         if ops is not None:
-            yield Edit(op, "missing op", f"`pl.{spec.name}` of what it gives", ops, cost=3)
+            yield Edit(op, "missing op", f"apply `pl.{spec.name}` to the result", ops, cost=3)
     middle = Value(op.result.name, op.result.type, op.result.loc)
     square = put_for(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
     if square is not None:
         ops = replace(op, results=(middle,)), square
-        yield Edit(op, "missing op", "the square of what it gives", ops, cost=3)
+        yield Edit(op, "missing op", "square the result", ops, cost=3)
 
 
 def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:
@@ -446,7 +446,7 @@ def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Ed
     for factor in factors:
         ops = _then(op, "mul", rhs=float(factor))
         if ops is not None:
-            text = f"multiply what it gives by {factor:.6g}"
+            text = f"multiply the result by {factor:.6g}"
             yield Edit(op, kind, text, ops, cost=3, value=float(factor))
 
 
@@ -459,7 +459,7 @@ def scaled_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edi
     made = make_op(spec, bind(spec, middle, rhs=float(factor)), in_scope=True, loc=place)
     if made.result.type == old.type:
         first = replace(op, results=(*op.results[:index], middle, *op.results[index + 1 :]))
-        text = f"multiply what `{old.name}` is in the end by {factor:.6g}"
+        text = f"multiply the final `{old.name}` by {factor:.6g}"
         ops = first, replace(made, results=(old,))
         yield Edit(op, "scale", text, ops, cost=3, value=float(factor), place=place)
 
@@ -518,7 +518,7 @@ def revived(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Itera
             if not is_float_tile(old) or old is value:
                 continue
             for name in _combining(old, value):
-                text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which nobody uses"
+                text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which is never used"
                 kind = "accumulation" if value in carried else "unused value"
                 place = old.loc if value in carried else value.loc
                 for ops in _combined(op, old, value, name):

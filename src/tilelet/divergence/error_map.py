@@ -205,9 +205,9 @@ def shape_of(actual: Array, expected: Array, bad: Bools, ulp: float = 0.0) -> Sh
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     wrong_a, wrong_e = a[bad], e[bad]
     if not wrong_a.size:
-        return Shape("unknown", "what is close: only the script's own comparison calls it wrong")
+        return Shape("unknown", "close values: only the script's own comparison rejects them")
     if np.isnan(wrong_a).mean() > 0.5:
-        return Shape("NaN", "NaN: read, or left, without having been written")
+        return Shape("NaN", "NaN: read or left uninitialized")
     keep = np.isfinite(wrong_a) & np.isfinite(wrong_e)
     wrong_a, wrong_e = wrong_a[keep], wrong_e[keep]
     if not wrong_a.size:
@@ -283,7 +283,7 @@ def _offset(a: Array, e: Array) -> Shape | None:
     difference = a - e
     mean = float(difference.mean())
     if mean and float(np.abs(difference - mean).max()) <= 1e-2 * abs(mean):
-        return Shape("offset", f"a constant: actual = golden + {mean:.6g}", mean)
+        return Shape("offset", f"a constant offset: actual = golden + {mean:.6g}", mean)
     return None
 
 
@@ -306,7 +306,7 @@ def _by_line(a: Array, e: Array) -> Shape | None:
             factor = np.where(square > 0, product / square, 1.0)
         if np.isfinite(factor).all() and _close(a, factor * e):
             low, high = float(factor.min()), float(factor.max())
-            text = f"a factor of its own for every {name}, from {low:.4g} to {high:.4g}"
+            text = f"a separate factor for every {name}, from {low:.4g} to {high:.4g}"
             return Shape(f"{name} factor", text)
     return None
 
@@ -329,7 +329,7 @@ def _moved(a: Array, e: Array, bad: Bools) -> Shape | None:
             there = f"i {'+' if n > 0 else '-'} {abs(n)}"
             return Shape("shift", f"shifted by {by}: actual[i] = golden[{there}]", float(n))
         if len(found) > 2:
-            return Shape("permuted", f"right {name}s in wrong places")
+            return Shape("permuted", f"correct {name}s in wrong places")
     return None
 
 

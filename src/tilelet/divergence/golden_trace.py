@@ -72,8 +72,8 @@ class GoldenTrace:
         if self._traced is golden or self._traced is _function_of(golden):
             kind = type(golden).__name__
             self.note = (
-                f"the golden is a `{kind}` whose Python text is not at hand: only what it gives "
-                "was compared, not what it computes on the way"
+                f"the golden is a `{kind}` whose Python source is not available: only its outputs "
+                "were compared"
             )
 
     @property

@@ -240,7 +240,7 @@ class Locator:
         if undefined is not None:
             return undefined
         near = self._slice(writer)
-        self.say(f"{len(near.suspects)} statements are suspect")
+        self.say(f"{len(near.suspects)} suspect statements")
         self._predicted = self._predictions(near, self._matcher)
         repair, after = self._repair(writer, output, near)
         first = self._first_suspect(near, writer)
@@ -311,8 +311,8 @@ class Locator:
                 if value in visible.unused and op in ops:
                     found.append(self.statement(ops[op]))
                     self.notes.append(
-                        f"the loop carries `{value.name}`, and nobody uses what it was before "
-                        f"line {op.loc.line}"
+                        f"the loop carries `{value.name}`, but its value before line "
+                        f"{op.loc.line} is never used"
                     )
         return found
 

@@ -53,9 +53,9 @@ class Unnoticed:
         if self.other:
             found.append(f"compare {', '.join(f'`{name}`' for name in self.other)}, too")
         if self.share > 0 and self.is_rounding:
-            found.append("other inputs: with these, it changes no more than rounding does")
+            found.append("other inputs: with these, it changes the result no more than rounding")
         elif self.share > 0:
-            found.append(f"a tolerance {1 / self.share:.3g} times as tight")
+            found.append(f"a tolerance {1 / self.share:.3g} times tighter")
             found.append("smaller sizes: a shorter context or sum, of which it is a larger share")
         else:
             found.append("other inputs: with these, no compared element depends on it")
@@ -122,7 +122,7 @@ def strength(
             break
         result.tried += 1
         if result.tried % 20 == 0:
-            say(f"{result.tried} of {result.total} corruptions tried")
+            say(f"{result.tried} of {result.total} mutations tried")
         try:
             made = replay.outputs(edit)
             passes = case.passes(made)

@@ -42,7 +42,7 @@ class Writer:
     @property
     def who(self) -> str:
         if self.loc is None:
-            return "nobody wrote it"
+            return "written by no statement"
         at = f" ({', '.join(f'{n} = {v}' for n, v in self.iteration)})" if self.iteration else ""
         task = f"task {self.task} of `{self.kernel}`" if self.kernel else "the control program"
         return f"{display_path(self.loc.file)}:{self.loc.line}, {task}{at}"
@@ -96,7 +96,7 @@ class Where:
                 more = plural(len(by_name) - MOST_WRITERS, "more write")
                 lines.append(f"  and {more}")
         for kernel, count in self.right.items():
-            lines.append(f"  all right: {plural(count, 'task')} of `{kernel}`")
+            lines.append(f"  all correct: {plural(count, 'task')} of `{kernel}`")
         if self.note:
             lines.append(f"  {self.note}")
         lines.append(f"It looks like {self.shape.text}")
@@ -124,9 +124,9 @@ def where_wrong(
     try:
         parameters = follow(recorder, arguments).parameters
     except UnknownAddressError:
-        note = "who wrote it is not known: addresses depend on computed data"
+        note = "the writers are unknown: addresses depend on computed data"
     except (UserError, InternalError, MemoryError) as error:
-        note = f"who wrote it is not known: {type(error).__name__}"
+        note = f"the writers are unknown: {type(error).__name__}"
     maps: list[Where] = []
     for param, (name, actual, expected, bad) in outputs.items():
         writers: Sequence[Writer] = ()
