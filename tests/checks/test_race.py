@@ -225,7 +225,7 @@ def test_edges_between_tasks_that_touch_different_bytes_are_priced() -> None:
     part = race.check(subject_of(halves))
     assert part.findings == ()
     (remark,) = part.remarks
-    assert remark.startswith("1 edge `halves_incore_0` -> `halves_incore_0` order tasks")
+    assert remark.startswith("1 dependency `halves_incore_0` -> `halves_incore_0` between")
     assert "us (modelled)" in remark
 
 
