@@ -19,7 +19,6 @@ ALLOWED = {
     "syntax": "diag dtypes ir",
     "ops": "diag dtypes ir numerics syntax",
     "analysis": "diag dtypes ir",
-    "equivalence": "dtypes ir ops syntax",
     "passes": "analysis diag dtypes ir ops",
     "frontend": "analysis diag dtypes ir ops syntax",
     "tasks": "analysis diag dtypes ir numerics",
@@ -36,6 +35,7 @@ ALLOWED = {
     "runtime": "analysis checkpoint checks cpu device diag divergence dtypes frontend interp ir"
     " native passes ranks report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
+    "equivalence": "diag dtypes interp ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes ranks runtime syntax",
@@ -43,7 +43,7 @@ ALLOWED = {
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
     "advice": "checks device diag dialects divergence equivalence export interp ir runtime scripts",
-    "tuning": "device diag ir models runtime scripts",
+    "tuning": "device diag equivalence ir models runtime scripts",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
     " export frontend interp ir language models native ops ranks report runtime scripts tasks"

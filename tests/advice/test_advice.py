@@ -11,8 +11,9 @@ from tests.advice.test_rules import differs as outputs_differ
 
 from tilelet.advice.advisor import Advisor, Finding, Report
 from tilelet.advice.programs import ScriptPrograms, Setting
-from tilelet.advice.proof import difference, examine
+from tilelet.advice.proof import examine
 from tilelet.device.machine.description import load_machine
+from tilelet.equivalence.trials import difference
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
 

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from tilelet.advice.advisor import Advisor, Report
-from tilelet.advice.claims import Claim
-from tilelet.advice.data_control import data_control, integer_trials
 from tilelet.advice.programs import Setting
 from tilelet.advice.report import diagnostics, to_data
 from tilelet.device.machine.description import load_machine
 from tilelet.equivalence import execute
+from tilelet.equivalence.claims import Claim
+from tilelet.equivalence.data_control import data_control, integer_trials
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
 
@@ -168,6 +168,37 @@ def test_tasks_that_another_length_lets_race_are_not_proved() -> None:
     start = own._first(text)
     assert own._claim(text, start, rounding=False) is Claim.PROVED
     assert own._claim(parallel, start, rounding=False) is Claim.TRIED
+
+
+SHARED_MEMORY = """\
+import numpy as np
+import tilelet.language as pl
+
+
+@pl.jit
+def kernel(x: pl.Tensor[[16, 64], pl.FP32], z: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
+    for r in pl.range(16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            z = pl.assemble(z, pl.full([1, 64], dtype=pl.FP32, value=0.0), [r, 0])
+    for r in pl.range(16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            z[r : r + 1, :] = pl.exp(x[r : r + 1, :])
+    return z
+
+
+if __name__ == "__main__":
+    a = np.ones((16, 64), np.float32)
+    kernel(a, a)
+"""
+
+
+def test_arguments_that_share_memory() -> None:
+    """The fill decides what `x` holds."""
+    Path("kernel.py").write_text(SHARED_MEMORY, encoding="utf-8")
+    target = Target("kernel.py", text=SHARED_MEMORY)
+    assert not Advisor(target, SETTING, unproved=True).fix().steps
+    apart = SHARED_MEMORY.replace("kernel(a, a)", "kernel(a, a.copy())")
+    assert Advisor(Target("kernel.py", text=apart), SETTING).fix().steps
 
 
 def test_other_integers_are_those_that_decide() -> None:

@@ -18,9 +18,10 @@ from tilelet.advice.advisor import gains
 from tilelet.advice.core import Rule
 from tilelet.advice.manual import advice_markdown
 from tilelet.advice.programs import ScriptPrograms, Setting
-from tilelet.advice.proof import Attempt, difference, examine
+from tilelet.advice.proof import Attempt, examine
 from tilelet.advice.rules import RULES
 from tilelet.device.machine.description import load_machine
+from tilelet.equivalence.trials import difference
 from tilelet.runtime.programs import engines
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target

@@ -11,9 +11,10 @@ from tests.advice.scripts import line_of, script
 
 from tilelet.advice.core import Advice
 from tilelet.advice.programs import ScriptPrograms, Setting
-from tilelet.advice.proof import Trials, difference, examine, outputs_of
+from tilelet.advice.proof import examine
 from tilelet.advice.rules import RULES
 from tilelet.device.machine.description import load_machine
+from tilelet.equivalence.trials import Trials, difference, outputs_of
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
 
@@ -57,7 +58,7 @@ def differs(own: ScriptPrograms, a: str, b: str, *, rounding: bool) -> str:
     """How the outputs of two scripts differ, on inputs of the first."""
     tried = [examine(own, text, SETTING) for text in (a, b)]
     inputs = [Trials(run.program, given) for run, given in zip(tried[0].checked, own.inputs())]
-    outputs = [outputs_of(attempt, inputs) for attempt in tried]
+    outputs = [outputs_of([run.program for run in a.checked], inputs) for a in tried]
     assert outputs[0] is not None
     assert outputs[1] is not None
     return difference(outputs[0], outputs[1], rounding=rounding)

@@ -26,8 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.data_control import integer_trials
-from tilelet.advice.proof import difference
 from tilelet.advice.rules import RULES
 from tilelet.advice.source import Edit, OverlapError, Source
 from tilelet.checks.findings import Status
@@ -37,7 +35,9 @@ from tilelet.checks.verdict import verdict_on
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import Recorded
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.equivalence.data_control import integer_trials
 from tilelet.equivalence.proof import Equivalence
+from tilelet.equivalence.trials import difference
 from tilelet.interp.control import for_step
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Lowering, Step

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
-from tilelet.advice.claims import Claim
 from tilelet.advice.core import Advice, Costs, Rule, Subject
-from tilelet.advice.programs import Programs, ScriptPrograms, Setting
-from tilelet.advice.proof import Attempt, Outputs, Trials, difference, examine, outputs_of
+from tilelet.advice.programs import Programs, ScriptPrograms, Setting, silence
+from tilelet.advice.proof import Attempt, examine
 from tilelet.advice.rules import RULES
 from tilelet.device.report.uncertainty import TOO_CLOSE, likelihood
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc
+from tilelet.equivalence.claims import Claim
+from tilelet.equivalence.data_control import overlapping_arguments
 from tilelet.equivalence.proof import Equivalence
+from tilelet.equivalence.trials import Outputs, Trials, difference, outputs_of
 from tilelet.runtime.progress import progress
 from tilelet.scripts.target import Target
 
@@ -414,6 +416,10 @@ class Advisor:
     def _disproof(self, text: str, original: Attempt, *, rounding: bool) -> str:
         """Why a text is no substitute for the script; empty if it is."""
         assert original.subject is not None
+        for checked in original.checked:
+            pair = overlapping_arguments(checked.program, checked.arguments)
+            if pair is not None:
+                return f"arguments `{pair[0]}` and `{pair[1]}` share memory"
         if text not in self._compared:
             before = self._original_outputs
             after = before if text == original.subject.source.text else self._outputs(text)
@@ -439,8 +445,9 @@ class Advisor:
 
     def _outputs(self, text: str) -> Outputs | None:
         inputs = self._inputs
-        with progress(f"running a version of {self._target.name}"):
-            return outputs_of(self._try(text), inputs)
+        programs = [checked.program for checked in self._try(text).checked]
+        with progress(f"running a version of {self._target.name}"), silence():
+            return outputs_of(programs, inputs)
 
     def _try(self, text: str) -> Attempt:
         """A version of the script; one that the machine newly refuses cannot be taken."""

@@ -9,11 +9,11 @@ from pathlib import PurePath
 from typing import Any
 
 from tilelet.advice.advisor import Finding, Report
-from tilelet.advice.claims import Claim
 from tilelet.advice.core import Costs
 from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural
+from tilelet.equivalence.claims import Claim
 
 
 def diff(before: str, after: str, name: str) -> str:

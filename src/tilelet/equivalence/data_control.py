@@ -7,6 +7,7 @@ values of one run may be wrong for others.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.ir.core import Program, walk
+from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, SymDim, TensorType
 
@@ -65,6 +66,19 @@ def data_control(program: Program) -> DataControl:
             for op in ops
         ),
     )
+
+
+def overlapping_arguments(program: Program, given: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Two parameters that share memory, one of which is written: proofs take them for distinct."""
+    arrays: list[tuple[str, bool, NDArray[Any]]] = [
+        (p.name, direction is not Direction.In, given[p.name])
+        for p, direction in zip(program.main.params, program.main.directions)
+        if isinstance(given.get(p.name), np.ndarray)
+    ]
+    for (a, a_written, first), (b, b_written, second) in itertools.combinations(arrays, 2):
+        if (a_written or b_written) and np.may_share_memory(first, second):
+            return a, b
+    return None
 
 
 def integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

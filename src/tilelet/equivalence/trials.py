@@ -1,0 +1,223 @@
+"""Programs run on other inputs, and their outputs compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilelet.diag.core import UserError
+from tilelet.diag.internal import InternalError
+from tilelet.equivalence.data_control import integer_trials
+from tilelet.interp.control import while_step
+from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.lowering import Lowering, Step
+from tilelet.ir.core import Direction, Op, Program, walk
+from tilelet.runtime.data.inputs import has_room
+from tilelet.runtime.programs import engines
+
+Inputs: TypeAlias = Mapping[str, Any]
+"""Arguments of a program by name."""
+
+TrialOutputs: TypeAlias = dict[str, NDArray[Any]] | None
+"""What a program leaves in its outputs; None if it rejects its arguments."""
+
+Outputs: TypeAlias = list[list[TrialOutputs]]
+"""By program and trial."""
+
+_TRIALS = 3
+"""The script's inputs; the same numbers in other places; and larger ones with zeros among them.
+Trials with other integers come after these."""
+
+MAX_WHILE_ITERATIONS = 1 << 16
+"""Of one run with other integers than the script's; more count as a loop that does not end."""
+
+_PLENTY = 4
+"""Times the size of the inputs: what must be free for those of all trials to be kept, beside what
+the versions write."""
+
+_ROUNDING = {4: 64.0, 2: 2.0, 1: 1.0}
+"""Units in the last place by which sums in another order may differ, relative to the largest
+element, by bytes of an element; all together (as relative L2 error) by half a unit at most."""
+
+
+class Trials:
+    """Inputs of a program for every trial; made once where memory is plenty for all of them.
+
+    The first trials keep the integers of the script. The others vary what data decides.
+    """
+
+    def __init__(self, program: Program, given: Inputs) -> None:
+        self.given = given
+        needed = _PLENTY * sum(int(getattr(value, "nbytes", 0)) for value in given.values())
+        self._keeps = has_room(needed)
+        self._kept: dict[tuple[str, int], NDArray[Any]] = {}
+        self._integers = list(integer_trials(program, given))
+
+    def __len__(self) -> int:
+        return _TRIALS + len(self._integers)
+
+    def arguments(self, program: Program, trial: int) -> dict[str, Any]:
+        """Arguments of a trial. Memory that the program writes holds garbage after the first:
+        nobody may rely on zeros that happen to be there.
+        """
+        main, other = program.main, trial >= _TRIALS
+        given = self._integers[trial - _TRIALS] if other else self.given
+        made: dict[str, Any] = {}
+        for parameter, direction in zip(main.params, main.directions):
+            value = given.get(parameter.name)
+            if not isinstance(value, np.ndarray):
+                made[parameter.name] = value
+                continue
+            array = cast("NDArray[Any]", value)
+            if direction is not Direction.In:
+                made[parameter.name] = _garbage(array, trial) if trial else array.copy()
+            else:
+                made[parameter.name] = (
+                    array if other else self._varied(parameter.name, array, trial)
+                )
+        return made
+
+    def _varied(self, name: str, array: NDArray[Any], trial: int) -> NDArray[Any]:
+        found = self._kept.get((name, trial))
+        if found is None:
+            found = _varied(array, trial)
+            if self._keeps and found is not array:
+                found.flags.writeable = False  # every version gets it
+                self._kept[name, trial] = found
+        return found
+
+
+def outputs_of(programs: Sequence[Program], inputs: Sequence[Trials]) -> Outputs | None:
+    """Outputs of all programs for their trials; None if there are other programs."""
+    if len(programs) != len(inputs):
+        return None
+    return [
+        [_outputs(program, trials.arguments(program, n)) for n in range(len(trials))]
+        for program, trials in zip(programs, inputs)
+    ]
+
+
+def _outputs(program: Program, arguments: dict[str, Any]) -> TrialOutputs:
+    """Run a program in place; None if it rejects the arguments."""
+    main = program.main
+    try:
+        _engine(program).run(program, arguments, execute=True)
+    except UserError:
+        return None
+    except InternalError as error:
+        if isinstance(error.__cause__, UnboundedLoopError):
+            return None
+        raise
+    return {
+        parameter.name: arguments[parameter.name]
+        for parameter, direction in zip(main.params, main.directions)
+        if direction is not Direction.In
+    }
+
+
+def _engine(program: Program) -> engines.Engine:
+    """Native code, unless a `while` loop may not end for the integers of a trial."""
+    if any(op.name == "while" for f in program.functions.values() for op in walk(f.body)):
+        return Interpreter(observer=_BoundedLoops())
+    return engines.get(None, engines.RunRequest(lambda: None, False))
+
+
+class _BoundedLoops:
+    """Ends a run whose `while` loops go round too often."""
+
+    def __init__(self) -> None:
+        self._left = MAX_WHILE_ITERATIONS
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        return while_step(low, op, self._holds) if op.name == "while" else low.plain_op(op)
+
+    def _holds(self, condition: Any) -> bool:
+        self._left -= 1
+        if self._left < 0:
+            raise UnboundedLoopError
+        return bool(condition)
+
+
+class UnboundedLoopError(Exception):
+    """A `while` loop went round too often."""
+
+
+def _varied(array: NDArray[Any], trial: int) -> NDArray[Any]:
+    """Other floating-point inputs. Integers are varied by themselves: they may be indices."""
+    if trial == 0 or array.dtype.kind in "iub":
+        return array
+    turned = np.ascontiguousarray(array.reshape(-1)[::-1].reshape(array.shape))
+    if trial > 1:
+        flat = turned.reshape(-1)
+        flat[::7] = 0
+        flat[3::5] = (flat[3::5] * np.array(4, array.dtype)).astype(array.dtype)
+    return turned
+
+
+def _garbage(array: NDArray[Any], trial: int) -> NDArray[Any]:
+    """What stands in memory that a program writes to: finite numbers, others in every trial."""
+    if array.dtype.kind in "iub":
+        return array.copy()
+    draw = np.random.default_rng(trial)
+    few = draw.standard_normal(4099).astype(array.dtype)
+    return np.resize(few, array.shape)
+
+
+def difference(before: Outputs, after: Outputs, *, rounding: bool) -> str:
+    """What differs between the outputs of two texts; empty if nothing that matters."""
+    if [len(b) for b in before] != [len(a) for a in after]:
+        return "it has other outputs"
+    for run_before, run_after in zip(before, after):
+        for trial, (old, new) in enumerate(zip(run_before, run_after)):
+            if old is None:
+                continue  # the script as it stands does not take these inputs
+            if new is None:
+                return f"it fails in trial {trial}, for inputs that the script as it stands takes"
+            found = _difference(old, new, rounding=rounding)
+            if found:
+                return f"{found} in trial {trial}"
+    return ""
+
+
+def _difference(
+    before: dict[str, NDArray[Any]], after: dict[str, NDArray[Any]], *, rounding: bool
+) -> str:
+    if list(before) != list(after):
+        return "it has other outputs"
+    for name, old in before.items():
+        new = after[name]
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return f"`{name}` has another shape or type"
+        if old.tobytes() == new.tobytes():
+            continue
+        if not rounding:
+            return f"`{name}` differs"
+        if not _is_rounding(old, new):
+            return f"`{name}` differs by more than rounding"
+    return ""
+
+
+def _is_rounding(old: NDArray[Any], new: NDArray[Any]) -> bool:
+    if old.dtype.kind in "iub":
+        return False
+    a, b = old.astype(np.float64), new.astype(np.float64)
+    if not (np.isfinite(a) == np.isfinite(b)).all():
+        return False
+    finite = np.isfinite(a)
+    a, error = a[finite], np.abs(a[finite] - b[finite])
+    unit = _eps(old.dtype)
+    most = _ROUNDING.get(old.dtype.itemsize, 64.0)
+    if (error > most * unit * float(np.abs(a).max(initial=0.0))).any():
+        return False
+    together = max(0.5, most / 4) * unit
+    return float(np.linalg.norm(error)) <= together * float(np.linalg.norm(a))
+
+
+def _eps(dtype: np.dtype[Any]) -> float:
+    """The step from 1 to the next number."""
+    bits = np.ones((), dtype).view(f"u{dtype.itemsize}")
+    following = np.array(bits + 1, bits.dtype).view(dtype)
+    return float(following) - 1.0
