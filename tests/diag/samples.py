@@ -840,7 +840,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "read in `kernel`",
         at("«total» = pl.add"),
         "assigned in `doubled`",
-        "a helper's names stay visible, and assign to the caller's of the same name",
+        "a helper's names stay visible, and overwrite the caller's variables of the same name",
     ),
     portability.OutputNotDeclared: lambda at: portability.OutputNotDeclared(
         at("out: «pl.Tensor[[16, 64], pl.FP32]»"), "out", "Out"
@@ -859,7 +859,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.full([16, 1], dtype=pl.FP32, value=1.0)"),
         "pl.full",
         "2026-08",
-        "a row of a tile must be a multiple of 32 bytes",
+        "rows of a tile must be a multiple of 32 bytes",
         "`pl.reshape(pl.full([1, R], ...), [R, 1])`",
     ),
     portability.HelperNotTyped: lambda at: portability.HelperNotTyped(
@@ -868,7 +868,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     portability.RegionRebound: lambda at: portability.RegionRebound(
         at("pl.set_validshape(x, 16, 32)"),
         "in the control program, where there are no tiles",
-        "slice what the next scope loads with `valid_shape=`",
+        "set `valid_shape=` on the slice that the next scope loads",
     ),
     portability.NameChangesType: lambda at: portability.NameChangesType(
         at("y = pl.row_sum(y)"), "y", "pl.Tile[[16, 64], pl.FP32]", "pl.Tile[[16, 1], pl.FP32]"

@@ -259,7 +259,7 @@ class Kernel:
 """
     (found,) = check(program_of(text.replace("VALID", "last")), AUGUST)
     assert found.code == "E1217"
-    assert "valid in part" in found.message
+    assert "partially valid" in found.message
     assert check(program_of(text.replace("VALID", "16")), AUGUST) == []
 
 

@@ -10,54 +10,53 @@ from tilelet.ir.spec import REGISTRY, Limit
 
 _AREA = "tilelet.diag.catalogue.portability"
 _INTRODUCTION = """\
-Tilelet takes the language of all public releases of PyPTO at once, and keeps the names of helpers
-apart. A board has one release, whose parser takes less. `tilelet check --portable 2026-08
-kernel.py` says what it would not take, with the place, the reason and what to write instead; a
-script that imports pypto is checked so by every `tilelet check`. With `--format json` the findings
-have `fixes`: text to write in place of spans.
+Tilelet accepts the language of all public releases of PyPTO at once, and keeps the names of helpers
+separate. A board runs one release, whose parser accepts less. `tilelet check --portable 2026-08
+kernel.py` reports what that release would reject, with the location, the reason and what to write
+instead; `tilelet check` does this automatically for a script that imports pypto. With `--format
+json` the findings have `fixes`: replacement text for spans.
 
 `tilelet export kernel.py -o portable.py`, or `tilelet export qwen3/decode:optimised`, writes a
-program as one script that imports pypto and torch and needs nothing else: helpers spliced in with
-names of their own, tuples written out, signatures completed, forms of ops as the dialect takes
-them, inputs, golden and comparison. Comments and names stay. The script runs here too, with the
-same results bit for bit and the same tasks of every kernel.
+program as one self-contained script that imports only pypto and torch: helpers inlined with unique
+names, tuples expanded, signatures completed, ops in forms that the dialect supports, inputs, golden
+and comparison. Comments and names are kept. Tilelet runs the script, too, with bitwise identical
+results and the same tasks of every kernel.
 
-Counts of tasks: the runtime of the public releases counts one task for every allocation of tensors
-(`alloc`), and of a mixed kernel the cube's and the vector unit's half. `tilelet tasks --as-runtime`
-and `tilelet profile --as-runtime` count like that."""
+Task counts: the runtime of the public releases counts one task for every allocation of tensors
+(`alloc`), and two for a mixed kernel, one for each half. `tilelet tasks --as-runtime` and `tilelet
+profile --as-runtime` count the same way."""
 
 _SPLICING = """\
-A parser of either dialect puts the text of a `@pl.inline` function in place of its call. Its locals
-and parameters become names of the caller and stay visible after the call; a name that the caller
-has already is assigned to, and keeps its type; names from outside the helper are looked up among
-those of its callers first. `check --portable` reads the program in that way, beside the way
-Tilelet reads it, and reports every name that means something else (E1202), with both places."""
+Parsers of both dialects replace the call of a `@pl.inline` function by its text. Its locals and
+parameters become names of the caller and stay visible after the call; a name that the caller
+already has is overwritten and keeps its type; names from outside the helper are looked up in its
+callers first. `check --portable` reads the program both in that way and as Tilelet does, and
+reports every name whose meaning differs (E1202), with both locations."""
 
 
 _TRIED = """\
-PyPTO's compiler of 21 August 2026 was built from its public sources, and given what `tilelet
-export` writes for 2026-08: the 12 examples, and all 18 Qwen3 variants at reduced and at full size.
-Its assembler was not at hand, so nothing was assembled, and its own simulator did not run.
+The PyPTO compiler of 21 August 2026 was built from its public sources and applied to the output of
+`tilelet export` for 2026-08: the 12 examples, and all 18 Qwen3 variants at reduced and full size.
+Its assembler was not available, so nothing was assembled, and its own simulator did not run.
 
 | stage | examples | scopes 1-3 and decode (16 variants) | prefill (2) |
 |---|---|---|---|
 | parser | 12 of 12 | 16 of 16, both sizes | 2 of 2, both sizes |
 | passes, memory plan, code for a2a3 | 12 of 12 | 16 of 16, both sizes | 2 of 2, both sizes |
-| what the passes made, run (see below) | 11 of 12 | 16 of 16, reduced | 2 of 2, reduced |
+| output of the passes, executed (see below) | 11 of 12 | 16 of 16, reduced | 2 of 2, reduced |
 
-The compiler can also write what its passes made as PyTorch code. That was run, with ops that it
-lacks supplied: tiles with the valid regions that the compiler gave them, numbers that are not valid
-made NaN, stores of the valid part only, products of BF16 operands summed in FP32, the halves of
-mixed kernels as threads of their own. Results are compared with the goldens, in the tolerances of
-the scripts. Addresses on chip and synchronisation are not tried that way. It was that run which
+The compiler can also write the output of its passes as PyTorch code. That code was run, with
+missing ops supplied: tiles have the valid regions that the compiler gave them, invalid elements are
+NaN, stores write only the valid part, products of BF16 operands are summed in FP32, and the halves
+of mixed kernels run as separate threads. Results are compared with the goldens, within the
+tolerances of the scripts. On-chip addresses and synchronization are not tested that way. This run
 found E1223 and W1224: both compile, and are wrong.
 
-What one unit of a mixed kernel hands to the other lies in a ring in the buffer of the one that
-takes it: two slots of the largest tile that is handed over, whole even if the kernel is split. On
-a2a3 ring and tiles share 188,416 bytes of the vector unit's buffer, so that `[128, 128]` FP32 is
-the largest tile that leaves room to work; `prefill:tuned` hands over products in pieces. A
-reduction takes scratch of the size of its operand. `optimizations=[pl.cross_core_slot(slot_num=1)]`
-halves the ring."""
+Tiles that one unit of a mixed kernel passes to the other go through a ring in the receiving buffer:
+two slots of the size of the largest such tile, even if the kernel is split. On a2a3 ring and tiles
+share 188,416 bytes of the vector unit's buffer, so that `[128, 128]` FP32 is the largest tile that
+leaves room to work; `prefill:tuned` passes products in pieces. A reduction needs scratch memory of
+the size of its operand. `optimizations=[pl.cross_core_slot(slot_num=1)]` halves the ring."""
 
 
 def portability_markdown() -> str:
@@ -74,9 +73,9 @@ def portability_markdown() -> str:
         lines += [f"## Not in {dialect.name}", _gone(dialect)]
         others = [_missing(dialect, other) for other in DIALECTS.values() if other is not dialect]
         lines += [text for text in others if text]
-    lines += ["## Forms of ops that 2026-08 does not take", _limits()]
-    lines += ["## How helpers are spliced in", _SPLICING]
-    lines += ["## What was tried with PyPTO itself", _TRIED]
+    lines += ["## Forms of ops that 2026-08 does not support", _limits()]
+    lines += ["## How helpers are inlined", _SPLICING]
+    lines += ["## Tested with PyPTO itself", _TRIED]
     found = [cls for cls in classes().values() if cls.__module__ == _AREA]
     rows = [f"| {cls.code} | {describe(cls).summary} |" for cls in found]
     lines += ["## All findings", "| code | meaning |\n|---|---|\n" + "\n".join(rows)]

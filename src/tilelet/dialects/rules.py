@@ -81,18 +81,18 @@ def _captured(site: Capture) -> UserError:
     if site.kind == "assigned":
         return NameCaptured(
             site.here, site.name, f"a name of `{site.owner}`", site.there,
-            f"is a name of `{site.other}` already, of another type",
+            f"already a name of `{site.other}`, of another type",
             "a name keeps its type, and helpers share the names of their callers",
         )  # fmt: skip
     if site.kind == "constant":
         return NameCaptured(
             site.here, site.name, f"from outside `{site.owner}`", site.there,
             f"is a name of `{site.other}`",
-            "names from outside a helper are looked up among those of its callers first",
+            "names from outside a helper are looked up in its callers first",
         )  # fmt: skip
     return NameCaptured(
         site.here, site.name, f"read in `{site.owner}`", site.there, f"assigned in `{site.other}`",
-        "a helper's names stay visible, and assign to the caller's of the same name",
+        "a helper's names stay visible, and overwrite the caller's variables of the same name",
     )  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
         yield RegionRebound(
             plain(frame.loc(node)),
             "in the control program, where there are no tiles",
-            "slice what the next scope loads with `valid_shape=`",
+            "set `valid_shape=` on the slice that the next scope loads",
         )
 
 
@@ -226,7 +226,7 @@ def _helper_call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
     elif not helper.is_method and not (isinstance(last, ast.Return) and last.value is not None):
         yield TextNotTaken(
             loc, f"a call of `{helper.name}`, which returns nothing,",
-            "let the helper return what it writes, and assign it",
+            "return what the helper writes, and assign it",
         )  # fmt: skip
 
 
@@ -237,14 +237,14 @@ def _statement(site: StatementSite, dialect: Dialect) -> Iterator[UserError]:
         is_region = isinstance(node, ast.Assign) and "set_validshape" in ast.unparse(node.value)
         if not is_region:
             types = zip((site.old_type, site.new_type), site.parts, strict=True)
-            old, new = (f"{t}, valid in part" if part else str(t) for t, part in types)
+            old, new = (f"{t}, partially valid" if part else str(t) for t, part in types)
             yield NameChangesType(loc, site.name, old, new)
     if site.is_argument and site.in_loop and isinstance(node, (ast.Assign, ast.AugAssign)):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
         yield ParameterAssigned(loc, ast.unparse(target), frame.function.name)
     if isinstance(node, ast.Assign) and _rebinds_region(node) and not site.is_renamed:
         yield RegionRebound(
-            loc, "the name keeps its valid region, as it keeps its type",
+            loc, "a name keeps its valid region, which is part of its type",
             "give the result another name",
         )  # fmt: skip
     if isinstance(node, ast.AugAssign):
@@ -252,7 +252,7 @@ def _statement(site: StatementSite, dialect: Dialect) -> Iterator[UserError]:
         text = f"{name} = {name} {symbol} ({ast.unparse(node.value)})"
         yield TextNotTaken(loc, f"`{symbol}=`", f"write `{text}`", [Fix(loc, text)])
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple) and not dialect.tuples:
-        yield TextNotTaken(loc, "an assignment of several values", "write one for each")
+        yield TextNotTaken(loc, "an assignment of several values", "write one assignment per value")
     yield from _expressions(frame, node)
 
 
@@ -284,7 +284,9 @@ def _expression(frame: Frame, at: ast.expr) -> UserError | None:
         case ast.ListComp() | ast.GeneratorExp():
             return TextNotTaken(loc, "a comprehension", "write out its elements")
         case ast.Compare() if len(at.ops) > 1:
-            return TextNotTaken(loc, "a chain of comparisons", "write two, with `and`")
+            return TextNotTaken(
+                loc, "a chained comparison", ("write two comparisons, joined by `and`")
+            )
         case ast.BinOp() if isinstance(at.op, _NUMBERS_ONLY):
             names = [n.id for n in ast.walk(at) if isinstance(n, ast.Name)]
             if any(name in frame.names for name in names):

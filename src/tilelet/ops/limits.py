@@ -38,7 +38,7 @@ def _as_reshaped_row(spelled: str, texts: Mapping[str, str]) -> str | None:
 
 
 COLUMN = Limit(
-    "a row of a tile must be a multiple of 32 bytes, and those of `[R, 1]` are one element",
+    "rows of a tile must be a multiple of 32 bytes, but those of `[R, 1]` have one element",
     "`pl.reshape(pl.full([1, R], ...), [R, 1])`",
     _is_column,
     _as_reshaped_row,
@@ -54,8 +54,8 @@ def _is_same_dtype(args: Mapping[str, Arg], result: Type, _: MadeBy) -> bool:
 
 
 SAME_DTYPE = Limit(
-    "the tile has this dtype already, and there is no such conversion",
-    "leave the cast out",
+    "the tile already has this dtype, and there is no such conversion",
+    "remove the cast",
     _is_same_dtype,
     lambda _, texts: texts["x"],
 )
@@ -84,8 +84,8 @@ def _as_column_form_swapped(spelled: str, texts: Mapping[str, str]) -> str | Non
     return _as_column_form(spelled, swapped) if is_symmetric else None
 
 
-_SHAPES = "operands of different shapes are not matched, but for a column `[M, 1]`"
-_EXPAND = "`pl.col_expand_add` and its kin take a row `[1, N]` as second operand"
+_SHAPES = "operands of different shapes are not broadcast, except a column `[M, 1]`"
+_EXPAND = "`pl.col_expand_add` and the like, which take a row `[1, N]` as second operand"
 ROW_OPERANDS = (
     Limit(_SHAPES, _EXPAND, _has_row_at("rhs", "lhs"), _as_column_form),
     Limit(_SHAPES, _EXPAND, _has_row_at("lhs", "rhs"), _as_column_form_swapped),
@@ -151,16 +151,16 @@ def _extent_as_read(args: Mapping[str, Arg], _: Type, made_by: MadeBy) -> bool:
 
 
 REGION_EXTENT = Limit(
-    "an extent that was read from a tensor keeps its dtype, and must be an index or 64 bits wide",
+    "an extent read from a tensor keeps its dtype, and must be an index or 64 bits wide",
     "`pl.cast(extent, pl.INDEX)`",
     _extent_as_read,
 )
 
 
 FILLED_COLUMN = Limit(
-    "of two columns `[R, 1]`, one from a reduction and one from `pl.full`, the layout of the first"
-    " is taken for both",
-    "the operands the other way round",
+    "for two columns `[R, 1]`, one from a reduction and one from `pl.full`, the layout of the "
+    "first is used for both",
+    "swap the operands",
     _folds_into_filled,
     lambda spelled, texts: f"{spelled}({texts['rhs']}, {texts['lhs']})",
 )

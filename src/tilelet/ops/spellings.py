@@ -52,11 +52,11 @@ _NAMES: dict[str, dict[str, str]] = {
 }
 
 SCRATCH = "scratch memory of the device"
-COUNTS = "memory for how much of each list was used, which nobody reads"
+COUNTS = "memory for the used length of each list, which nothing reads"
 PRECISION = "results are always those of the precise form"
-PHASE = "it steers the device's accumulator; the sum is the same"
-LAYOUT = "how the device lays out a tile in memory"
-PLACE = "a place in the source, which is known here"
+PHASE = "it controls the device's accumulator; the sum is the same"
+LAYOUT = "the device's memory layout of a tile"
+PLACE = "a source location, which Tilelet knows"
 
 _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "log": {"high_precision": PRECISION},
