@@ -9,6 +9,7 @@ import tilelet.language as pl
 from tilelet.compat.bench import benchmark
 from tilelet.compat.worker import ChipWorker, Worker
 from tilelet.runtime import session
+from tilelet.runtime.handlers.count import Count
 from tilelet.runtime.session import Session
 
 
@@ -93,7 +94,7 @@ def test_launches_are_counted_and_modelled() -> None:
 def test_no_launch_is_modelled_while_tasks_are_counted() -> None:
     one, out = torch.ones((16, 32)), torch.zeros((16, 32))
     compiled = add.compile(one, one, out)
-    with session.active(Session(count_only=True, quiet_diagnostics=True)):
+    with session.active(Session(Count(), quiet_diagnostics=True)):
         stats = benchmark(compiled, [one, one, out], rounds=3)
     assert stats.all_zero_device
     assert stats.device_us_median == 0

@@ -43,6 +43,7 @@ from tilelet.ir.core import FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Cost, Trait
 from tilelet.models.registry import models
 from tilelet.runtime import session
+from tilelet.runtime.handlers.examine import Examine
 from tilelet.runtime.session import Session
 from tilelet.scripts.target import Target
 
@@ -66,21 +67,20 @@ def programs(wanted: str = "") -> Iterator[tuple[str, Case]]:
 
 
 def cases_of(script: str) -> Iterator[tuple[str, Case]]:
-    found: list[tuple[str, Case]] = []
-    now = Session(examiner=lambda name, case: found.append((Path(script).stem, case)))
+    handler = Examine()
+    now = Session(handler)
     quiet = io.StringIO()
     with session.active(now), contextlib.redirect_stderr(quiet), contextlib.redirect_stdout(quiet):
         Target(script).run(now)
-    yield from found
+    yield from ((Path(script).stem, case) for _, case in handler.cases)
 
 
 def model_cases(name: str, variant: str) -> Iterator[tuple[str, Case]]:
-    found: list[tuple[str, Case]] = []
     sizes = sizes_of(f"{name}:{variant}", TINY)
-    now = Session(examiner=lambda _, case: found.append((f"{name}:{variant}", case)))
-    with session.active(now), contextlib.redirect_stderr(io.StringIO()):
+    handler = Examine()
+    with session.active(Session(handler)), contextlib.redirect_stderr(io.StringIO()):
         models()[name].run(variant, **sizes)
-    yield from found
+    yield from ((f"{name}:{variant}", case) for _, case in handler.cases)
 
 
 # Classes of faults

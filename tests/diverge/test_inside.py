@@ -20,6 +20,7 @@ from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
 from tilelet.divergence.locate import Case
 from tilelet.divergence.matching import Matcher
 from tilelet.runtime import TensorSpec, run_jit, session
+from tilelet.runtime.handlers.examine import Examine
 from tilelet.runtime.session import Session
 
 RNG = np.random.default_rng(11)
@@ -157,10 +158,10 @@ def narrow_sum(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], p
 
 
 def case_of(kernel: Any, specs: list[TensorSpec], golden: Any, tolerance: float) -> Case:
-    found: list[Case] = []
-    with session.active(Session(examiner=lambda _, case: found.append(case))):
+    handler = Examine()
+    with session.active(Session(handler)):
         run_jit(kernel, specs, golden_fn=golden, rtol=tolerance, atol=tolerance)
-    return found[0]
+    return handler.cases[0][1]
 
 
 def test_an_overflow_is_found_without_a_golden() -> None:

@@ -16,6 +16,7 @@ from tilelet.cli.main import main
 from tilelet.divergence.locate import Case
 from tilelet.divergence.strength import strength
 from tilelet.runtime import TensorSpec, run_jit, session
+from tilelet.runtime.handlers.examine import Examine
 from tilelet.runtime.session import Session
 
 ROWS, COLS = 16, 64
@@ -48,10 +49,10 @@ SPECS = [
 
 @pytest.fixture(scope="module")
 def case() -> Case:
-    found: list[Case] = []
-    with session.active(Session(examiner=lambda _, case: found.append(case))):
+    handler = Examine()
+    with session.active(Session(handler)):
         run_jit(kernel, SPECS, golden_fn=golden, rtol=1e-3, atol=1e-3)
-    return found[0]
+    return handler.cases[0][1]
 
 
 def test_what_reaches_no_compared_output_is_named_with_the_output_that_would_show_it(
@@ -138,9 +139,9 @@ def softmax(tensors: dict[str, Any]) -> None:
 
 def test_no_tolerance_below_rounding_is_recommended() -> None:
     """Without the maximum, results differ in their last bits only."""
-    found: list[Case] = []
-    with session.active(Session(examiner=lambda _, case: found.append(case))):
+    handler = Examine()
+    with session.active(Session(handler)):
         run_jit(shifted, [SPECS[0], SPECS[2]], golden_fn=softmax, rtol=1e-3, atol=1e-3)
-    unnoticed = strength(found[0], 60.0).unnoticed
+    unnoticed = strength(handler.cases[0][1], 60.0).unnoticed
     (one,) = [u for u in unnoticed if u.edit.op.name == "row_max" and u.kind == "zeroed"]
     assert one.remedies == ["other inputs: with these, it changes the result no more than rounding"]

@@ -18,6 +18,7 @@ from tilelet.models import registry
 from tilelet.runtime import TensorSpec, session
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.arrays import as_array
+from tilelet.runtime.handlers.export import Export
 from tilelet.runtime.programs.compiler import compile_program
 from tilelet.runtime.session import Session
 
@@ -75,15 +76,12 @@ def test_an_exported_variant_gives_the_same_bits_and_tasks(name: str, tmp_path: 
 
 def example_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     """What an example would run, as `tilelet export` sees it."""
-    found: list[Case] = []
-
-    def keep(program: Program, specs: Any, case: Any) -> None:
-        found.append(Case(program, specs, case.golden, case.rtol, case.atol, path.name))
-
+    handler = Export()
     monkeypatch.setattr("sys.argv", [str(path)])
-    with session.active(Session(count_only=True, on_case=keep)), pytest.raises(SystemExit):
+    with session.active(Session(handler)), pytest.raises(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
-    return found[0]
+    program, specs, case = handler.cases[0]
+    return Case(program, specs, case.golden, case.rtol, case.atol, path.name)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)

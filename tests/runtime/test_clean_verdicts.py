@@ -11,9 +11,8 @@ import pytest
 from tilelet.checks import verdict
 from tilelet.ir.core import Program
 from tilelet.language.text import parse
-from tilelet.runtime import session
-from tilelet.runtime.inspection import check, clean_verdicts
-from tilelet.runtime.session import Session
+from tilelet.runtime.handlers import clean_verdicts
+from tilelet.runtime.handlers.cheap_checks import cheap_verdict
 
 TEXT = """
 import tilelet.language as pl
@@ -71,10 +70,10 @@ def checks_made(p: Program, monkeypatch: pytest.MonkeyPatch, **arguments: object
         made.append(subject)
         return real(subject, checks)  # type: ignore[arg-type]
 
-    with monkeypatch.context() as patch, session.active(Session(checks=True)):
+    with monkeypatch.context() as patch:
         patch.setattr(verdict, "verdict_on", spy)
         given = {**ARGUMENTS, **arguments}
-        check.check_after_run("P", p, given, "a2a3", {"k": 2})
+        cheap_verdict("P", p, given, "a2a3", {"k": 2})
     return bool(made)
 
 

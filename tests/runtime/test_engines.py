@@ -25,6 +25,7 @@ from tilelet.interp.interpreter import Interpreter
 from tilelet.native import toolchain
 from tilelet.runtime import RunConfig, TensorSpec, run, session
 from tilelet.runtime.data.arrays import as_array, as_tensor
+from tilelet.runtime.handlers.record import ExecuteAndRecord
 from tilelet.runtime.programs import engines
 from tilelet.runtime.programs.compiler import compile_program
 from tilelet.runtime.session import Session
@@ -142,14 +143,13 @@ def test_counting_needs_no_compiler_and_says_nothing(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize("how", ["recorder", "profiling"])
 def test_tasks_of_a_native_run_are_recorded_if_wanted(how: str, tmp_path: Path) -> None:
     """Also where the results decide how many there are, which nobody knows beforehand."""
-    seen: list[Any] = []
     compiled = compile_program(Growing)
     given = {"n": np.ones((1, 8), np.int32), "x": np.zeros((4, 8), np.float32)}
     if how == "recorder":
-        now = Session(recorder=lambda *run: seen.append(run), build_dir=tmp_path)
-        with session.active(now):
+        handler = ExecuteAndRecord()
+        with session.active(Session(handler, build_dir=tmp_path)):
             compiled(*given.values())
-        tasks = seen[0][2]
+        tasks = handler.runs[0].tasks
     else:
         tasks = compiled.run_tasks(given, RunConfig(enable_profiling=True))
     assert isinstance(tasks, TaskStream)

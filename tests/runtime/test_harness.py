@@ -21,6 +21,8 @@ from tilelet.diag.catalogue.harness import (
 )
 from tilelet.diag.internal import InternalError
 from tilelet.runtime import RunConfig, ScalarSpec, TensorSpec, run, run_jit, session
+from tilelet.runtime.handlers.count import Count
+from tilelet.runtime.handlers.record import Record
 from tilelet.runtime.programs import engines
 from tilelet.runtime.programs.compiler import compile_program
 from tilelet.runtime.session import Session
@@ -348,7 +350,7 @@ def test_a_script_may_hand_on_the_folder_of_a_run(
     first = run(copy, arguments)
     assert not list(tmp_path.iterdir())  # nobody has asked for it yet
     assert run(copy, arguments, runtime_dir=str(first.work_dir)).passed
-    with session.active(Session(count_only=True)):
+    with session.active(Session(Count())):
         assert Path(str(run(copy, arguments).work_dir)).is_dir()
 
 
@@ -417,7 +419,7 @@ def test_a_bug_in_tilelet_says_so_and_leaves_a_reproducer(
 
 
 def test_counting_needs_no_float_data() -> None:
-    with session.active(Session(count_only=True, quiet_diagnostics=True)):
+    with session.active(Session(Count(), quiet_diagnostics=True)):
         result = run(AddToState, specs(state=lambda: pytest.fail("not needed")), golden)
     assert result.passed
     assert result.tasks == {"main_incore_0": 1}
@@ -438,7 +440,7 @@ def test_counting_reads_stored_inputs(tmp_path: Path) -> None:
     ]
     (tmp_path / "in").mkdir()
     np.save(tmp_path / "in" / "n.npy", np.array([3], np.int32))
-    with session.active(Session(count_only=True, quiet_diagnostics=True)):
+    with session.active(Session(Count(), quiet_diagnostics=True)):
         result = run_jit(steps, given, golden_data=tmp_path)
     assert str(result) == "not executed: 3 tasks counted"
 
@@ -452,7 +454,7 @@ def test_a_count_that_stopped_says_so() -> None:
         return y
 
     given = [TensorSpec("x", [8, 32], pl.FP32), TensorSpec("y", [8, 32], pl.FP32, is_output=True)]
-    with session.active(Session(count_only=True, quiet_diagnostics=True, most_tasks=5)):
+    with session.active(Session(Record(most_tasks=5), quiet_diagnostics=True)):
         assert str(run_jit(rows, given)) == "not executed: the first 5 tasks counted"
 
 

@@ -17,6 +17,7 @@ import tilelet.language as pl
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.data.inputs import check_memory, initial_array
+from tilelet.runtime.handlers.count import Count
 from tilelet.runtime.session import Session
 
 
@@ -216,7 +217,7 @@ def test_counting_makes_only_what_the_control_program_reads() -> None:
         TensorSpec("weights", [32, 16], pl.INT8, maker("weights", np.ones((32, 16)))),
         TensorSpec("out", [64, 16], pl.INT8, is_output=True),
     ]
-    with session.active(Session(count_only=True)) as now:
+    with session.active(Session(Count())) as now:
         result = run_jit(counted_rows, arguments)
     assert sum(result.tasks.values()) == 3
     assert made == ["lengths"]

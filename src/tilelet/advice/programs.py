@@ -10,7 +10,7 @@ import io
 import itertools
 import linecache
 import types
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
@@ -18,13 +18,14 @@ from typing import Any, Protocol, TypeAlias
 
 from tilelet.advice.source import Source
 from tilelet.device.machine.description import Machine
-from tilelet.device.run import Recorded
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.dialects import dialect_named
 from tilelet.export.script import Case, script_text
 from tilelet.ir.core import Block, Op, Program
 from tilelet.runtime import run, session
+from tilelet.runtime.handlers.export import Export
+from tilelet.runtime.handlers.record import Record, RecordedRun
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import RecordingOptions, record
@@ -48,20 +49,11 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A program as a text makes it: its tasks, arguments, and how its outputs are compared."""
-
-    recorded: Recorded
-    given: Inputs
-    comparison: Any = None
-
-
-@dataclass(frozen=True)
 class Ran:
     """What a text ran; `why` it could not, or empty."""
 
     why: str
-    runs: Sequence[Run] = ()
+    runs: Sequence[RecordedRun] = ()
 
 
 class Programs(Protocol):
@@ -111,22 +103,10 @@ class ScriptPrograms:
         return self.target.name
 
     def runs(self, text: str) -> Ran:
-        found: list[Run] = []
-
-        def look(run: Recorded, given: Inputs, comparison: Any) -> None:
-            found.append(Run(run, given, comparison))
-
-        why = self._recorded(dataclasses.replace(self.target, text=text), look, execute=False)
-        return Ran(why, found)
+        return self._recorded(dataclasses.replace(self.target, text=text), execute=False)
 
     def inputs(self) -> list[Inputs]:
-        found: list[Inputs] = []
-
-        def look(_: Recorded, given: Inputs, __: Any) -> None:
-            found.append({name: _copied(value) for name, value in given.items()})
-
-        self._recorded(self.target, look, execute=True)
-        return found
+        return [run.arguments for run in self._recorded(self.target, execute=True).runs]
 
     def origin(self, loc: Loc) -> Loc:
         return loc
@@ -134,22 +114,18 @@ class ScriptPrograms:
     def parts(self) -> Sequence[Source]:
         return ()
 
-    def _recorded(
-        self, target: Target, look: Callable[[Recorded, Inputs, Any], None], *, execute: bool
-    ) -> str:
-        """Run the script in silence; why it could not, or empty."""
-        options = dataclasses.replace(self.setting.options, execute=execute, quiet=True)
+    def _recorded(self, target: Target, *, execute: bool) -> Ran:
+        """Run the script in silence."""
+        options = dataclasses.replace(
+            self.setting.options, execute=execute, quiet=True, keep_arguments=True
+        )
         with silence():
-            recording = record(target, options, look)
+            recording = record(target, options)
+        why = ""
         if recording.code == exit_codes.COULD_NOT_RUN:
             errors = [d for d in recording.diagnostics if d.severity == "error"]
-            return f"{errors[0].code}: {errors[0].message}" if errors else "it stopped"
-        return ""
-
-
-def _copied(value: Any) -> Any:
-    """Arrays of their own; all else cannot change."""
-    return value.copy() if hasattr(value, "copy") else value
+            why = f"{errors[0].code}: {errors[0].message}" if errors else "it stopped"
+        return Ran(why, recording.runs)
 
 
 @contextlib.contextmanager
@@ -177,32 +153,24 @@ class ExportedPrograms:
     @classmethod
     def of(cls, target: Target, setting: Setting, dialect: str = NEWEST) -> ExportedPrograms:
         """What a target would run, as text of a release of the language."""
-        cases: list[Case] = []
-
-        def keep(program: Program, specs: Sequence[Any], case: Any) -> None:
-            about = f"{target.name}: program `{program.name}`."
-            cases.append(Case(program, specs, case.golden, case.rtol, case.atol, about))
-
-        options = setting.options
-        now = Session(count_only=True, seed=options.seed, on_case=keep, quiet_diagnostics=True)
+        options, handler = setting.options, Export()
+        now = Session(handler, seed=options.seed, quiet_diagnostics=True)
         with session.active(now), silence(), stand_ins(options.pypto, options.golden, now):
             outcome = target.run(now)
-        if len(cases) != 1:
+        if len(handler.cases) != 1:
             errors = [*outcome.errors, *now.diagnostics]
             why = errors[0].message if errors else "it runs none, or several, of its own accord"
             raise CannotAdvise(target.name, why)
-        text = script_text(cases[0], dialect_named(dialect)).text
+        program, specs, ran = handler.cases[0]
+        about = f"{target.name}: program `{program.name}`."
+        case = Case(program, specs, ran.golden, ran.rtol, ran.atol, about)
+        text = script_text(case, dialect_named(dialect)).text
         name = PurePath(target.name.partition(":")[0]).name
-        return cls(target, setting, text, f"{name}.py", cases[0])
+        return cls(target, setting, text, f"{name}.py", case)
 
     def runs(self, text: str) -> Ran:
-        found: list[Run] = []
-
-        def keep(name: str, program: Program, tasks: Any, given: Inputs, comparison: Any) -> None:
-            found.append(Run(Recorded(name, program, tasks), given, comparison))
-
-        options = self.setting.options
-        now = Session(count_only=True, seed=options.seed, quiet_diagnostics=True, recorder=keep)
+        options, handler = self.setting.options, Record()
+        now = Session(handler, seed=options.seed, quiet_diagnostics=True)
         case = self.case
         with session.active(now), silence(), stand_ins(options.pypto, options.golden, now):
             try:
@@ -212,14 +180,14 @@ class ExportedPrograms:
                 first = error.diagnostics[0] if isinstance(error, UserErrors) else error.diagnostic
                 return Ran(f"{first.code}: {first.message}")
         errors = [d for d in now.diagnostics if d.severity == "error"]
-        if errors or not found:
+        if errors or not handler.runs:
             why = f"{errors[0].code}: {errors[0].message}" if errors else str(result.error)
             return Ran(why)
-        return Ran("", found)
+        return Ran("", handler.runs)
 
     def inputs(self) -> list[Inputs]:
         (run_,) = self.runs(self.text).runs
-        return [{name: run_.given[name] for name in run_.given}]
+        return [{name: run_.arguments[name] for name in run_.arguments}]
 
     def origin(self, loc: Loc) -> Loc:
         """The place in the files that the program was made of."""

@@ -70,7 +70,7 @@ def examine(programs: Programs, text: str, setting: Setting) -> Attempt:
     if ran.why or not ran.runs:
         return Attempt(f"it does not run: {ran.why or 'it has no program'}")
     checked = [
-        Checked(run.recorded, run.given, setting.machine, setting.period, run.comparison)
+        Checked(run, run.arguments, setting.machine, setting.period, run.comparison)
         for run in ran.runs
     ]
     return Attempt("", Subject(source, [c.device_run for c in checked], programs.parts()), checked)

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,11 @@ from tilelet.advice.core import Costs, costs_of
 from tilelet.checks.registry import CHECKS, chosen
 from tilelet.checks.verdict import Part, Subject, Verdict, verdict_on
 from tilelet.device.machine.description import Machine, load_machine
-from tilelet.device.run import DeviceRun, Recorded
+from tilelet.device.run import DeviceRun
 from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.diag.tables import Table, byte_text, number
 from tilelet.diag.text import plural
-from tilelet.runtime import session
+from tilelet.runtime.handlers.record import RecordedRun
 from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
 from tilelet.scripts.answers import document
@@ -31,7 +31,6 @@ from tilelet.scripts.recording import Recording, RecordingOptions, record
 from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
     from tilelet.runtime.harness.result import RunResult
 
 RIGHT, WRONG, NOT_COMPARED, COULD_NOT_RUN = "right", "wrong", "not compared", "could not run"
@@ -209,16 +208,6 @@ class Wanted:
     strength: float | None = None
 
 
-@dataclass
-class _Seen:
-    """A run of a program, its arguments, and its place among the harness's results."""
-
-    run: Recorded
-    given: Mapping[str, Any]
-    comparison: Comparison | None
-    result: int
-
-
 def verdict(
     script: str | Path,
     arguments: Sequence[str] = (),
@@ -243,26 +232,20 @@ def verdict(
 def verdict_of(target: Target, wanted: Wanted) -> ScriptVerdict:
     """The verdict on what a target runs."""
     start = time.perf_counter()
-    seen: list[_Seen] = []
-
-    def look(run: Recorded, given: Mapping[str, Any], comparison: Comparison | None) -> None:
-        seen.append(_Seen(run, given, comparison, len(session.current().results)))
-
-    options = dataclasses.replace(wanted.options, execute=True, quiet=True)
+    options = dataclasses.replace(wanted.options, execute=True, quiet=True, keep_arguments=True)
     silence = io.StringIO()
     with contextlib.redirect_stderr(silence), contextlib.redirect_stdout(silence):
-        recording = record(target, options, look)
+        recording = record(target, options)
     status, why = _status(recording)
-    results = recording.session.results
-    bad = [s for s in seen if s.comparison is not None and s.result < len(results)]
-    bad = [s for s in bad if not results[s.result].passed]
+    seen = recording.runs
+    bad = [run for run in seen if run.result is not None and not run.result.passed]
     found = ScriptVerdict(
         target.name,
         tuple(machine.name for machine in wanted.machines),
         status,
         why,
         _first_wrong(bad[0]) if status == WRONG and bad else None,
-        [_judged(s, machine, wanted) for s in seen for machine in wanted.machines],
+        [_judged(run, machine, wanted) for run in seen for machine in wanted.machines],
         _strength(seen, wanted) if wanted.strength is not None else None,
         tuple(recording.diagnostics),
     )
@@ -290,22 +273,21 @@ def _line(result: RunResult) -> str:
     return next((line for line in lines if line.strip("-= ")), "the outputs do not match")
 
 
-def _judged(seen: _Seen, machine: Machine, wanted: Wanted) -> ProgramVerdict:
-    subject = Subject(seen.run, seen.given, machine, wanted.period, seen.comparison)
-    with progress(f"checking {seen.run.name} on {machine.name}"):
+def _judged(run: RecordedRun, machine: Machine, wanted: Wanted) -> ProgramVerdict:
+    subject = Subject(run, run.arguments, machine, wanted.period, run.comparison)
+    with progress(f"checking {run.name} on {machine.name}"):
         return ProgramVerdict(verdict_on(subject, chosen(())), subject.device_run)
 
 
-def _first_wrong(seen: _Seen) -> FirstWrong | None:
+def _first_wrong(run: RecordedRun) -> FirstWrong | None:
     """The first wrong statement of a run whose outputs do not match."""
     from tilelet.divergence.answer import Options, answer
 
-    assert seen.comparison is not None
-    if seen.comparison.case is None:
+    if run.comparison is None or run.comparison.case is None:
         return None
     try:
-        with progress(f"following {seen.run.name}"):
-            found = answer(seen.run.name, seen.comparison.case(), Options(DIVERGE_SECONDS))
+        with progress(f"following {run.name}"):
+            found = answer(run.name, run.comparison.case(), Options(DIVERGE_SECONDS))
     except UserError:
         return None  # it cannot be followed: that it is wrong is known all the same
     if not found.found:
@@ -314,18 +296,18 @@ def _first_wrong(seen: _Seen) -> FirstWrong | None:
     return FirstWrong(found.found[0], repair.text if repair else None)
 
 
-def _strength(seen: Sequence[_Seen], wanted: Wanted) -> Part | None:
+def _strength(seen: Sequence[RecordedRun], wanted: Wanted) -> Part | None:
     """What the comparison notices, of the first run that compares anything."""
     for one in seen:
         if one.comparison is not None:
             subject = Subject(
-                one.run,
-                one.given,
+                one,
+                one.arguments,
                 wanted.machines[0],
                 wanted.period,
                 one.comparison,
                 wanted.strength or 0.0,
             )
-            with progress(f"corrupting ops of {one.run.name}"):
+            with progress(f"corrupting ops of {one.name}"):
                 return verdict_on(subject, [CHECKS["golden"]]).parts[0]
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,3 +61,16 @@ def chosen(names: Iterable[str]) -> list[Check]:
         if name not in CHECKS:
             raise UnknownCheck(name, list(CHECKS))
     return [c for c in CHECKS.values() if (c.name in wanted if wanted else not c.opt_in)]
+
+
+def unchecked_line(unchecked: Iterable[Mapping[str, str]]) -> str:
+    """Name, in one line, each check that was not made or not finished, by the reasons given.
+
+    `unchecked` maps checks to reasons, program by program. The line is empty if there are none.
+    """
+    reasons: dict[str, dict[str, None]] = {}
+    for of_program in unchecked:
+        for check, why in of_program.items():
+            reasons.setdefault(why, {})[check] = None
+    parts = [f"{', '.join(checks)} ({why})" for why, checks in reasons.items()]
+    return f"not checked: {'; '.join(parts)}" if parts else ""

@@ -161,6 +161,11 @@ class Verdict:
         kinds = [f"{c.value}: {counts[c.value]}" for c in Consequence if counts[c.value]]
         return plural(len(self.findings), "finding") + (f" ({', '.join(kinds)})" if kinds else "")
 
+    @property
+    def unchecked(self) -> dict[str, str]:
+        """Checks that were not made or not finished, with the reason."""
+        return {p.check: p.summary for p in self.parts if p.status is Status.NOT_CHECKED}
+
     def lines(self) -> list[str]:
         """Format for people: a line for the whole, then one per check."""
         found = self.count_text
@@ -196,6 +201,11 @@ def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
     """Run the checks in order; one that fails does not stop the others."""
     parts = tuple(_made(check, subject) for check in checks)
     return Verdict(subject.run.name, subject.machine.name, parts)
+
+
+def not_made(reasons: Mapping[str, str]) -> list[Part]:
+    """The parts of checks that were not made."""
+    return [Part(check, Status.NOT_CHECKED, why) for check, why in reasons.items()]
 
 
 def _made(check: Check, subject: Subject) -> Part:

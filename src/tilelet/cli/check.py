@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from tilelet.checks.comparison import Comparison
 from tilelet.checks.registry import chosen
 from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on
 from tilelet.cli.commands.write import CheckCommand
 from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.page import wants_page, write_page
-from tilelet.cli.portable import NEWEST, note_compared, portability, print_places
+from tilelet.cli.portable import NEWEST, portability, print_places
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
-from tilelet.device.run import Recorded
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.dialects import dialect_named
 from tilelet.ranks.schedules import Schedules
+from tilelet.runtime.handlers.base import Explore, RanksRun
 from tilelet.runtime.progress import progress
-from tilelet.runtime.session import OnRanks
 from tilelet.scripts import exit_codes
 
 
@@ -35,22 +32,20 @@ def check_command(options: CheckCommand) -> int:
     machines = machines_for(options)
     verdicts: list[Verdict] = []
     subjects: list[Subject] = []
-    compared: dict[int, frozenset[str]] = {}
-
-    def look(run: Recorded, arguments: Mapping[str, Any], comparison: Comparison | None) -> None:
-        note_compared(compared, run, comparison)
+    schedules: list[Schedules] = []
+    explore = ranks_explorer(schedules, options.replay)
+    recording = record(
+        options.target, options, options.platform, MOST_TASKS, keep_arguments=True, explore=explore
+    )
+    for run in recording.runs:
         for machine in machines:
             period = period_of(machine, options.period, machines)
             subject = Subject(
-                run, arguments, machine, period, comparison, options.budget, options.seed
+                run, run.arguments, machine, period, run.comparison, options.budget, options.seed
             )
             with progress(f"checking {run.name} on {machine.name}"):
                 verdicts.append(verdict_on(subject, checks))
             subjects.append(subject)
-
-    schedules: list[Schedules] = []
-    on_ranks = ranks_checker(schedules, options.replay)
-    recording = record(options.target, options, options.platform, look, MOST_TASKS, on_ranks)
     if recording.code and not recording.runs and all(found.ok for found in schedules):
         return failed(recording, options)
     if wants_page(options):
@@ -59,7 +54,7 @@ def check_command(options: CheckCommand) -> int:
     found = [*_diagnostics(verdicts), *(d for s in schedules for d in s.diagnostics)]
     foreign: list[Diagnostic] = []
     if recording.session.imports_pypto and not options.only:
-        foreign = portability(recording, dialect_named(NEWEST), compared)
+        foreign = portability(recording, dialect_named(NEWEST))
         found += foreign
     if options.format == "json":
         document = json.loads(to_json([*recording.diagnostics, *found]))
@@ -83,14 +78,14 @@ def check_command(options: CheckCommand) -> int:
     return exit_codes.of_findings(not is_ok, recording.code)
 
 
-def ranks_checker(schedules: list[Schedules], replay: str | None) -> OnRanks:
-    """What `tilelet check` does with a program of several ranks: explore it, or replay a seed."""
+def ranks_explorer(schedules: list[Schedules], replay: str | None) -> Explore:
+    """Return what explores a program of several ranks, or replays a seed, into `schedules`."""
 
-    def explore(name: str, program: Any, arguments: Mapping[str, Any], config: Any) -> bool:
+    def explore(run: RanksRun) -> bool:
         from tilelet.ranks.explore import Explorer
 
-        explorer = Explorer(name, program, arguments, config)
-        with progress(f"exploring the schedules of {name}"):
+        explorer = Explorer(run.name, run.program, run.arguments, run.config)
+        with progress(f"exploring the schedules of {run.name}"):
             found = explorer.explore() if replay is None else explorer.replayed(replay)
         schedules.append(found)
         return found.can_run

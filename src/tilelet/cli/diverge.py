@@ -21,6 +21,7 @@ from tilelet.diag.text import printable
 from tilelet.divergence.answer import Answer, Options, against
 from tilelet.divergence.locate import Case
 from tilelet.runtime import session
+from tilelet.runtime.handlers.examine import Examine
 from tilelet.runtime.inspection.diverge import examine, page_data
 from tilelet.runtime.output.run_directory import build_root
 from tilelet.runtime.progress import progress
@@ -87,12 +88,12 @@ def _nothing(target: Target) -> int:
 
 def _cases(target: Target, options: DivergeCommand) -> tuple[list[tuple[str, Case]], int]:
     """Everything that the target runs; no engine executes anything."""
-    found: list[tuple[str, Case]] = []
+    handler = Examine()
     now = Session(
+        handler,
         build_dir=options.build_dir,
         seed=options.seed,
         quiet_diagnostics=options.format != "text",
-        examiner=lambda name, case: found.append((name, case)),
     )
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
@@ -100,9 +101,9 @@ def _cases(target: Target, options: DivergeCommand) -> tuple[list[tuple[str, Cas
     now.diagnostics += outcome.errors
     if options.format == "text":
         print_problems(outcome, now)
-    elif not found:
+    elif not handler.cases:
         show_problems(now.diagnostics, options.format, target.name)
-    return found, exit_codes.of_script(outcome, now)
+    return handler.cases, exit_codes.of_script(outcome, now)
 
 
 def _show(answers: list[Answer], options: DivergeCommand) -> None:

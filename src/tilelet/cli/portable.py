@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.cli.commands.write import CheckCommand, ExportCommand
 from tilelet.cli.messages import print_findings, show_problems
@@ -19,16 +19,14 @@ from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural, printable
 from tilelet.dialects import Dialect, check, dialect_named
-from tilelet.ir.core import Program
 from tilelet.runtime import session
+from tilelet.runtime.handlers.export import Export
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import Recording
 from tilelet.scripts.stand_ins import stand_ins
 
 if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
-    from tilelet.device.run import Recorded
     from tilelet.export.script import Case
 
 NEWEST = "2026-08"
@@ -37,17 +35,12 @@ NEWEST = "2026-08"
 def portable_command(options: CheckCommand) -> int:
     """What a dialect does not take of the programs that the target runs; 1 if there is any."""
     dialect = dialect_named(options.portable or NEWEST)
-    compared: dict[int, frozenset[str]] = {}
-
-    def look(run: Recorded, _: Mapping[str, Any], comparison: Comparison | None) -> None:
-        note_compared(compared, run, comparison)
-
-    recording = record(options.target, options, options.platform, look)
+    recording = record(options.target, options, options.platform)
     if recording.code and not recording.runs:
         if options.format != "text":
             show_problems(recording.diagnostics, options.format, options.target.name)
         return recording.code
-    found = portability(recording, dialect, compared)
+    found = portability(recording, dialect)
     if options.format == "json":
         print(to_json([*recording.diagnostics, *found]))
     elif options.format == "sarif":
@@ -58,20 +51,14 @@ def portable_command(options: CheckCommand) -> int:
     return exit_codes.of_findings(any(d.severity == "error" for d in found), recording.code)
 
 
-def note_compared(
-    compared: dict[int, frozenset[str]], run: Recorded, comparison: Comparison | None
-) -> None:
-    """Keep which parameters of a program its script compares in any case, if it marks them."""
-    if comparison is not None and comparison.marked:
-        known = compared.get(id(run.program), frozenset())
-        compared[id(run.program)] = known | {*comparison.marked}
-
-
-def portability(
-    recording: Recording, dialect: Dialect, compared: Mapping[int, frozenset[str]]
-) -> list[Diagnostic]:
+def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
     """The findings of all programs that were recorded, each once."""
     programs = {id(run.program): run.program for run in recording.runs}
+    compared: dict[int, frozenset[str]] = {}  # parameters that the script always compares
+    for run in recording.runs:
+        if run.comparison is not None and run.comparison.marked:
+            known = compared.get(id(run.program), frozenset())
+            compared[id(run.program)] = known | {*run.comparison.marked}
     found = (check(p, dialect, compared.get(key)) for key, p in programs.items())
     return list(dict.fromkeys(d for findings in found for d in findings))
 
@@ -108,19 +95,21 @@ def _cases(options: ExportCommand) -> tuple[list[Case], int]:
     """What the target would run; nothing is run."""
     from tilelet.export.script import Case
 
-    found: list[Case] = []
-
-    def keep(program: Program, specs: Sequence[Any], case: Any) -> None:
-        known = any(program is other.program for other in found)
-        if not known:
-            about = f"{options.target.name}: program `{program.name}`."
-            found.append(Case(program, specs, case.golden, case.rtol, case.atol, about))
-
-    now = Session(count_only=True, seed=options.seed, on_case=keep)
+    handler = Export()
+    now = Session(handler, seed=options.seed)
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
         outcome = options.target.run(now)
         print_problems(outcome, now)
+    about = f"{options.target.name}: program `{{}}`."
+    found = list(
+        {
+            id(program): Case(
+                program, specs, case.golden, case.rtol, case.atol, about.format(program.name)
+            )
+            for program, specs, case in reversed(handler.cases)
+        }.values()
+    )[::-1]
     return found, 0 if found else exit_codes.of_script(outcome, now)
 
 

@@ -21,10 +21,9 @@ from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.runtime import session
-from tilelet.runtime.output.reporting import task_lines
 from tilelet.runtime.output.run_directory import RunDirectory, file_name
+from tilelet.runtime.output.task_table import TaskTable
 from tilelet.runtime.progress import progress
-from tilelet.runtime.session import TaskTable
 from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import Recording
 from tilelet.scripts.target import Target
@@ -89,7 +88,7 @@ def profile_command(options: ProfileCommand) -> int:
                 if options.as_runtime:
                     run = device_run.run
                     counts = runtime_counts(run.program, run.tasks)
-                    print(printable(task_lines(TaskTable(run.name, counts, {}))), flush=True)
+                    print(printable(TaskTable(run.name, counts, {}).text()), flush=True)
             shown.add(text)
         if len(machines) > 1 and options.format == "text":
             _show_side_by_side(same_run)

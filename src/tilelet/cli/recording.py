@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.run import print_problems
-from tilelet.runtime.session import OnRanks
+from tilelet.runtime.handlers.base import Explore
 from tilelet.scripts import recording
-from tilelet.scripts.recording import Look, Recording, RecordingOptions
+from tilelet.scripts.recording import Recording, RecordingOptions
 from tilelet.scripts.target import Target
 
 
@@ -14,9 +14,9 @@ def record(
     target: Target,
     options: DeviceOptions,
     platform: str | None = None,
-    look: Look | None = None,
     most_tasks: int | None = None,
-    on_ranks: OnRanks | None = None,
+    keep_arguments: bool = False,
+    explore: Explore | None = None,
 ) -> Recording:
     """Record `target` as the command line asks for it."""
     found = recording.record(
@@ -30,9 +30,9 @@ def record(
             pypto=options.pypto,
             golden=options.golden,
             most_tasks=most_tasks,
+            keep_arguments=keep_arguments,
         ),
-        look,
-        on_ranks,
+        explore,
     )
     if options.format == "text":
         print_problems(found.outcome, found.session)

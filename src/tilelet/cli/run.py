@@ -8,6 +8,7 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
+from tilelet.checks.registry import unchecked_line
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import RunOptions
 from tilelet.diag.catalogue.command import UnknownEngine
@@ -15,6 +16,8 @@ from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_line, use_color
 from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import session
+from tilelet.runtime.handlers.count import Count
+from tilelet.runtime.handlers.execute import Execute
 from tilelet.runtime.programs import engines
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
@@ -24,9 +27,9 @@ from tilelet.scripts.stand_ins import stand_ins
 
 def run_command(options: RunOptions) -> int:
     """Run the script; 0 pass, 1 mismatch, 2 usage, 3 could not run, else the script's own code."""
+    counts = options.name == "tasks"
     now = Session(
-        count_only=options.name == "tasks",
-        as_runtime=options.as_runtime,
+        Count(options.as_runtime) if counts else Execute(options.checks),
         dump_passes=options.dump_passes,
         build_dir=options.build_dir,
         seed=options.seed,
@@ -37,11 +40,10 @@ def run_command(options: RunOptions) -> int:
         keep_c_in=options.keep_c_in,
         seed_valid=options.seed_valid,
         save_data=options.save_data,
-        checks=options.checks,
         strict=options.strict,
     )
     now.golden_cache = now.golden_cache and not options.no_golden_cache
-    if not now.count_only and now.chosen_engine not in (None, *engines.known()):
+    if not counts and now.chosen_engine not in (None, *engines.known()):
         raise UnknownEngine(now.chosen_engine or "", engines.known())
     stdout = sys.stdout
     with (
@@ -53,6 +55,9 @@ def run_command(options: RunOptions) -> int:
         now.diagnostics += outcome.errors
         if options.format == "text":
             print_problems(outcome, now)
+            unchecked = unchecked_line(now.unchecked)
+            if unchecked:
+                now.say_once(f"note: {unchecked}")
     if options.format == "json":
         print(_json(now), file=stdout)
     elif options.format == "sarif":

@@ -71,7 +71,7 @@ def benchmark(
 ) -> BenchmarkStats:
     """Launch `compiled` on `args`, `warmup` and then `rounds` times; results are in `args`."""
     stats = BenchmarkStats(rounds=rounds, warmup=warmup)
-    if current().count_only:
+    if not current().handler.executes:
         compiled(*args)
         return stats
     chosen = platform or (config.platform if config else None)

@@ -18,8 +18,7 @@ from tilelet.runtime.programs.compiler import (
     CompiledProgram,
     CompiledPrograms,
     compile_program,
-    dump_folder,
-    run_directory,
+    compile_with_dumps,
 )
 
 __all__ = [
@@ -149,9 +148,7 @@ def compile(  # noqa: A001
     config = RunConfig(output_dir=output_dir, **settings)
     if isinstance(program, Programs):
         return CompiledPrograms(program, config)
-    return compile_program(
-        program, dump_folder(run_directory(program.name, config), config), config
-    )
+    return compile_with_dumps(program, config)
 
 
 def python_print(program: Program | Function) -> str:

@@ -1,66 +1,61 @@
-"""What the command line asked for, and what happened: state shared by the runs of one process.
+"""Settings of a command, its program handler, and what has happened so far.
 
-Without a command line there is a default session, so the harness has one code path.
+Entry points read the session in force, because a script cannot pass one; what they call gets it as
+an argument. Without a command line a default session is in force.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tilelet.diag.canvas import paint
+from tilelet.diag.catalogue.command import CannotWrite, NoBoard
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
 from tilelet.diag.text import printable
-from tilelet.ir.core import Program
+from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 from tilelet.runtime.harness.result import RunResult
+from tilelet.runtime.output.run_directory import RunDirectory
+from tilelet.runtime.output.task_table import TaskTable
+
+if TYPE_CHECKING:
+    from tilelet.runtime.handlers.base import ProgramHandler
 
 DEFAULT_ENGINE = "cpu"
 
 
 def environment_wants_only_results() -> bool:
-    """As `Session.wants_only_results`: whether no variable asks for another way to run."""
+    """Whether no environment variable asks for more than results; see `wants_only_results`."""
     get = os.environ.get
     return get("TILELET_ENGINE") in (None, "", DEFAULT_ENGINE) and not get("TILELET_SCHEDULE_SEED")
 
 
 def is_on(variable: str) -> bool:
-    """Whether a variable of the environment is set, and not to 0."""
+    """Whether an environment variable is set, and not to 0."""
     return os.environ.get(variable, "0") not in ("", "0")
 
 
-@dataclass(frozen=True)
-class TaskTable:
-    """How many tasks each kernel of a program has, and how many blocks if `pl.spmd` runs it."""
+def _execute() -> ProgramHandler:
+    from tilelet.runtime.handlers.execute import Execute
 
-    program: str
-    tasks: Mapping[str, int]
-    blocks: Mapping[str, int]
-
-    @property
-    def total(self) -> int:
-        return sum(self.tasks.values())
-
-
-OnRanks = Callable[[str, Program, Mapping[str, Any], Any], bool]
-"""Gets a program of several ranks (name, passed program, arguments, its `DistributedConfig`), and
-says whether it can also be run: one that deadlocks cannot."""
+    return Execute()
 
 
 @dataclass
 class Session:
-    """Options of `tilelet run` and `tilelet tasks`, and the results so far."""
+    """The handler of programs, the settings of a command, and the results so far."""
 
-    count_only: bool = False  # `tilelet tasks`: count tasks, execute nothing
-    as_runtime: bool = False  # count tasks as the device's runtime does
+    handler: ProgramHandler = field(default_factory=_execute)
     engine: str | None = None  # None: nobody has chosen one here
     seed_valid: bool = False  # track valid regions as the first compilers did
-    platform: str | None = None  # what the script's own `-p` says
+    platform: str | None = None  # the script's own `-p`
     dump_passes: bool = False
     keep_c: bool = False  # keep the C text of programs, in `keep_c_in` or the run directory
     keep_c_in: Path | None = None
@@ -70,26 +65,16 @@ class Session:
     seed: int = 0
     # Machine formats keep stdout for the document: messages are collected, not printed.
     quiet_diagnostics: bool = False
-
-    checks: bool = False  # `tilelet run`: make the cheap checks after a program has run
-    strict: bool = False  # their findings count for the exit code
-    verdicts: list[Any] = field(default_factory=list[Any])  # `checks.verdict.Verdict`s
-    checked: dict[int, Program] = field(default_factory=dict[int, Program])
+    strict: bool = False  # findings of the checks count for the exit code
 
     results: list[RunResult] = field(default_factory=list[RunResult])
+    verdicts: list[Any] = field(default_factory=list[Any])  # `checks.verdict.Verdict`s
+    # Of each program that was checked, the checks that were not made or not finished, and why.
+    unchecked: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     programs_seen: int = 0  # compiled or run, by whatever call
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
-    task_tables: list[TaskTable] = field(default_factory=list["TaskTable"])
-    profiles: list[Any] = field(default_factory=list[Any])  # `device.profile.Profile`s
-    # Gets every recorded run (name, passed program, tasks, arguments, and how its outputs are
-    # compared: a `checks.comparison.Comparison` or None) instead of a table.
-    recorder: Callable[[str, Program, Any, Mapping[str, Any], Any], None] | None = None
-    most_tasks: int | None = None  # how many are recorded, if none is executed; None: all
-    # `tilelet diverge`: gets every case (name, `divergence.locate.Case`), and no engine runs.
-    examiner: Callable[[str, Any], None] | None = None
-    # `tilelet export`: gets every case (program as written, its specs, the case), nothing runs.
-    on_case: Callable[[Program, list[Any], Any], None] | None = None
-    on_ranks: OnRanks | None = None  # `tilelet check`: explores programs of several ranks
+    task_tables: list[TaskTable] = field(default_factory=list[TaskTable])
+    profiles: list[Any] = field(default_factory=list[Any])  # `device.report.profile.Profile`s
     imports_pypto: bool = False  # whether the script is written for PyPTO
     _said: set[str] = field(default_factory=set[str])
 
@@ -99,19 +84,48 @@ class Session:
         return self.engine or os.environ.get("TILELET_ENGINE") or None
 
     @property
-    def looks_at_tasks(self) -> bool:
-        """Whether programs are recorded, counted or taken apart, as only those of one chip can."""
-        hooks = (self.recorder, self.examiner, self.on_case)
-        return self.count_only or any(hook is not None for hook in hooks)
-
-    @property
     def wants_only_results(self) -> bool:
-        """Whether programs are just to be run, by the engine that does so fastest."""
+        """Whether calls only compute results, on the default engine."""
         return (
-            not (self.count_only or self.seed_valid or self.dump_passes or self.keep_c)
-            and self.recorder is None
+            self.handler.only_results
+            and not (self.seed_valid or self.dump_passes or self.keep_c)
             and self.engine in (None, DEFAULT_ENGINE)
         )
+
+    def platform_of(self, config: RunConfig) -> str:
+        """The platform of the configuration, else of the script's command line."""
+        return config.platform or self.platform or DEFAULT_PLATFORM
+
+    def announce(self, config: RunConfig) -> None:
+        """Say once which requests of a script a CPU run does not serve."""
+        platform = self.platform_of(config)
+        if not platform.endswith("sim"):
+            self.report([NoBoard(platform).diagnostic])
+        if config.board_records:
+            records = ", ".join(config.board_records)
+            self.say_once(f"note: only a board makes the records of {records}")
+
+    def run_directory(self, name: str, config: RunConfig | None = None) -> RunDirectory:
+        """The directory of a run of this program; it is made when something is written."""
+        return RunDirectory(name, root=self.build_dir, exact=config.directory if config else None)
+
+    def dump_folder(self, directory: RunDirectory, config: RunConfig | None = None) -> Path | None:
+        """The folder of pass dumps, if anybody asked for them."""
+        if not self.dump_passes and not (config and config.dump_passes):
+            return None
+        try:
+            folder = directory.path("passes_dump")
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            self.cannot_dump(CannotWrite.of(error))
+            return None
+        return folder
+
+    def cannot_dump(self, error: CannotWrite) -> None:
+        """Raise if the command line asked for dumps; a script's own request only gets a note."""
+        if self.dump_passes:
+            raise error
+        self.say_once(f"note: no pass dumps: {error.diagnostic.message}")
 
     def say_once(self, text: str, stream: TextIO | None = None) -> None:
         """Print a line, unless this session printed it before."""
@@ -158,13 +172,17 @@ def _same(a: Diagnostic, b: Diagnostic) -> bool:
     return (a.code, a.message, a.loc.file) == (b.code, b.message, b.loc.file)
 
 
-_default = Session()
 _active: list[Session] = []
 
 
+@functools.cache
+def _default() -> Session:
+    return Session()
+
+
 def current() -> Session:
-    """The session in force."""
-    return _active[-1] if _active else _default
+    """The session in force, for entry points."""
+    return _active[-1] if _active else _default()
 
 
 @contextmanager

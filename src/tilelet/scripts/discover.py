@@ -7,23 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilelet.analysis.control_reads import parameters_read
 from tilelet.diag.catalogue.command import NoProgramFound
-from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UserError, UserErrors
-from tilelet.diag.text import plural, printable, ticked
+from tilelet.diag.text import printable, ticked
 from tilelet.frontend.decorators import build_program
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.programs import Programs
-from tilelet.ir.types import TensorType
-from tilelet.runtime.output import reporting
-from tilelet.runtime.programs.compiler import (
-    CompiledProgram,
-    compile_program,
-    dump_folder,
-    run_directory,
-)
+from tilelet.runtime.programs.compiler import compile_with_dumps
 from tilelet.runtime.session import Session
 
 _ENTRIES = (FunctionKind.Opaque, FunctionKind.Orchestration)
@@ -41,18 +32,7 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool 
     if not programs:
         raise NoProgramFound(path, _incomplete(names))
     for program in programs:
-        compiled = compile_program(program, dump_folder(run_directory(program.name)))
-        why = f"{path} runs nothing by itself"
-        if now.count_only:
-            arguments = _zeros(compiled)
-            try:
-                tasks = compiled.count_tasks(arguments)
-                reporting.show_recorded(program.name, compiled.program, tasks, arguments)
-                continue
-            except DependsOnTaskData:
-                why = "what its tasks compute decides how many follow, and there are no inputs"
-        kernels = plural(len(compiled.program.kernels), "kernel")
-        print(printable(f"{program.name}: compiled, {kernels}; {why}"))
+        now.handler.uncalled(compile_with_dumps(program), path, now)
 
 
 def _programs(names: Mapping[str, Any]) -> list[Program]:
@@ -139,23 +119,3 @@ def _incomplete(names: Mapping[str, Any]) -> dict[str, str]:
             if required:
                 found[name] = f"needs {ticked(required, 'and')}"
     return found
-
-
-def _zeros(compiled: CompiledProgram) -> dict[str, Any]:
-    """Scalars, integers, what the control program reads and what has unknown extents, all zero:
-    there are no inputs to take.
-    """
-    import numpy as np
-
-    arguments: dict[str, Any] = {}
-    read = parameters_read(compiled.program)
-    for parameter in compiled.parameters:
-        if not isinstance(parameter.type, TensorType):
-            arguments[parameter.name] = 0
-            continue
-        extents, dtype = parameter.type.shape, parameter.type.dtype
-        is_known = all(isinstance(d, int) for d in extents)
-        if not dtype.is_float or not is_known or parameter.name in read:
-            shape = [d if isinstance(d, int) else 1 for d in extents]
-            arguments[parameter.name] = np.zeros(shape, dtype.numpy)
-    return arguments

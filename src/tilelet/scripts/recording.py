@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilelet.diag.core import Diagnostic
 from tilelet.runtime import session
 from tilelet.runtime.config import PLATFORMS
-from tilelet.runtime.session import OnRanks, Session
+from tilelet.runtime.handlers.base import Explore
+from tilelet.runtime.handlers.record import ExecuteAndRecord, Record, RecordedRun
+from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 from tilelet.scripts.script import ScriptExit
 from tilelet.scripts.stand_ins import stand_ins
 from tilelet.scripts.target import Target
-
-if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
-    from tilelet.device.run import Recorded
-
-Look: TypeAlias = "Callable[[Recorded, Mapping[str, Any], Comparison | None], None]"
-"""Sees a recorded run, its arguments, and how the script compares its outputs."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +29,7 @@ class RecordingOptions:
     pypto     what `import pypto` means: "tilelet" or "installed"
     golden    what `import golden` means: "tilelet" or "script"
     most_tasks  of one run that are recorded, unless they are executed; None: all
+    keep_arguments  of calls, for checks: they are copied
     """
 
     platform: str | None = None
@@ -46,6 +40,7 @@ class RecordingOptions:
     pypto: str = "tilelet"
     golden: str = "tilelet"
     most_tasks: int | None = None
+    keep_arguments: bool = False
 
 
 @dataclass
@@ -58,7 +53,7 @@ class Recording:
 
     outcome: ScriptExit
     session: Session
-    runs: list[Recorded] = field(default_factory=list["Recorded"])
+    runs: list[RecordedRun] = field(default_factory=list[RecordedRun])
     code: int = 0
 
     @property
@@ -67,44 +62,30 @@ class Recording:
         return self.session.diagnostics
 
 
-def record(
-    target: Target,
-    options: RecordingOptions,
-    look: Look | None = None,
-    on_ranks: OnRanks | None = None,
-) -> Recording:
-    """Run `target`, without executing kernels unless asked to; all it runs is recorded.
+def record(target: Target, options: RecordingOptions, explore: Explore | None = None) -> Recording:
+    """Run `target`, without executing kernels unless asked to, and return all that it ran.
 
-    `look` sees each run at once, with its arguments: the script may change them afterwards.
-    `on_ranks` gets programs of several ranks instead.
+    `explore` takes programs of several ranks, which are refused without it.
     """
-    from tilelet.device.run import Recorded
-    from tilelet.interp.replay import find_control_traces
-
-    runs: list[Recorded] = []
-
-    def keep(
-        name: str, program: Any, stream: Any, given: Mapping[str, Any], comparison: Any
-    ) -> None:
-        find_control_traces(program, stream, given)
-        run = Recorded(target.name if target.is_model else name, program, stream)
-        runs.append(run)
-        if look is not None:
-            look(run, given, comparison)
-
+    keep = options.keep_arguments
+    handler = (
+        ExecuteAndRecord(keep_arguments=keep, explore=explore)
+        if options.execute
+        else Record(options.most_tasks, keep, explore)
+    )
     now = Session(
-        count_only=not options.execute,
+        handler,
         build_dir=options.build_dir,
         seed=options.seed,
         platform=options.platform if options.platform in PLATFORMS else None,
         quiet_diagnostics=options.quiet,
-        recorder=keep,
-        most_tasks=options.most_tasks,
-        on_ranks=on_ranks,
     )
     # Stdout is for the report alone.
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
         outcome = target.run(now)
     now.diagnostics += outcome.errors
+    runs = handler.runs
+    if target.is_model:
+        runs = [replace(run, name=target.name) for run in runs]
     return Recording(outcome, now, runs, exit_codes.of_script(outcome, now))

@@ -31,7 +31,6 @@ from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_tr
 from tilelet.frontend.module import ModuleBuilder
 from tilelet.runtime.data.seeds import repeatable
 from tilelet.runtime.output.bug_report import bug_text
-from tilelet.runtime.programs.compiler import run_directory
 from tilelet.runtime.session import Session
 from tilelet.scripts import interrupt, output
 from tilelet.scripts.discover import compile_found
@@ -80,7 +79,7 @@ class Script:
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
         with (
-            repeatable(now.seed, deferred=now.count_only),
+            repeatable(now.seed, deferred=not now.handler.executes),
             self._as_main(levels_up(source)) as module,
             watched_output() as output,
             notes_on_stderr(self.file),
@@ -169,7 +168,7 @@ class Script:
 
     def _stopped(self, stop: SystemExit, now: Session) -> ScriptExit:
         """`SystemExit`: the code as Python understands it."""
-        if stop.code == FINDINGS and now.count_only and now.programs_seen:
+        if stop.code == FINDINGS and not now.handler.executes and now.programs_seen:
             return _stopped_while_counting()
         if stop.code is None or isinstance(stop.code, int):
             return ScriptExit(stop.code or 0)
@@ -200,9 +199,10 @@ class Script:
         if isinstance(error, RecursionError) and _is_ours(error):
             return ScriptExit(COULD_NOT_RUN, [NestedTooDeeply(Loc(self.file, 0)).diagnostic])
         if isinstance(error, InternalError) or _is_ours(error):
-            directory = run_directory(Path(self.path).stem)
+            directory = now.run_directory(Path(self.path).stem)
             return ScriptExit(COULD_NOT_RUN, bug=bug_text(error, Path(self.path).name, directory))
-        if now.count_only and now.programs_seen and isinstance(error, AssertionError):
+        failed_check = isinstance(error, AssertionError) and now.programs_seen
+        if failed_check and not now.handler.executes:
             return _stopped_while_counting()
         return self._raised(error)
 

@@ -6,12 +6,12 @@ from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import near
 from tilelet.runtime.output.bug_report import bug_text
-from tilelet.runtime.programs.compiler import run_directory
+from tilelet.runtime.session import Session
 from tilelet.scripts.exit_codes import COULD_NOT_RUN
 from tilelet.scripts.script import ScriptExit
 
 
-def run_model(target: str) -> ScriptExit:
+def run_model(target: str, now: Session) -> ScriptExit:
     """Run a program by name; the options of its own script are in `sys.argv`."""
     from tilelet.models import registry
     from tilelet.models.qwen3.script import main
@@ -32,4 +32,4 @@ def run_model(target: str) -> ScriptExit:
     except UserError as error:
         return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
     except Exception as error:
-        return ScriptExit(COULD_NOT_RUN, bug=bug_text(error, target, run_directory(variant)))
+        return ScriptExit(COULD_NOT_RUN, bug=bug_text(error, target, now.run_directory(variant)))

@@ -75,7 +75,7 @@ class Target:
         if self.is_model:
             from tilelet.scripts.shipped import run_model
 
-            return run_model(self.name)
+            return run_model(self.name, now)
         from tilelet.scripts.script import Script
 
         return Script(self.name, self.module, self.text).run(now)

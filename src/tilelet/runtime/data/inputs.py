@@ -25,7 +25,7 @@ from tilelet.native.memory import available_memory
 from tilelet.runtime.data.arrays import Array, as_array, is_array, loaded_torch
 from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.data.specs import Spec, TensorSpec
-from tilelet.runtime.session import current
+from tilelet.runtime.session import Session, current
 
 # Every argument exists for the program, for the golden, and as the golden's pristine copy.
 _COPIES = 3
@@ -49,8 +49,14 @@ def has_room(nbytes: int) -> bool:
     return nbytes < (available_memory() or 0)
 
 
-def initial_array(spec: TensorSpec, zero: bool = False) -> Array:
-    """The data a tensor starts with: a fresh dense array. `zero` ignores `init_value`."""
+def initial_array(
+    spec: TensorSpec, zero: bool = False, *, seed: int | None = None, now: Session | None = None
+) -> Array:
+    """Return the initial data of a tensor: a fresh dense array. `zero` ignores `init_value`.
+
+    `seed` is a `draw_seed`; `now` the session whose seed and console count if none is given.
+    """
+    now = now or current()
     value = None if zero else spec.init_value
     if spec.from_checkpoint is not None and not zero:
         source = chosen_checkpoint(spec.name, spec.checkpoint)
@@ -58,14 +64,19 @@ def initial_array(spec: TensorSpec, zero: bool = False) -> Array:
     if value is None:
         return np.zeros(spec.shape, spec.element.numpy)
     if callable(value):
-        with seeded(seed_of(spec.name)):
+        with seeded(seed_of(spec.name, draw_seed(now) if seed is None else seed)):
             value = _call(spec, value)
-    return _converted(spec, value)
+    return _converted(spec, value, now)
 
 
-def seed_of(name: str) -> int:
-    """Where the generators start for a tensor, or for the golden."""
-    return zlib.crc32(name.encode()) ^ ((current().seed ^ torch_seed()) & 0xFFFFFFFF)
+def draw_seed(now: Session) -> int:
+    """What the data of a run depends on: `--seed`, and the script's own seed at this moment."""
+    return now.seed ^ torch_seed()
+
+
+def seed_of(name: str, seed: int) -> int:
+    """Where the generators start for a tensor, or for the golden; `seed` is a `draw_seed`."""
+    return zlib.crc32(name.encode()) ^ (seed & 0xFFFFFFFF)
 
 
 def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
@@ -107,7 +118,7 @@ def _wants_shape(function: Callable[..., Any]) -> bool:
     return len(required) == 1
 
 
-def _converted(spec: TensorSpec, value: Any) -> Array:
+def _converted(spec: TensorSpec, value: Any, now: Session) -> Array:
     """`value` as a fresh array of the spec's shape and element type."""
     if isinstance(value, list | tuple):
         value = np.array(cast("Sequence[Any]", value))
@@ -124,7 +135,7 @@ def _converted(spec: TensorSpec, value: Any) -> Array:
     if array.shape != spec.shape and _joins(array.shape, spec.shape):
         # Harnesses hand over the memory: scales of heads and columns for a list of both, say.
         given, wanted = list(array.shape), list(spec.shape)
-        current().say_once(f"note: `{spec.name}` is given as {given}, and taken as {wanted}")
+        now.say_once(f"note: `{spec.name}` is given as {given}, and taken as {wanted}")
         array = array.reshape(spec.shape)
     if array.shape != spec.shape:
         raise InitValueFailed(

@@ -19,7 +19,7 @@ TOLERANCE = 1e-5  # absolute and relative, unless the script says otherwise
 
 
 @dataclass
-class Case:
+class RunCase:
     """One program, its arguments, and what its results should be."""
 
     program: Any  # an `ir.Program` or a `@pl.jit` function
@@ -52,7 +52,7 @@ def is_spec_list(value: object) -> bool:
     )
 
 
-def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case:
+def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> RunCase:
     """The case that `run(program, *args, **named)` means."""
     options = dict(named)
     _place_positional(args, options)
@@ -71,7 +71,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> Case
         program = with_outputs(program, _unclaimed(program, specs))
     config = _config(options)
     data = options.get("golden_data")
-    return Case(
+    return RunCase(
         program=program,
         specs=list(specs),
         golden=golden,

@@ -57,7 +57,7 @@ def budget_of(program: Any, args: Sequence[Any], platform: str) -> Budget:
     from tilelet.device.run import DeviceRun
 
     machine = load_machine(platform)
-    runs = [DeviceRun(run, machine) for run, _, _ in recorded_runs(program, tuple(args), {})]
+    runs = [DeviceRun(run, machine) for run in recorded_runs(program, tuple(args), {})]
     by_kernel: dict[str, dict[str, float]] = {name: {} for name in UNITS}
     for run in runs:
         for kernel, count in run.run.tasks.counts().items():

@@ -40,25 +40,22 @@ def diverge(
     from tilelet.divergence.answer import Options
     from tilelet.frontend.jit import JitFunction
     from tilelet.ir.core import Program
+    from tilelet.runtime.handlers.examine import Examine
     from tilelet.runtime.harness.runner import run
 
-    found: list[tuple[str, Case]] = []
-
-    def look(name: str, case: Any) -> None:
-        found.append((name, case))
-
-    now = replace(session.current(), examiner=look, results=[], diagnostics=[])
+    handler = Examine()
+    now = replace(session.current(), handler=handler, results=[], diagnostics=[])
     with session.active(now):
         if isinstance(program, Program | JitFunction):
             run(program, *args, **named)
         else:
             function: Callable[..., Any] = program
             function(*args, **named)
-    if not found:
+    if not handler.cases:
         errors = [r.error for r in now.results if r.error]
         raise BadFlag(errors[0] if errors else "no program with inputs ran: nothing to look at")
     answers: list[Answer] = []
-    for name, case in found:
+    for name, case in handler.cases:
         answers.append(examine(name, case, Options(budget, all_fp32), platform))
         if answers[-1].found:
             return answers[-1]
@@ -106,10 +103,10 @@ def page_data(name: str, case: Case, result: Answer, platform: str) -> bytes:
 def _recorded(name: str, case: Case) -> Recorded:
     from tilelet.device.run import Recorded
     from tilelet.interp.interpreter import Interpreter
-    from tilelet.runtime.output.reporting import recorded_tasks
+    from tilelet.runtime.handlers.record import with_control_traces
 
     tasks = Interpreter().run(case.program, dict(case.arguments), execute=False).tasks
-    return Recorded(name, case.program, recorded_tasks(case.program, tasks, case.arguments))
+    return Recorded(name, case.program, with_control_traces(case.program, tasks, case.arguments))
 
 
 def _stale_reads(name: str, case: Case, platform: str) -> list[Any]:

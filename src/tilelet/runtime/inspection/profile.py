@@ -12,7 +12,7 @@ with tilelet.profile(platform="a5") as p:   # everything that runs in the block
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from tilelet.device.report.profile import Profile as Figures
     from tilelet.device.run import DeviceRun
     from tilelet.diag.tables import Table
-    from tilelet.ir.core import Program
 
 
 def profile(
@@ -51,6 +50,7 @@ def profile(
         return made
     with made:
         made.result = function(*args, **named)
+    made.runs  # noqa: B018 - model them now: errors are raised here
     return made
 
 
@@ -97,21 +97,23 @@ class Run:
 
 
 class Profile(AbstractContextManager["Profile"]):
-    """What ran while it was in force, as the modelled machine would do it.
+    """The programs that ran while it was in force, on the modelled machine.
 
-    runs    one entry for each run of a program, in order
-    result  what the function gave back that `tilelet.profile` called
+    result  what the function returned that `tilelet.profile` called
     """
 
     def __init__(self, machine: Machine) -> None:
+        from tilelet.runtime.handlers.record import ExecuteAndRecord
+
         self._machine = machine
         self._stack = ExitStack()
-        self.runs: list[Run] = []
+        self._handler = ExecuteAndRecord(keep_arguments=False)
+        self._modelled: list[Run] = []
         self.result: Any = None
 
     def __enter__(self) -> Self:
-        # Of the session in force everything stays, but that its runs are written down here, too.
-        now = replace(session.current(), recorder=self._keep, task_tables=[], count_only=False)
+        # All other settings of the session in force stay.
+        now = replace(session.current(), handler=self._handler, task_tables=[])
         self._stack.enter_context(session.active(now))
         return self
 
@@ -123,15 +125,14 @@ class Profile(AbstractContextManager["Profile"]):
     ) -> None:
         self._stack.close()
 
-    def _keep(
-        self, name: str, program: Program, tasks: Any, arguments: Mapping[str, Any], _: Any
-    ) -> None:
-        from tilelet.device.run import DeviceRun, Recorded
-        from tilelet.runtime.output.reporting import recorded_tasks
+    @property
+    def runs(self) -> list[Run]:
+        """One entry for each run of a program so far, in order."""
+        from tilelet.device.run import DeviceRun
 
-        # At once: the caller may change the arrays afterwards.
-        recorded = Recorded(name, program, recorded_tasks(program, tasks, arguments))
-        self.runs.append(Run(DeviceRun(recorded, self._machine)))
+        for run in self._handler.runs[len(self._modelled) :]:
+            self._modelled.append(Run(DeviceRun(run, self._machine)))
+        return self._modelled
 
     @property
     def total_us(self) -> float:

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.python import NestedTooDeeply
-from tilelet.diag.catalogue.ranks import RanksOnly
-from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.ir.core import Direction, FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.runtime import session
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.arrays import Array
-from tilelet.runtime.inspection.check import check_after_run
-from tilelet.runtime.output import reporting
 from tilelet.runtime.output.run_directory import RunDirectory, file_name
 from tilelet.runtime.programs import engines
 from tilelet.runtime.programs.binding import bind_call, given_names, parameters
 from tilelet.runtime.programs.stepwise_calls import StepwiseCalls
 from tilelet.runtime.programs.warm_calls import NOT_WARM, WarmCalls
-from tilelet.runtime.progress import progress
+from tilelet.runtime.session import Session
 
 if TYPE_CHECKING:
     from tilelet.cpu.prepared import PreparedCalls
+    from tilelet.ranks.config import DistributedConfig
 
 
 class Specializable(Protocol):
@@ -37,14 +34,18 @@ class Specializable(Protocol):
 
 
 def compile_program(
-    program: Program | Specializable, dump_dir: Path | None = None, config: RunConfig | None = None
+    program: Program | Specializable,
+    dump_dir: Path | None = None,
+    config: RunConfig | None = None,
+    *,
+    now: Session | None = None,
 ) -> CompiledProgram:
     """Run the passes and verify the result. `dump_dir` receives one readable file per pass.
 
     A `@pl.jit` function whose signature says all shapes and types will do, too: what comes back is
     called as it is, and costs less, because it means now and ever what its names mean now.
 
-    Cautions that the frontend collected are shown, each once per process.
+    Cautions of the frontend are shown, each once per session: `now`, or the one in force.
     """
     if not isinstance(program, Program):
         program = program.specialize()
@@ -52,7 +53,7 @@ def compile_program(
     from tilelet.ir.verify import verify
     from tilelet.passes.pipeline import run_passes
 
-    now = session.current()
+    now = now or session.current()
     now.programs_seen += 1
     now.report(program.cautions)
     dumper = PassDumper(dump_dir) if dump_dir else None
@@ -64,7 +65,7 @@ def compile_program(
                 write(dumper)
         except CannotWrite as error:
             dumper = None
-            _no_dumps(error)
+            now.cannot_dump(error)
 
     dump(lambda to: to.frontend(program))
     try:
@@ -73,6 +74,13 @@ def compile_program(
     except RecursionError:
         raise NestedTooDeeply(program.main.loc) from None
     return CompiledProgram(program, passed, config)
+
+
+def compile_with_dumps(program: Program, config: RunConfig | None = None) -> CompiledProgram:
+    """Compile a program, with pass dumps in a run directory of its own if anybody wants them."""
+    now = session.current()
+    folder = now.dump_folder(now.run_directory(program.name, config), config)
+    return compile_program(program, folder, config, now=now)
 
 
 class CompiledProgram(StepwiseCalls):
@@ -96,7 +104,7 @@ class CompiledProgram(StepwiseCalls):
 
     @property
     def platform(self) -> str:
-        return reporting.platform_of(self.config)
+        return session.current().platform_of(self.config)
 
     @property
     def output_indices(self) -> list[int]:
@@ -109,7 +117,7 @@ class CompiledProgram(StepwiseCalls):
     @functools.cached_property
     def output_dir(self) -> Path:
         """A folder for what belongs to the program; the compiled object stands for it, too."""
-        return run_directory(self.name, self.config).root
+        return session.current().run_directory(self.name, self.config).root
 
     def __fspath__(self) -> str:
         return str(self.output_dir)
@@ -122,18 +130,9 @@ class CompiledProgram(StepwiseCalls):
         """Whether the program dispatches to several ranks."""
         return self.program.main.kind is FunctionKind.Host
 
-    def may_run(self, arguments: Mapping[str, Any], settings: RunConfig) -> bool:
-        """Whether a program of several ranks is to be run, after the session has explored it.
-
-        Commands that look at the tasks of one chip refuse it.
-        """
-        now = session.current()
-        config = settings.distributed_config or self.config.distributed_config
-        if now.on_ranks is not None:
-            return now.on_ranks(self.name, self.program, arguments, config)
-        if now.looks_at_tasks:
-            raise RanksOnly(self.program.main.loc)
-        return True
+    def ranks_config(self, config: RunConfig) -> DistributedConfig | None:
+        """The ranks that a run's configuration asks for, else the program's own."""
+        return config.distributed_config or self.config.distributed_config
 
     @property
     def param_names(self) -> list[str]:
@@ -159,31 +158,10 @@ class CompiledProgram(StepwiseCalls):
         return self._call(args, config or self.config)
 
     def _call(self, args: Sequence[Any], settings: RunConfig) -> Any:
-        now = session.current()
-        if not now.count_only:
-            reporting.announce(settings)
-        bound, written = bind_call(self.name, self.parameters, args)
-        if self.has_ranks:
-            if self.may_run(bound, settings):
-                self.run_tasks(bound, settings)
-            return _results(written)
-        directory = run_directory(self.name, settings)
-        with progress(f"running {self.name}"):
-            if now.count_only:
-                tasks = self.count_tasks(bound, lambda: bound)
-            else:
-                tasks = self.run_tasks(bound, settings, directory=directory)
-        if now.count_only or now.recorder:
-            reporting.show_recorded(self.name, self.program, tasks, bound)
-        elif settings.profiles:
-            reporting.show_profile(self.name, self.program, tasks, bound, settings, directory)
-        if now.checks:
-            platform = reporting.platform_of(settings)
-            counts = tasks.counts()
-            text = check_after_run(self.name, self.program, bound, platform, counts)
-            if text:
-                now.say_once(f"{self.name}: done{text}")
-        return _results(written)
+        call = ProgramCall(self, args, settings, session.current())
+        call.session.handler.call(call)
+        results = tuple(call.written.values())
+        return results[0] if len(results) == 1 else results or None
 
     def execute(
         self,
@@ -200,59 +178,49 @@ class CompiledProgram(StepwiseCalls):
         config: RunConfig | None = None,
         execute: bool = True,
         directory: RunDirectory | None = None,
+        *,
+        records: bool = False,
+        most_tasks: int | None = None,
+        now: Session | None = None,
     ) -> engines.TaskCounter:
-        """Run on arguments by name, in place; the record of the tasks.
+        """Run on arguments by name, in place; return the record of the tasks.
 
-        Tasks are recorded with their arguments where somebody wants that, else only counted.
-        `directory` gets what `--keep-c` keeps.
+        directory   receives what `--keep-c` keeps
+        records     record the tasks with their arguments, not only their number
+        most_tasks  limit of recorded tasks if none is executed; None: no limit
         """
-        settings = config or self.config
-        engine = self._engine(settings, execute, directory)
+        engine = self._engine(config, execute, directory, records, most_tasks, now)
         return engine.run(self.program, arguments, execute=execute).tasks
 
-    def count_tasks(
-        self,
-        arguments: Mapping[str, Array | Any],
-        data: Callable[[], Mapping[str, Array | Any]] | None = None,
-    ) -> engines.TaskCounter:
-        """The tasks of a run on arguments by name, none of which is executed.
-
-        They are recorded with their arguments where somebody looks at these, else only counted.
-        `data` gives arguments with their data: if what tasks compute decides how many follow, and
-        only the number is wanted, they are executed.
-        """
-        now = session.current()
-        looked_at = now.recorder is not None or now.as_runtime or self.config.profiles
-        if looked_at or now.most_tasks is not None:
-            return self.run_tasks(arguments, execute=False)
-        from tilelet.interp.counting import count_tasks
-
-        try:
-            return count_tasks(self.program, arguments)
-        except DependsOnTaskData:
-            if data is None:
-                raise
-        text = f"note: {self.name} is run: what its tasks compute decides how many follow"
-        now.say_once(text, sys.stderr)
-        return self.run_tasks(data())
-
     def prepare(
-        self, config: RunConfig | None = None, directory: RunDirectory | None = None
+        self,
+        config: RunConfig | None = None,
+        directory: RunDirectory | None = None,
+        *,
+        records: bool = False,
+        now: Session | None = None,
     ) -> None:
         """Do all that `run_tasks` would have to do before it runs: compile the C text."""
-        self._engine(config or self.config, True, directory).prepare(self.program)
+        self._engine(config, True, directory, records, None, now).prepare(self.program)
 
     def _engine(
-        self, settings: RunConfig, execute: bool, directory: RunDirectory | None
+        self,
+        config: RunConfig | None,
+        execute: bool,
+        directory: RunDirectory | None,
+        records: bool,
+        most_tasks: int | None,
+        now: Session | None,
     ) -> engines.Engine:
+        settings, now = config or self.config, now or session.current()
         if self.has_ranks:
-            return engines.of_ranks(settings.distributed_config or self.config.distributed_config)
+            return engines.of_ranks(self.ranks_config(settings))
+        records = records or settings.profiles
         chosen = settings.engine
-        records = session.current().recorder is not None or settings.profiles
         if not execute or (records and self._is_data_dependent()):
             chosen = "interp"
-        request = engines.RunRequest(lambda: self._c_folder(directory), records)
-        return engines.get(chosen, request)
+        folder = functools.partial(self._c_folder, directory, now)
+        return engines.get(chosen, engines.RunRequest(folder, records, most_tasks, now))
 
     def prepared(self) -> PreparedCalls | None:
         """For calls of one signature; None if programs, or this one, are interpreted here."""
@@ -269,9 +237,8 @@ class CompiledProgram(StepwiseCalls):
 
         return any(sites(kernel) for kernel in self.program.kernels)
 
-    def _c_folder(self, directory: RunDirectory | None) -> Path | None:
-        """Where the C text goes, if it is to be kept: once for a program."""
-        now = session.current()
+    def _c_folder(self, directory: RunDirectory | None, now: Session) -> Path | None:
+        """The folder of the C text, if it is to be kept: once per program."""
         if not now.keep_c or directory is None or self._is_c_kept:
             return None
         self._is_c_kept = True
@@ -293,10 +260,28 @@ class CompiledProgram(StepwiseCalls):
         return print_program(self.program)
 
 
-def _results(written: Mapping[str, Any]) -> Any:
-    """What a call returns: the written tensor, or a tuple of them."""
-    results = tuple(written.values())
-    return results[0] if len(results) == 1 else results or None
+@dataclass(frozen=True)
+class ProgramCall:
+    """A call of a compiled program, for the handler of its session."""
+
+    program: CompiledProgram
+    given: Sequence[Any]
+    config: RunConfig
+    session: Session
+
+    @functools.cached_property
+    def _bound(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return bind_call(self.program.name, self.program.parameters, self.given)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments by parameter name. Arrays share the memory of the caller's tensors."""
+        return self._bound[0]
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The tensors that the call returns, by parameter name."""
+        return self._bound[1]
 
 
 class CompiledPrograms:
@@ -320,8 +305,7 @@ class CompiledPrograms:
             raise KeyError(f"{self.name} has no entry {entry!r}, only {self.orchestration_names}")
         if entry not in self._compiled:
             program = self._programs[entry]
-            folder = dump_folder(run_directory(program.name, self._config), self._config)
-            self._compiled[entry] = compile_program(program, folder, self._config)
+            self._compiled[entry] = compile_with_dumps(program, self._config)
         return self._compiled[entry]
 
     def __getattr__(self, entry: str) -> CompiledProgram:
@@ -331,29 +315,3 @@ class CompiledPrograms:
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         raise self._programs.ambiguous()
-
-
-def run_directory(name: str, config: RunConfig | None = None) -> RunDirectory:
-    """The directory that a run of this program writes to, if it writes anything."""
-    chosen = config.directory if config else None
-    return RunDirectory(name, root=session.current().build_dir, exact=chosen)
-
-
-def dump_folder(directory: RunDirectory, config: RunConfig | None = None) -> Path | None:
-    """Where pass dumps go, if anybody asked for them."""
-    if not session.current().dump_passes and not (config and config.dump_passes):
-        return None
-    try:
-        folder = directory.path("passes_dump")
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        _no_dumps(CannotWrite.of(error))
-        return None
-    return folder
-
-
-def _no_dumps(error: CannotWrite) -> None:
-    """A script's own wish for dumps must not stop its run; one on the command line is an order."""
-    if session.current().dump_passes:
-        raise error
-    session.current().say_once(f"note: no pass dumps: {error.diagnostic.message}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import session
 from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.progress import progress
+from tilelet.runtime.session import Session
 
 
 class TaskCounter(Protocol):
@@ -47,12 +48,16 @@ class Engine(Protocol):
 class RunRequest:
     """What is wanted of a run besides its results.
 
-    c_folder  gives the folder for the C text, if that is to be kept; called if there is C text
-    records   the tasks with their arguments, not only their number
+    c_folder    gives the folder for the C text, if that is to be kept; called if there is C text
+    records     record the tasks with their arguments, not only their number
+    most_tasks  limit of recorded tasks if none is executed; None: no limit
+    session     whose settings hold: the session in force unless given
     """
 
     c_folder: Callable[[], Path | None] = lambda: None
     records: bool = False
+    most_tasks: int | None = None
+    session: Session = field(default_factory=session.current)
 
 
 Factory = Callable[[RunRequest], Engine]
@@ -74,13 +79,14 @@ def get(name: str | None = None, request: RunRequest | None = None) -> Engine:
     Without a name it is the session's, else the default, or the interpreter if there is no C
     compiler. Who names `cpu` gets it, or `NoCompiler`.
     """
-    now = session.current()
+    request = request or RunRequest()
+    now = request.session
     chosen = name or now.chosen_engine
     if chosen is None:
         chosen = "interp" if now.seed_valid or not _has_compiler() else session.DEFAULT_ENGINE
     if chosen not in _FACTORIES:
         raise UnknownEngine(chosen, known())
-    return _FACTORIES[chosen](request or RunRequest())
+    return _FACTORIES[chosen](request)
 
 
 _no_compiler_said = threading.Event()
@@ -117,17 +123,17 @@ def of_ranks(config: DistributedConfig | None) -> Engine:
     return RanksEngine(config or DistributedConfig())
 
 
-def _interpreter(_: RunRequest) -> Engine:
+def _interpreter(request: RunRequest) -> Engine:
     from tilelet.interp.interpreter import Interpreter
 
-    now = session.current()
+    now = request.session
     if now.keep_c:
         now.say_once("note: there is no C text to keep: programs are interpreted")
-    return Interpreter(seed_valid=now.seed_valid, most_tasks=now.most_tasks)
+    return Interpreter(seed_valid=now.seed_valid, most_tasks=request.most_tasks)
 
 
 def _native(request: RunRequest) -> Engine:
-    if session.current().seed_valid:
+    if request.session.seed_valid:
         return _interpreter(request)  # native code tracks valid regions one way only
     from tilelet.cpu.engine import CpuEngine
 

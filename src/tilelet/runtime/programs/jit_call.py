@@ -10,14 +10,13 @@ import numpy as np
 from tilelet.diag.catalogue.harness import ArgumentCount
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
+from tilelet.runtime import session
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.arrays import is_array
 from tilelet.runtime.programs.binding import adopted, check_arguments, given_names, jit_parameters
 from tilelet.runtime.programs.compiler import (
     CompiledProgram,
     compile_program,
-    dump_folder,
-    run_directory,
 )
 from tilelet.runtime.programs.warm_calls import NOT_WARM, WarmCalls
 
@@ -100,9 +99,10 @@ def lower(jit_fn: Any, args: Sequence[Any]) -> Program:
 def compiled(program: Program, config: RunConfig | None = None) -> CompiledProgram:
     """The program after all passes, compiled at most once."""
     known = _COMPILED.get(id(program))
-    folder = dump_folder(run_directory(program.name, config), config)
+    now = session.current()
+    folder = now.dump_folder(now.run_directory(program.name, config), config)
     if known is not None and folder is None:
         return known[1]
-    result = compile_program(program, folder, config)
+    result = compile_program(program, folder, config, now=now)
     _COMPILED[id(program)] = (program, result)
     return result

@@ -20,7 +20,7 @@ from tilelet.diag.core import Loc
 from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.data.arrays import Array, as_array, as_tensor, is_array
 from tilelet.runtime.data.inputs import seed_of
-from tilelet.runtime.data.seeds import seeded
+from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.torch_scripts.threads import short_work_alone
 
 Golden = Callable[..., Any]
@@ -63,15 +63,18 @@ def compute_golden(
     maybe_outputs: Sequence[str] = (),
     fresh: Sequence[str] = (),
     use_torch: bool = False,
+    seed: int | None = None,
 ) -> dict[str, Array]:
     """Run the golden on copies of the arguments; give the expected array of every output.
 
+    `seed` is a `draw_seed`, for what the golden draws.
     `outputs` are certainly compared. `maybe_outputs` are in the result only if the golden writes
     them. `fresh` are outputs without initial data: the golden must write each of them.
     """
     names = (*outputs, *maybe_outputs)
     given = {name: array.copy() for name, array in arrays.items()}
-    tensors, touched = _call(golden, given, scalars, names, use_torch)
+    seed = torch_seed() if seed is None else seed
+    tensors, touched = _call(golden, given, scalars, names, use_torch, seed)
     results = {name: _result(name, tensors[name], arrays[name]) for name in names}
     unchanged = [name for name in names if _same_bits(results[name], arrays[name])]
     written = set(names).difference(unchanged) | {name for name in names if touched.get(name)}
@@ -84,7 +87,7 @@ def compute_golden(
     ]
     if suspects or not written:
         marked = suspects or unchanged
-        written |= _written(golden, arrays, scalars, names, marked, use_torch)
+        written |= _written(golden, arrays, scalars, names, marked, use_torch, seed)
     missing = [name for name in outputs if name in fresh and name not in written]
     if missing or (names and not written):
         raise GoldenWroteNothing(missing or names, golden_loc(golden))
@@ -97,6 +100,7 @@ def _call(
     scalars: Mapping[str, Scalar],
     outputs: Sequence[str],
     use_torch: bool,
+    seed: int,
 ) -> tuple[dict[str, Any], dict[str, bool]]:
     """One call. The result holds every tensor, as the golden left, replaced or returned it.
 
@@ -110,7 +114,7 @@ def _call(
     before = dict(tensors)
     versions = {name: _version(value) for name, value in tensors.items()}
     try:
-        with seeded(seed_of("golden")), short_work_alone():
+        with seeded(seed_of("golden", seed)), short_work_alone():
             if takes_params(golden):
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:
@@ -171,6 +175,7 @@ def _written(
     outputs: Sequence[str],
     suspects: Sequence[str],
     use_torch: bool,
+    seed: int,
 ) -> set[str]:
     """Which suspects the golden writes. One equal to its initial data may be right: so the golden
     runs once more, on other initial data.
@@ -181,7 +186,7 @@ def _written(
         _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
     before = {name: marked[name].copy() for name in suspects}
     try:
-        tensors, _ = _call(golden, marked, scalars, outputs, use_torch)
+        tensors, _ = _call(golden, marked, scalars, outputs, use_torch, seed)
     except GoldenRaised:
         return set(suspects)  # it cannot live with such data, so it reads it
     return {

@@ -1,0 +1,70 @@
+"""The interface between the harness and the command that a script runs under."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from tilelet.diag.catalogue.ranks import RanksOnly
+
+if TYPE_CHECKING:
+    from tilelet.ir.core import Program
+    from tilelet.ranks.config import DistributedConfig
+    from tilelet.runtime.config import RunConfig
+    from tilelet.runtime.harness.case_run import CaseRun
+    from tilelet.runtime.programs.compiler import CompiledProgram, ProgramCall
+    from tilelet.runtime.session import Session
+
+
+class ProgramHandler(Protocol):
+    """Decides what becomes of each program that a script runs.
+
+    executes      kernels compute results; if not, a script's large torch tensors are deferred, and
+                  its own checks of results may fail
+    silent        cases print no stages on the console
+    only_results  repeated calls may go straight to native code
+    """
+
+    executes: bool
+    silent: bool
+    only_results: bool
+
+    def case(self, run: CaseRun) -> None:
+        """Handle `run(program, specs, golden)`; the outcome goes to `run.result`."""
+        ...
+
+    def call(self, call: ProgramCall) -> None:
+        """Handle `program(*arrays)`."""
+        ...
+
+    def uncalled(self, program: CompiledProgram, path: str, now: Session) -> None:
+        """Handle a program that the script at `path` defines and does not run."""
+        ...
+
+
+@dataclass(frozen=True)
+class RanksRun:
+    """A program of several ranks that a script runs."""
+
+    name: str
+    program: Program
+    arguments: Mapping[str, Any]
+    config: DistributedConfig | None
+
+
+Explore: TypeAlias = "Callable[[RanksRun], bool]"
+"""Explores the schedules of a program of several ranks; says whether it can be run."""
+
+
+def explore_ranks(
+    program: CompiledProgram,
+    arguments: Callable[[], Mapping[str, Any]],
+    config: RunConfig,
+    explore: Explore | None = None,
+) -> bool:
+    """Explore a program of several ranks; refuse it if nobody does that here."""
+    if explore is None:
+        raise RanksOnly(program.program.main.loc)
+    ranks = program.ranks_config(config)
+    return explore(RanksRun(program.name, program.program, arguments(), ranks))

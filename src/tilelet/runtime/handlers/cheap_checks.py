@@ -1,0 +1,91 @@
+"""The checks that every `tilelet run` makes after a program has run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tilelet.analysis.patience import within
+from tilelet.diag.catalogue.windows import DependsOnTaskData
+from tilelet.diag.core import UserError
+from tilelet.runtime.handlers import clean_verdicts
+from tilelet.runtime.progress import progress
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
+    from tilelet.checks.verdict import Verdict
+    from tilelet.ir.core import Program
+    from tilelet.tasks.stream import TaskStream
+
+MAX_TASKS = 2000
+"""Checks that nobody asked for record at most this many tasks, which takes about 0.2 s."""
+
+MAX_STEPS = 2_000_000
+"""Scalar ops that such checks follow, which takes a few seconds."""
+
+DATA_DECIDES = "its tasks decide which tasks follow"
+NOT_CHEAP = "left to `tilelet check`"
+TOO_MANY = f"more than {MAX_TASKS:,} tasks"
+
+
+def cheap_verdict(
+    name: str,
+    program: Program,
+    arguments: Mapping[str, Any],
+    platform: str,
+    counts: Mapping[str, int],
+    comparison: Comparison | None = None,
+    remembers: bool = True,
+) -> tuple[Verdict | None, dict[str, str]]:
+    """Make the cheap checks on a program that has run.
+
+    Also return the checks that were not made or not finished, with the reason. The verdict is None
+    if none was made, or with `remembers`, if the same program had no findings in an earlier run.
+    """
+    from tilelet.checks.registry import CHECKS
+
+    usual = [c for c in CHECKS.values() if not c.opt_in]
+    cheap = [c for c in usual if c.cheap]
+    left = {c.name: NOT_CHEAP for c in usual if not c.cheap}
+    key = clean_verdicts.key_of(program, arguments, platform) if remembers else None
+    if key is not None and clean_verdicts.has(key):
+        return None, left
+
+    from tilelet.checks.verdict import Subject, not_made, verdict_on
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import Recorded
+    from tilelet.tasks.stream import TaskStream
+
+    quick = sum(counts.values()) <= MAX_TASKS
+    why, tasks = TOO_MANY, TaskStream()
+    try:
+        machine = load_machine(platform)
+        if quick:
+            why, tasks = _recorded(program, arguments)
+    except (UserError, MemoryError) as error:
+        why = error.diagnostic.message if isinstance(error, UserError) else "out of memory"
+        return None, {c.name: why for c in cheap} | left
+    subject = Subject(
+        Recorded(name, program, tasks), arguments, machine, None, comparison, brief=True
+    )
+    wanted = [c for c in cheap if not why or not c.of_tasks]
+    # Kernels whose loops depend on their numbers are followed round by round.
+    with progress(f"checking {name}"), within(MAX_STEPS):
+        verdict = verdict_on(subject, wanted)
+    if key is not None and verdict.ok and not why and not verdict.unchecked:
+        clean_verdicts.remember(key)
+    unmade = {c.name: why for c in cheap if c not in wanted} | left
+    verdict = replace(verdict, parts=(*verdict.parts, *not_made(unmade)))
+    return verdict, verdict.unchecked
+
+
+def _recorded(program: Program, arguments: Mapping[str, Any]) -> tuple[str, TaskStream]:
+    """Why there are no recorded tasks, or "", and the tasks."""
+    from tilelet.interp.interpreter import Interpreter
+    from tilelet.tasks.stream import TaskStream
+
+    try:
+        return "", Interpreter().run(program, dict(arguments), execute=False).tasks
+    except DependsOnTaskData:
+        return DATA_DECIDES, TaskStream()

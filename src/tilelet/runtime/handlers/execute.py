@@ -1,0 +1,262 @@
+"""`tilelet run`, and scripts without a command: execute programs and compare their outputs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tilelet.diag.catalogue.harness import OutputMismatch
+from tilelet.diag.text import plural
+from tilelet.runtime.data.arrays import Array
+from tilelet.runtime.data.inputs import check_memory
+from tilelet.runtime.data.specs import TensorSpec
+from tilelet.runtime.handlers.count import Data, say_compiled
+from tilelet.runtime.harness.case_run import CaseRun, as_spec
+from tilelet.runtime.programs.compiler import CompiledProgram, ProgramCall
+from tilelet.runtime.progress import progress
+from tilelet.runtime.validation.differences import mismatches
+from tilelet.runtime.validation.judge import Judgement
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
+    from tilelet.ir.core import Program
+    from tilelet.runtime.config import RunConfig
+    from tilelet.runtime.output.run_directory import RunDirectory
+    from tilelet.runtime.programs.engines import TaskCounter
+    from tilelet.runtime.session import Session
+
+
+@dataclass(frozen=True)
+class Executed:
+    """An execution that has ended.
+
+    pristine   arguments as they were before it; `arguments` hold the results
+    case       what was run, if it was a case
+    """
+
+    program: CompiledProgram
+    tasks: TaskCounter
+    arguments: Mapping[str, Any]
+    pristine: Mapping[str, Any]
+    config: RunConfig
+    directory: RunDirectory
+    session: Session
+    case: CaseRun | None = None
+
+
+@dataclass
+class Execute:
+    """Executes programs, compares the outputs of cases with their goldens, and reports.
+
+    checks  make the cheap checks after a program has run
+    """
+
+    checks: bool = False
+    _checked: dict[int, Program] = field(default_factory=dict[int, "Program"])
+    executes = True
+    silent = False
+    only_results = True
+    records = False
+
+    def case(self, run: CaseRun) -> None:
+        config = run.case.config
+        with run.compiling():
+            compiled = run.compiled
+            if not config.stops_after_compile:
+                compiled.prepare(config, run.directory, records=self.records, now=run.session)
+        if compiled.has_ranks and self.explore_ranks(compiled, run.inputs, config) is not None:
+            run.result.passed, run.result.was_executed = True, False
+            return
+        run.session.announce(config)
+        if config.stops_after_compile:
+            run.skip_validation("the program was only compiled")
+            return
+        with run.console.stage("generate inputs"):
+            check_memory(run.case.specs)
+            pristine = run.inputs()
+        self._run_and_compare(run, pristine)
+
+    def call(self, call: ProgramCall) -> None:
+        program, now = call.program, call.session
+        now.announce(call.config)
+        arguments = call.arguments
+        if program.has_ranks:
+            if self.explore_ranks(program, lambda: arguments, call.config) is not False:
+                program.run_tasks(arguments, call.config, now=now)
+            return
+        pristine = self.before_call(arguments)
+        directory = now.run_directory(program.name, call.config)
+        with progress(f"running {program.name}"):
+            tasks = program.run_tasks(
+                arguments, call.config, directory=directory, records=self.records, now=now
+            )
+        self.after(Executed(program, tasks, arguments, pristine, call.config, directory, now))
+        text = self._check(program, arguments, call.config, tasks.counts(), None, now)
+        if text:
+            now.say_once(f"{program.name}: done{text}")
+
+    def uncalled(self, program: CompiledProgram, path: str, now: Session) -> None:
+        del now
+        say_compiled(program, f"{path} runs nothing by itself")
+
+    def explore_ranks(
+        self, program: CompiledProgram, arguments: Data, config: RunConfig
+    ) -> bool | None:
+        """Explore a program of several ranks; say whether it can be run. None: it is just run."""
+        del program, arguments, config
+        return None
+
+    def before_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments as they are before a call, for `after`."""
+        return arguments
+
+    def after(self, executed: Executed) -> None:
+        """Model an execution whose configuration asks for a profile."""
+        if executed.config.profiles:
+            from tilelet.runtime.handlers.profile_run import show_profile
+
+            figures = show_profile(executed)
+            if executed.case:
+                executed.case.result.profile = figures
+
+    def _check(
+        self,
+        program: CompiledProgram,
+        arguments: Mapping[str, Any],
+        config: RunConfig,
+        counts: Mapping[str, int],
+        comparison: Comparison | None,
+        now: Session,
+    ) -> str:
+        """Make the cheap checks, once per program; return what the verdict line adds."""
+        passed = program.program
+        if not self.checks or id(passed) in self._checked or program.has_ranks:
+            return ""
+        self._checked[id(passed)] = passed
+        from tilelet.runtime.handlers.cheap_checks import cheap_verdict
+
+        platform = now.platform_of(config)
+        # A machine-readable document holds the verdict in full: no remembered one will do.
+        remembers = not now.quiet_diagnostics
+        verdict, unchecked = cheap_verdict(
+            program.name, passed, arguments, platform, counts, comparison, remembers
+        )
+        now.unchecked.append(unchecked)
+        if verdict is None:
+            return ""
+        now.verdicts.append(verdict)
+        if verdict.ok:
+            return ""
+        now.report(verdict.diagnostics)
+        return f" on this CPU; {plural(len(verdict.findings), 'finding')} for {verdict.machine}"
+
+    # ---- cases
+
+    def _run_and_compare(self, run: CaseRun, pristine: dict[str, Any]) -> None:
+        case, console, compiled, specs = run.case, run.console, run.compiled, run.specs
+        tensors = run.tensors(pristine)
+        expected = None
+        if case.golden is not None or case.golden_data is not None:
+            with console.stage("compute golden"):
+                expected = run.expected(tensors, case.golden)
+        written = [p.name for p in compiled.parameters if p.is_written]
+        arguments = {n: a.copy() if n in written else a for n, a in pristine.items()}
+        with console.stage("runtime"), progress(f"running {compiled.name}"):
+            tasks = compiled.run_tasks(
+                arguments,
+                case.config,
+                directory=run.directory,
+                records=self.records,
+                now=run.session,
+            )
+            run.result.tasks = tasks.counts()
+        self.after(
+            Executed(
+                compiled, tasks, arguments, pristine, case.config, run.directory, run.session, run
+            )
+        )
+        run.save(tensors, expected)
+        comparison = run.comparison()
+        run.findings = self._check(
+            compiled, pristine, case.config, run.result.tasks, comparison, run.session
+        )
+        if not expected:
+            run.skip_validation("no golden" if expected is None else "no output to compare")
+            return
+        for name in written:
+            if specs[name].name not in expected:
+                console.detail(f"'{name}' is written, but not by the golden: not compared")
+        with console.stage("validate"):
+            by_spec = {spec.name: param for param, spec in specs.items()}
+            actual = {
+                name: as_spec(specs[by_spec[name]], arguments[by_spec[name]]) for name in expected
+            }
+            judgements = run.judge.judge_all(actual, expected, run.by_spec(tensors))
+        failed = [by_spec[j.name] for j in judgements if not j.ok]
+        if failed:
+            pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
+            _find_where(run, pristine, pairs)
+        _report(run, judgements)
+        if failed:
+            _keep_numbers(run, judgements, actual, expected)
+
+
+def _find_where(
+    run: CaseRun, pristine: Mapping[str, Any], pairs: Mapping[str, tuple[Array, Array]]
+) -> None:
+    """Find the wrong regions of the failed outputs, and who wrote them."""
+    from tilelet.divergence.where import where_wrong
+
+    outputs = {
+        param: (
+            run.specs[param].name,
+            *pair,
+            mismatches(*pair, run.case.rtol, run.case.atol),
+        )
+        for param, pair in pairs.items()
+    }
+    with progress("finding where it is wrong"):
+        run.result.where = where_wrong(run.compiled.program, pristine, outputs)
+
+
+def _report(run: CaseRun, judgements: Sequence[Judgement]) -> None:
+    result, console = run.result, run.console
+    specs = {spec.name: spec for spec in run.specs.values()}
+    result.validated = True
+    for judgement in judgements:
+        spec = specs[judgement.name]
+        assert isinstance(spec, TensorSpec)
+        matched = judgement.total - judgement.mismatched
+        if judgement.ok:
+            console.passed(spec, matched, judgement.total, judgement.remark)
+        else:
+            console.failed(spec, judgement.mismatched, judgement.total, judgement.remark)
+    failures = [j for j in judgements if not j.ok]
+    result.passed = not failures
+    if not failures:
+        return
+    maps = {where.output: where.lines() for where in result.where}
+    reports = ["\n".join([j.report, *maps.get(j.name, [])]) for j in failures]
+    result.error = console.mismatch_text([j.name for j in failures], reports)
+    run.session.add_errors(
+        [OutputMismatch(j.name, text).diagnostic for j, text in zip(failures, reports)]
+    )
+    with contextlib.suppress(OSError):  # the report is in the result anyway
+        run.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
+
+
+def _keep_numbers(
+    run: CaseRun,
+    judgements: Sequence[Judgement],
+    actual: Mapping[str, Array],
+    expected: Mapping[str, Array],
+) -> None:
+    """For the page of the run: how far each output is from the golden, and where."""
+    from tilelet.runtime.validation.numbers_file import numbers_json
+
+    where, case = run.result.where, run.case
+    text = numbers_json(judgements, actual, expected, where, case.rtol, case.atol)
+    with contextlib.suppress(OSError):  # the report has been printed
+        run.directory.write_text(text, "report", "numbers.json")

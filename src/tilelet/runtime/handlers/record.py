@@ -1,0 +1,179 @@
+"""`tilelet check`, `profile`, `advise`, `tune`: record the tasks of programs, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilelet.device.run import Recorded
+from tilelet.diag.catalogue.windows import DependsOnTaskData
+from tilelet.runtime.handlers.base import Explore, explore_ranks
+from tilelet.runtime.handlers.count import (
+    NO_INPUTS,
+    Data,
+    note_counted,
+    record_tasks,
+    say_compiled,
+    zero_arguments,
+)
+from tilelet.runtime.handlers.execute import Execute, Executed
+from tilelet.runtime.output.task_table import TaskTable
+from tilelet.runtime.progress import progress
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
+    from tilelet.ir.core import Program
+    from tilelet.runtime.config import RunConfig
+    from tilelet.runtime.harness.case_run import CaseRun
+    from tilelet.runtime.harness.result import RunResult
+    from tilelet.runtime.programs.compiler import CompiledProgram, ProgramCall
+    from tilelet.runtime.session import Session
+    from tilelet.tasks.stream import TaskStream
+
+
+@dataclass(frozen=True)
+class RecordedRun(Recorded):
+    """A recorded run with what checks need to know of it.
+
+    arguments   what the program was given, by parameter name, as it was before the run
+    comparison  how the script compares the outputs; None for a call
+    result      the harness's result of a case, complete when the script has ended
+    """
+
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    comparison: Comparison | None = field(default=None, compare=False)
+    result: RunResult | None = field(default=None, compare=False)
+
+
+@dataclass
+class Record:
+    """Keeps every run, without executing it unless its own tasks decide which tasks follow.
+
+    most_tasks      limit of recorded tasks of one run; None: no limit
+    keep_arguments  copy the arguments of calls, for who reads them when the script has ended
+    explore         takes programs of several ranks, which are refused without it
+    """
+
+    most_tasks: int | None = None
+    keep_arguments: bool = True
+    explore: Explore | None = None
+    runs: list[RecordedRun] = field(default_factory=list[RecordedRun])
+    executes = False
+    silent = True
+    only_results = False
+
+    def case(self, run: CaseRun) -> None:
+        with run.compiling():
+            compiled = run.compiled
+        if compiled.has_ranks:
+            explore_ranks(compiled, run.inputs, run.case.config, self.explore)
+            run.result.passed, run.result.was_executed = True, False
+            return
+        needed, shapes = run.control_arguments()
+
+        def data() -> Mapping[str, Any]:
+            needed.update(run.inputs())
+            return copies(needed)
+
+        with progress(f"counting the tasks of {compiled.name}"):
+            tasks = record_tasks(compiled, {**needed, **shapes}, data, run.session, self.most_tasks)
+        note_counted(run, tasks)
+        self._keep(compiled, tasks, run.inputs_on_demand(needed), run.session, run)
+
+    def call(self, call: ProgramCall) -> None:
+        given = pristine = call.arguments
+        if call.program.has_ranks:
+            if explore_ranks(call.program, lambda: given, call.config, self.explore):
+                call.program.run_tasks(given, call.config, now=call.session)
+            return
+
+        def data() -> Mapping[str, Any]:
+            nonlocal pristine
+            pristine = copies(given)
+            return given
+
+        with progress(f"running {call.program.name}"):
+            tasks = record_tasks(call.program, given, data, call.session, self.most_tasks)
+        self._keep(call.program, tasks, pristine, call.session)
+
+    def uncalled(self, program: CompiledProgram, path: str, now: Session) -> None:
+        del path
+        arguments = zero_arguments(program)
+        if program.has_ranks:
+            explore_ranks(program, lambda: arguments, program.config)
+        try:
+            tasks = record_tasks(program, arguments, None, now, self.most_tasks)
+        except DependsOnTaskData:
+            say_compiled(program, NO_INPUTS)
+            return
+        self._keep(program, tasks, arguments, now)
+
+    def without_arguments(self, program: CompiledProgram, now: Session) -> None:
+        """Record a program that needs none, because all its shapes are known."""
+        tasks = record_tasks(program, {}, None, now, self.most_tasks)
+        self._keep(program, tasks, {}, now)
+
+    def _keep(
+        self,
+        program: CompiledProgram,
+        tasks: Any,
+        arguments: Mapping[str, Any],
+        now: Session,
+        run: CaseRun | None = None,
+    ) -> None:
+        now.task_tables.append(TaskTable.of(program.name, tasks))
+        stream = with_control_traces(program.program, tasks, arguments)
+        kept = arguments if run else copies(arguments) if self.keep_arguments else {}
+        comparison, result = (run.comparison(), run.result) if run else (None, None)
+        self.runs.append(
+            RecordedRun(program.name, program.program, stream, kept, comparison, result)
+        )
+
+
+@dataclass
+class ExecuteAndRecord(Execute):
+    """Executes programs as `Execute` does, and keeps every run."""
+
+    keep_arguments: bool = True
+    explore: Explore | None = None
+    runs: list[RecordedRun] = field(default_factory=list[RecordedRun])
+    only_results = False
+    records = True
+
+    def explore_ranks(
+        self, program: CompiledProgram, arguments: Data, config: RunConfig
+    ) -> bool | None:
+        return explore_ranks(program, arguments, config, self.explore)
+
+    def before_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        return copies(arguments) if self.keep_arguments else arguments
+
+    def after(self, executed: Executed) -> None:
+        program, run = executed.program, executed.case
+        executed.session.task_tables.append(TaskTable.of(program.name, executed.tasks))
+        stream = with_control_traces(program.program, executed.tasks, executed.pristine)
+        kept = executed.pristine if run or self.keep_arguments else dict[str, Any]()
+        comparison, result = (run.comparison(), run.result) if run else (None, None)
+        self.runs.append(
+            RecordedRun(program.name, program.program, stream, kept, comparison, result)
+        )
+
+
+def copies(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with arrays of their own: a script may use its arrays again."""
+    return {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+
+
+def with_control_traces(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
+    """The tasks with their control traces; recorded again if the engine only counted them."""
+    from tilelet.interp.interpreter import Interpreter
+    from tilelet.interp.replay import find_control_traces
+    from tilelet.tasks.stream import TaskStream
+
+    if not isinstance(tasks, TaskStream):
+        tasks = Interpreter().run(program, arguments, execute=False).tasks
+    find_control_traces(program, tasks, arguments)
+    return tasks

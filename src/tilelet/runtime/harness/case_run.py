@@ -1,0 +1,336 @@
+"""A case on its way: its compiled program, inputs, expected outputs, and comparison."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from tilelet.analysis.control_reads import parameters_read
+from tilelet.diag.catalogue.cautions import ValidationSkipped
+from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing
+from tilelet.frontend.decorators import as_stored, can_lower_again, with_extents
+from tilelet.ir.core import Program
+from tilelet.ir.types import TensorType
+from tilelet.runtime.data.array_files import BadFileError, load_array
+from tilelet.runtime.data.arrays import Array
+from tilelet.runtime.data.inputs import MadeOnDemand, draw_seed, initial_array
+from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
+from tilelet.runtime.harness.call_forms import RunCase
+from tilelet.runtime.harness.result import RunResult
+from tilelet.runtime.output.console import Trace
+from tilelet.runtime.programs import jit_call
+from tilelet.runtime.programs.binding import (
+    Parameter,
+    jit_parameters,
+    match_specs,
+    parameters,
+    scalars_of,
+)
+from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
+from tilelet.runtime.progress import progress
+from tilelet.runtime.session import Session
+from tilelet.runtime.validation.golden import Golden, compute_golden
+from tilelet.runtime.validation.golden_cache import GoldenCache
+from tilelet.runtime.validation.judge import Judge
+from tilelet.tasks.extents import Extents
+
+if TYPE_CHECKING:
+    from tilelet.checks.comparison import Comparison
+    from tilelet.divergence.locate import Case as Examined
+
+
+class CaseRun:
+    """What a handler needs of a case. Each part is made when it is first asked for.
+
+    findings  what checks add to the line of the verdict
+    """
+
+    def __init__(self, case: RunCase, console: Trace, result: RunResult, now: Session) -> None:
+        self.case = case
+        self.console = console
+        self.result = result
+        self.session = now
+        self.directory = result.directory = now.run_directory(case.name, case.config)
+        self.findings = ""
+        self._seed = draw_seed(now)  # of this moment: data may be made when the script has ended
+
+    @functools.cached_property
+    def written(self) -> tuple[Program, dict[str, Spec]]:
+        """The program as it was written, for these arguments, and the spec of each of them."""
+        program, extents = self.case.program, Extents(keeps_others=True)
+        if isinstance(program, Program):
+            shapes = {s.name: s.shape for s in self.case.specs if isinstance(s, TensorSpec)}
+            program = as_stored(program, shapes)
+            specs = match_specs(parameters(program), self.case.specs, extents)
+        else:
+            specs = match_specs(jit_parameters(program), self.case.specs, extents)
+            program = program.specialize(*(_example(spec) for spec in specs.values()))
+        if not extents.others:
+            return program, specs
+        if not can_lower_again(program):
+            raise next(iter(extents.others.values()))
+        own = {
+            name: spec.shape
+            for name, spec in specs.items()
+            if isinstance(spec, TensorSpec) and spec.name in extents.others
+        }
+        return with_extents(program, own), specs
+
+    @contextlib.contextmanager
+    def compiling(self) -> Generator[None]:
+        """The stage in which `compiled` is first used."""
+        with self.console.stage("compile"), progress(f"compiling {self.case.name}"):
+            yield
+
+    @functools.cached_property
+    def compiled(self) -> CompiledProgram:
+        config, now = self.case.config, self.session
+        folder = now.dump_folder(self.directory, config)
+        return compile_program(self.written[0], folder, config, now=now)
+
+    @functools.cached_property
+    def specs(self) -> dict[str, Spec]:
+        """The spec of each parameter of the compiled program.
+
+        An undeclared number of a `@pl.jit` function is part of its text, not a parameter.
+        """
+        return {p.name: self.written[1][p.name] for p in self.compiled.parameters}
+
+    # ---- inputs
+
+    def inputs(self) -> dict[str, Any]:
+        """Fresh initial data by parameter."""
+        return {p.name: self._initial(p) for p in self.compiled.parameters}
+
+    def control_arguments(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the control program reads, and empty arrays for other extents it must know."""
+        compiled = self.compiled
+        read = parameters_read(compiled.program)
+        needed = {
+            param.name: self._initial(param)
+            for param in compiled.parameters
+            if param.name in read or not isinstance(param.type, TensorType)
+        }
+        shapes = {
+            param.name: _empty(param, self.specs[param.name])
+            for param in compiled.parameters
+            if param.name not in needed and not _has_known_shape(param)
+        }
+        return needed, shapes
+
+    def inputs_on_demand(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All initial data, of which only `made` exists yet."""
+        makers = {
+            param.name: functools.partial(self._initial, param)
+            for param in self.compiled.parameters
+        }
+        return MadeOnDemand(made, makers)
+
+    def _initial(self, param: Parameter) -> Any:
+        """Make the initial value of a parameter, or read it back."""
+        spec = self.specs[param.name]
+        if isinstance(spec, ScalarSpec):
+            return spec.value
+        folder, is_seed = self._data_folder("in"), self.case.is_seed
+        if folder and not _is_fresh(spec, is_seed):
+            array = _stored(folder, spec)
+        else:
+            zero = is_seed and spec.is_output
+            with progress(f"making the input {spec.name}"):
+                array = initial_array(spec, zero, seed=self._seed, now=self.session)
+        assert isinstance(param.type, TensorType)
+        return array.view(param.type.dtype.numpy)
+
+    def tensors(self, given: Mapping[str, Any]) -> dict[str, Array]:
+        """The arrays among arguments, by parameter, in the element types of their specs."""
+        return {
+            name: as_spec(self.specs[name], cast("Array", a))
+            for name, a in given.items()
+            if isinstance(a, np.ndarray)
+        }
+
+    def by_spec(self, tensors: Mapping[str, Array]) -> dict[str, Any]:
+        """The inputs that comparators see: tensors and scalars by the names of their specs."""
+        named: dict[str, Any] = {self.specs[n].name: a for n, a in tensors.items()}
+        return named | scalars_of(self.case.specs)
+
+    # ---- expected outputs and the comparison
+
+    def outputs(self) -> tuple[list[str], list[str]]:
+        """Parameters that are always compared, and those compared if the golden writes them.
+
+        A spec marked as output is compared. What the program writes otherwise, by its signature or
+        in fact, is compared when the golden has something to say about it.
+        """
+        specs = self.specs
+        tensors = [p for p in self.compiled.parameters if isinstance(p.type, TensorType)]
+        sure = [p.name for p in tensors if getattr(specs[p.name], "is_output", False)]
+        maybe = [p.name for p in tensors if p.is_written and p.name not in sure]
+        return sure, maybe
+
+    @property
+    def judge(self) -> Judge:
+        case = self.case
+        return Judge(case.rtol, case.atol, case.compare_fn, case.use_torch)
+
+    def expected(
+        self, tensors: dict[str, Array], golden: Golden | None, *, cached: bool = True
+    ) -> dict[str, Array] | None:
+        """Expected arrays by spec name: read back, from the cache, or computed by `golden`.
+
+        None if there is nothing to compare with.
+        """
+        sure, maybe = self.outputs()
+        names = tuple(self.specs[p].name for p in (*sure, *maybe))
+        folder = self._data_folder("out")
+        if folder:
+            found = [self.specs[p] for p in (*sure, *maybe)]
+            return {
+                spec.name: _stored(folder, spec)
+                for spec in found
+                if isinstance(spec, TensorSpec) and (spec.is_output or _is_stored(folder, spec))
+            }
+        if golden is None:
+            return None
+        use_torch, scalars = self.case.use_torch, scalars_of(self.case.specs)
+        by_spec = {self.specs[name].name: array for name, array in tensors.items()}
+        cache, key = GoldenCache(), None
+        if self.session.golden_cache and cached:
+            key = cache.key(golden, by_spec, scalars, names, use_torch, self._seed)
+        stored = cache.load(key) if key else None
+        if stored is not None and set(stored) <= set(names):
+            self.console.detail("golden unchanged: from the cache")
+            return {name: stored[name] for name in names if name in stored}
+        with progress("computing the golden"):
+            expected = compute_golden(
+                golden,
+                by_spec,
+                scalars,
+                outputs=[self.specs[p].name for p in sure],
+                maybe_outputs=[self.specs[p].name for p in maybe],
+                fresh=[
+                    self.specs[p].name for p in sure if _is_fresh(self.specs[p], self.case.is_seed)
+                ],
+                use_torch=use_torch,
+                seed=self._seed,
+            )
+        if key:
+            cache.store(key, expected)
+        return expected
+
+    def comparison(self) -> Comparison:
+        """How the outputs are compared, for those who check the comparison itself."""
+        from tilelet.checks.comparison import Comparison
+
+        case, judge, inputs = self.case, self.judge, scalars_of(self.case.specs)
+        sure, maybe = self.outputs()
+        outputs = tuple(self.specs[name].name for name in (*sure, *maybe))
+        return Comparison(
+            rtol=case.rtol,
+            atol=case.atol,
+            golden=case.golden,
+            outputs=outputs,
+            marked=tuple(sure),
+            filled=tuple(n for n, spec in self.specs.items() if not _is_fresh(spec, case.is_seed)),
+            own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
+            judge=lambda actual, expected: all(
+                j.ok for j in judge.judge_all(actual, expected, inputs)
+            ),
+            case=lambda: self.examined(self.inputs()),
+        )
+
+    def examined(self, pristine: Mapping[str, Any]) -> Examined:
+        """The case for those who execute it themselves, with what its golden computes."""
+        from tilelet.runtime.harness.examined_case import examined
+
+        tensors = self.tensors(pristine)
+        return examined(
+            self.compiled,
+            self.specs,
+            pristine,
+            self.case.golden,
+            lambda golden: self.expected(tensors, golden, cached=False),
+            self.judge,
+            self.by_spec(tensors),
+        )
+
+    # ---- files and notes
+
+    def save(self, tensors: Mapping[str, Array], expected: Mapping[str, Array] | None) -> None:
+        """Keep inputs and expected outputs, if the script or the command asks for it."""
+        if not (self.case.save_data or self.session.save_data):
+            return
+        try:
+            for name, array in tensors.items():
+                self.directory.save_array("in", self.specs[name].name, array)
+            for name, array in (expected or {}).items():
+                self.directory.save_array("out", name, array)
+        except OSError as error:
+            raise CannotWrite.of(error) from error
+
+    def skip_validation(self, why: str) -> None:
+        """Pass without a comparison, and say so."""
+        self.result.passed = True
+        self.console.skipped(why)
+        self.session.add_errors([ValidationSkipped(why).diagnostic])
+
+    def _data_folder(self, group: str) -> Path | None:
+        data = self.case.golden_data
+        if data is None:
+            return None
+        return data / "data" / group if (data / "data").is_dir() else data / group
+
+
+def _example(spec: Spec) -> Any:
+    """What stands for an argument when a `@pl.jit` function is specialised."""
+    if isinstance(spec, ScalarSpec):
+        return spec.value
+    return jit_call.example(TensorType(spec.shape, spec.element))
+
+
+def as_spec(spec: Spec, array: Array) -> Array:
+    """The same memory as elements of the spec's type: signed ones may stand for unsigned ones."""
+    return array.view(spec.element.numpy) if array.dtype != spec.element.numpy else array
+
+
+def _is_fresh(spec: Spec, is_seed: bool) -> bool:
+    """An output that starts as zeros, not as data."""
+    if not isinstance(spec, TensorSpec) or not spec.is_output:
+        return False
+    return is_seed or (spec.init_value is None and spec.from_checkpoint is None)
+
+
+def _has_known_shape(param: Parameter) -> bool:
+    return isinstance(param.type, TensorType) and all(isinstance(d, int) for d in param.type.shape)
+
+
+def _empty(param: Parameter, spec: Spec) -> Array:
+    """An array for its shape only: its pages are never touched."""
+    assert isinstance(param.type, TensorType)
+    assert isinstance(spec, TensorSpec)
+    return np.zeros(spec.shape, param.type.dtype.numpy)
+
+
+def _is_stored(folder: Path, spec: TensorSpec) -> bool:
+    return any((folder / f"{spec.name}{suffix}").is_file() for suffix in (".npz", ".npy", ".pt"))
+
+
+def _stored(folder: Path, spec: TensorSpec) -> Array:
+    """A stored array of the shape and type that its spec says."""
+    try:
+        array = load_array(folder, spec.name)
+    except BadFileError as error:
+        raise BadDataFile(spec.name, str(error)) from error
+    if array is None:
+        raise GoldenDataMissing(str(folder), spec.name)
+    if array.shape != spec.shape:
+        raise BadDataFile(spec.name, f"shape {list(array.shape)}, spec {list(spec.shape)}")
+    if array.dtype != spec.element.numpy:
+        raise BadDataFile(spec.name, f"dtype {array.dtype}, spec {spec.element}")
+    return np.ascontiguousarray(array)
