@@ -289,8 +289,12 @@ def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("room", ["16k", "96k"])  # for the C text, for some of the objects
-def test_a_full_disk(room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(
+    room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """The cache's: the program is compiled elsewhere. The temporary folder's too: an error."""
+    if room == "16k":
+        request.getfixturevalue("quick_runtime")
     monkeypatch.setattr(build, "OPTIMISE_RUNTIME", "-O0")
     with small_disk(tmp_path / "disk", f"size={room},mode=700") as disk:
         use_cache(disk / "cache", monkeypatch)
