@@ -54,6 +54,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 
 PIECE = 256  # elements of a long row that are worked on before the next ones
+LINE_BYTES = 64  # of a cache line: TL_LINE
 DEEPEST = 100  # ops in a row that become one expression
 PRODUCTS = ("matmul", "gemv", "batch_matmul")
 MOST_STREAM_BYTES = 64 << 20  # scratch of tasks that one thread runs for the streams' sake
@@ -534,18 +535,33 @@ class KernelEmitter(Emitter):
             self.evaluate(tile, pointer, strides)
             return
         outer, last = axes[:-1], axes[-1]
+        size, line = tile.dtype.itemsize, LINE_BYTES // tile.dtype.itemsize
+
+        def write(to: str, start: str, axis: Axis) -> None:
+            with self.nest([axis]) as column:
+                position = self.variable("at", f"{start} + {column[0]}")
+                number = self.element_text(tile, tile.shape, axes, [*index, position])
+                self.out.add(f"{to}[{column[0]}] = {e.store(number)};")
+
         with self.out.block(), self.nest(outer, vector=False) as index:
-            self.out.add(f"_Alignas(64) {e.memory} near[{PIECE}];")
-            with self.pieces(last, PIECE) as (start, count_):
-                at = total([*(product(i, into[a.last]) for a, i in zip(outer, index)), start])
-                self.out.add(f"{e.memory} *const there = {pointer} + ({at});")
-                self.out.add(f"{e.memory} *const here = {condition} ? near : there;")
-                with self.nest([Axis(last.last, count_, PIECE)]) as column:
-                    position = self.variable("at", f"{start} + {column[0]}")
-                    number = self.element_text(tile, tile.shape, axes, [*index, position])
-                    self.out.add(f"here[{column[0]}] = {e.store(number)};")
-                size = f"{count_} * {tile.dtype.itemsize}"
-                self.out.add(f"if ({condition}) tl_stream(there, near, {size});")
+            at = total([product(i, into[a.last]) for a, i in zip(outer, index)])
+            self.out.add(f"{e.memory} *const there = {pointer} + ({at});")
+            before = f"{condition} ? tl_before_line(there, {size}, {last.extent}) : {last.extent}"
+            head = self.variable("head", before)
+            tail = self.variable("tail", f"{head} + ({last.extent} - {head}) / {line} * {line}")
+            # All of it, or what is no whole line: at the start, then at the end.
+            with self.out.block("for (int is_end = 0; is_end < 2; is_end++)"):
+                start = self.variable("start", f"is_end ? {tail} : 0")
+                count_ = self.variable("count", f"is_end ? {last.extent} - {tail} : {head}")
+                self.out.add(f"{e.memory} *const here = there + {start};")
+                write("here", start, Axis(last.last, count_, last.length))
+            start = self.name("line")
+            with self.out.block(
+                f"for (int64_t {start} = {head}; {start} < {tail}; {start} += {line})"
+            ):
+                self.out.add(f"_Alignas(TL_LINE) {e.memory} line[{line}];")
+                write("line", start, Axis(last.last, line, line))
+                self.out.add(f"tl_stream_line(there + {start}, line);")
         self.out.add(f"if ({condition}) tl_streamed();")
 
     def evaluate(

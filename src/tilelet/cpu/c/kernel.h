@@ -14,6 +14,7 @@
 #define TL_IVDEP _Pragma("GCC ivdep")
 #endif
 
+#define TL_LINE 64 /* bytes of a cache line */
 #define TL_CANCELLED(c) (*(c)->cancel != 0)
 
 /* start < 0 || start + size > extent, without overflow */
@@ -31,19 +32,22 @@ TL_INLINE int64_t tl_trips(int64_t start, int64_t stop, int64_t step) {
     return (int64_t)(((uint64_t)start - (uint64_t)stop - 1) / (0 - (uint64_t)step) + 1);
 }
 
-/* A copy to memory that is not kept in the caches; `from` is aligned to 64 bytes. `tl_streamed` is
- * due before other threads are told that it is there. */
-static void __attribute__((noinline, unused)) tl_stream(void *to, const void *from, int64_t bytes) {
+/* Elements before the first whole cache line, at most `count`; `count` if no element begins one. */
+TL_INLINE int64_t tl_before_line(const void *to, int64_t itemsize, int64_t count) {
+    int64_t bytes = (int64_t)(-(uintptr_t)to & (TL_LINE - 1));
+    return bytes % itemsize || bytes / itemsize > count ? count : bytes / itemsize;
+}
+
+/* Store a cache line past the caches. `line` is a variable that its caller fills in one loop of
+ * constant length: compilers keep it in registers. `tl_streamed` is due before other threads are
+ * told that the line is there. */
+TL_INLINE void tl_stream_line(void *to, const void *line) {
 #if defined(__AVX__) && __has_builtin(__builtin_ia32_movntps256)
-    int64_t head = (int64_t)(-(uintptr_t)to & 31), at;
-    if (head > bytes) head = bytes;
-    memcpy(to, from, (size_t)head);
-    for (at = head; at + 32 <= bytes; at += 32)
+    for (int at = 0; at < TL_LINE; at += 32)
         __builtin_ia32_movntps256((float *)((char *)to + at),
-                                  tl_load_f32((const float *)((const char *)from + at)));
-    memcpy((char *)to + at, (const char *)from + at, (size_t)(bytes - at));
+                                  tl_load_f32((const float *)((const char *)line + at)));
 #else
-    memcpy(to, from, (size_t)bytes);
+    memcpy(to, line, TL_LINE);
 #endif
 }
 TL_INLINE void tl_streamed(void) {
