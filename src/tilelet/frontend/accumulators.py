@@ -40,14 +40,14 @@ class _AccumulatorWindow:
 
 @dataclass(frozen=True)
 class _Tile:
-    """A tile made by the program, of so many axes if its text says so."""
+    """A tile that the program creates, with its rank if the text shows it."""
 
     language: ast.Name
     rank: int | None
 
 
 def write_windows_back(stmts: list[ast.stmt]) -> list[ast.stmt]:
-    """The same statements, with each product in a window put back into its tile."""
+    """Return the statements with every product in a window assembled back into its tile."""
     tiles = {made[0]: made[1] for s in statements_in(stmts) if (made := _created_tile(s))}
     return _block(stmts, tiles, {}) if tiles else stmts
 
@@ -75,7 +75,7 @@ def _block(
 
 
 def _puts_back(s: ast.stmt, source: str) -> bool:
-    """Whether the program itself assembles a product, as printed programs do."""
+    """Return whether the program itself assembles a product, as printed programs do."""
     _, call = _assignment_of(s)
     if not isinstance(call, ast.Call) or _attribute(call) != "assemble":
         return False
@@ -86,7 +86,7 @@ def _puts_back(s: ast.stmt, source: str) -> bool:
 def _with_bodies(
     s: ast.stmt, tiles: dict[str, _Tile], windows: dict[str, _AccumulatorWindow]
 ) -> ast.stmt:
-    """The statement with the statements inside it rewritten."""
+    """Return the statement with the statements inside it rewritten."""
     if not isinstance(s, (ast.For, ast.While, ast.If, ast.With)):
         return s
     if isinstance(s, (ast.For, ast.While)):
@@ -109,7 +109,7 @@ def _depends(window: _AccumulatorWindow, names: set[str]) -> bool:
 def _window(
     value: ast.expr | None, tiles: dict[str, _Tile], windows: dict[str, _AccumulatorWindow]
 ) -> _AccumulatorWindow | None:
-    """The window that a slice or a subscript takes, or that a product is added to."""
+    """Return the window that a slice or subscript takes, or that a product is added to."""
     if isinstance(value, ast.Subscript):
         return _subscript_window(value, tiles)
     if not isinstance(value, ast.Call):
@@ -129,7 +129,7 @@ def _window(
 
 
 def _accumulator(product: ast.Call) -> ast.expr | None:
-    """What a product is added to."""
+    """Return the operand that a product is added to."""
     return argument_of(REGISTRY[_attribute(product)], product)
 
 
@@ -150,7 +150,7 @@ def _is_product(value: ast.expr | None) -> TypeGuard[ast.Call]:
 
 
 def _as_assignment(s: ast.stmt, name: str) -> ast.stmt:
-    """A product that is a statement of its own, as an assignment."""
+    """Return a product that is an expression statement as an assignment."""
     assert isinstance(s, ast.Expr)
     new = ast.Assign([ast.Name(name, ast.Store())], s.value)
     return ast.fix_missing_locations(ast.copy_location(new, s))
@@ -177,7 +177,7 @@ def _created_tile(s: ast.stmt) -> tuple[str, _Tile] | None:
 
 
 def _assignment_of(s: ast.stmt) -> tuple[str | None, ast.expr | None]:
-    """What a statement computes, and the one name it gives to that, if it does."""
+    """Return the value of an assignment and its only target, if it is a name."""
     if isinstance(s, ast.Assign) and len(s.targets) == 1:
         target, value = s.targets[0], s.value
     elif isinstance(s, ast.AnnAssign):
@@ -188,7 +188,7 @@ def _assignment_of(s: ast.stmt) -> tuple[str | None, ast.expr | None]:
 
 
 def _stored_names(stmts: list[ast.stmt]) -> set[str]:
-    """Names that statements give another meaning; adding a product to a window does not."""
+    """Return names that statements rebind, other than by adding a product to a window."""
     found: set[str] = set()
     for s in statements_in(stmts):
         _, call = _assignment_of(s)

@@ -27,7 +27,7 @@ from tilelet.ops.block_scaled import LAYOUTS
 from tilelet.syntax import types as language_types
 from tilelet.syntax.enums import TensorLayout
 
-# What `pl.prefetch` gives: numbers without meaning.
+# Results of `pl.prefetch`: opaque numbers.
 _HANDLES: tuple[type, ...] = (
     language_types.PrefetchAsyncContext,
     language_types.AsyncEvent,
@@ -38,18 +38,18 @@ _HANDLES: tuple[type, ...] = (
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """One parameter of a kernel function, as its signature says it."""
+    """One parameter of a kernel function, as declared in its signature."""
 
     name: str
-    type: Type | None  # None: comes from the call (`x: pl.Tensor` in a jit function)
-    direction: Direction | None  # None: nothing said
+    type: Type | None  # None: taken from the call (`x: pl.Tensor` in a jit function)
+    direction: Direction | None  # None: not declared
     loc: Loc
-    layout: str | None = None  # a layout other than row-major, which only the device has
-    default: int | float | None = None  # of a number that a call need not give
+    layout: str | None = None  # a layout other than row-major, used only by the device
+    default: int | float | None = None  # value if a call omits the argument
 
 
 def value_type(annotation: Any) -> Type | None:
-    """The IR type of `pl.Tensor[[16, 128], pl.FP32]` and its like; None if it is no such thing."""
+    """Return the IR type of an annotation such as `pl.Tensor[[16, 128], pl.FP32]`, or None."""
     match annotation:
         case language_types.DistributedAnnotation():
             return DistributedType(_shape(annotation.shape), annotation.dtype)
@@ -70,7 +70,7 @@ def value_type(annotation: Any) -> Type | None:
 
 
 def agree(found: Type, declared: Type) -> bool:
-    """Whether a value of type `found` may stand where `declared` is written."""
+    """Return whether a value of type `found` matches the declared type."""
     if isinstance(found, (TensorType, TileType)) and isinstance(declared, (TensorType, TileType)):
         return (
             found.dtype is declared.dtype
@@ -88,7 +88,7 @@ def _shape(shape: Any) -> tuple[int | SymDim, ...]:
 
 
 def parameters(function: KernelFunction) -> list[KernelParameter]:
-    """The parameters of a function, `self` left out; errors point at the annotation."""
+    """Return the parameters of a function without `self`; errors point at the annotation."""
     names = function.captured_names()
     defaults = function.defaults
     return [
@@ -98,27 +98,28 @@ def parameters(function: KernelFunction) -> list[KernelParameter]:
 
 
 def stored_type(p: KernelParameter) -> Type | None:
-    """A parameter's type in memory: in March 2026 `pl.DN` declared the transposed tensor."""
+    """Return a parameter's type in memory; in March 2026 `pl.DN` meant the transpose."""
     if p.layout == "DN" and isinstance(p.type, TensorType) and len(p.type.shape) == 2:
         return replace(p.type, shape=p.type.shape[::-1])
     return p.type
 
 
 def taken_type(p: KernelParameter) -> Type | None:
-    """What a function takes where tensors are as they are stored: of vectors, what it declares."""
+    """Return the type a function takes if `pl.DN` tensors are as stored; vectors stay as
+    declared."""
     is_vector = isinstance(p.type, TensorType) and 1 in p.type.shape
     return p.type if is_vector else stored_type(p)
 
 
 def given_type(annotation: Any, loc: Loc, *, as_stored: bool) -> Type | None:
-    """What a function gives back by the annotation of its result."""
+    """Return the type that the annotation of a result declares."""
     found = value_type(annotation)
     layout = getattr(annotation, "layout", TensorLayout.ND)
     return taken_type(KernelParameter("", found, None, loc, layout.name)) if as_stored else found
 
 
 def layouts_of(function: KernelFunction, env: Mapping[str, object]) -> dict[Value, str]:
-    """Parameters whose data lies in an order that matters: scales of block-scaled operands."""
+    """Return the layout of each parameter that holds packed scales."""
     found: dict[Value, str] = {}
     for p in parameters(function):
         value = env.get(p.name)
@@ -147,7 +148,7 @@ def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -
         return KernelParameter(p.arg, None, direction, loc)
     found = value_type(annotation)
     if found is None:
-        # A plain `int`, `float` or `bool`; Python 3.10 takes `list[int]` for a type, too.
+        # A plain `int`, `float` or `bool`; in Python 3.10 `list[int]` is a `type` as well.
         if function.generic and isinstance(annotation, type) and get_origin(annotation) is None:
             return KernelParameter(p.arg, None, direction, loc)
         raise BadAnnotation(
@@ -166,7 +167,7 @@ def _parameter(function: KernelFunction, p: ast.arg, names: dict[str, object]) -
 
 
 def _evaluate(function: KernelFunction, p: ast.arg, names: dict[str, object], where: Loc) -> object:
-    """The annotation as Python sees it: it is the author's own program text."""
+    """Evaluate an annotation, which is the author's own program text."""
     node = p.annotation
     assert node is not None
     if isinstance(node, ast.Constant) and isinstance(node.value, str):

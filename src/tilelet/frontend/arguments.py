@@ -1,4 +1,4 @@
-"""Arguments of a call as its text has them, for what is decided before anything is evaluated."""
+"""Arguments of a call, read from its text before anything is evaluated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tilelet.ops import spellings
 
 
 def argument_of(spec: OpSpec, call: ast.Call, position: int = 0) -> ast.expr | None:
-    """What a call gives for the parameter at `position` of an op: in its place or by its name."""
+    """Return the argument for the parameter at `position` of an op, by position or by name."""
     if position < len(call.args):
         return call.args[position]
     param = list(spec.signature.parameters)[position]

@@ -1,7 +1,7 @@
 """`pl.system.syncall()`: all blocks of a launch wait for each other.
 
-Blocks run one after the other here. So what follows a barrier is a launch of its own, and a loop or
-branch with a barrier in it goes around such launches:
+Blocks run one after the other here. So the statements after a barrier become a launch of their own,
+and a loop or branch that contains a barrier moves around such launches:
 
     for core in pl.spmd(4):              for i in pl.range(3):
         for i in pl.range(3):                for core in pl.spmd(4):
@@ -9,7 +9,7 @@ branch with a barrier in it goes around such launches:
             pl.system.syncall()              for core in pl.spmd(4):
             second(core, i)                      second(core, i)
 
-Numbers that a block computes once, such as where its rows begin, are computed again in each launch.
+Scalars that a block computes once, such as its first row, are recomputed in each launch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def has_barrier(statements: Sequence[ast.stmt]) -> bool:
 
 
 def launches(launch: Launch) -> list[ast.stmt]:
-    """The statement as launches between barriers, with the loops and branches around them."""
+    """Split a launch at its barriers; return the launches inside their loops and branches."""
     stored = Counter(name for s in ast.walk(launch) for name in _stores(s))
     return list(_spread(launch, launch.body, [], stored))
 
@@ -48,7 +48,7 @@ def launches(launch: Launch) -> list[ast.stmt]:
 def _spread(
     launch: Launch, body: Sequence[ast.stmt], numbers: list[ast.stmt], stored: Counter[str]
 ) -> Iterator[ast.stmt]:
-    """`numbers`: what to compute again in each launch."""
+    """Split a body at its barriers; `numbers` are the scalars to recompute in each launch."""
     run: list[ast.stmt] = []
     numbers = list(numbers)
 
@@ -89,7 +89,7 @@ def _stores(node: ast.AST) -> Iterator[str]:
 
 
 def _is_number(s: ast.stmt, stored: Counter[str]) -> bool:
-    """Whether `s` computes a number, from numbers that do not change during the launch."""
+    """Return whether `s` computes a scalar from scalars that are constant during the launch."""
     if (
         not isinstance(s, ast.Assign)
         or len(s.targets) != 1
@@ -112,7 +112,7 @@ def _is_number(s: ast.stmt, stored: Counter[str]) -> bool:
 
 
 def _needed(numbers: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Those of `numbers` that the run reads, directly or not."""
+    """Return those of `numbers` that the run reads, directly or indirectly."""
     wanted = {n.id for s in run for n in ast.walk(s) if isinstance(n, ast.Name)}
     needed: list[ast.stmt] = []
     for s in reversed(numbers):
@@ -128,7 +128,7 @@ def _needed(numbers: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> list[ast.st
 
 @call(markers.syncall)
 def _lower(ctx: Context, node: ast.Call) -> None:
-    """A barrier that is no statement of a launch: in a kernel that is launched elsewhere."""
+    """Lower a barrier in a kernel that is launched elsewhere."""
     if not ctx.in_scope:
         raise OnlyInScope(ctx.loc(node), "pl.system.syncall")
     allowed = list(inspect.signature(markers.syncall).parameters)
@@ -140,14 +140,14 @@ def _lower(ctx: Context, node: ast.Call) -> None:
 
 
 def check_kernel(ctx: Context, ops: Sequence[Op]) -> None:
-    """A barrier in a kernel must order nothing that its blocks share."""
+    """Reject a barrier that orders accesses to memory that the blocks of a kernel share."""
     for barrier in ctx.barriers:
         before: list[Op] = []
         after: list[Op] = []
         passed = False
         for op in ops:
             inner = list(walk(Block((), (op,))))
-            here = barrier in inner  # a loop around a barrier runs before it and after it
+            here = barrier in inner  # a loop around a barrier runs on both sides of it
             if not passed or here:
                 before += inner
             passed = passed or here
@@ -160,7 +160,7 @@ def check_kernel(ctx: Context, ops: Sequence[Op]) -> None:
 
 
 def _memory(ctx: Context, ops: Sequence[Op]) -> tuple[set[Value], set[Value]]:
-    """Tensors of the kernel that these ops write and read."""
+    """Return the tensors of the kernel that these ops write, and those they read."""
     written: set[Value] = set()
     read: set[Value] = set()
     for op in ops:

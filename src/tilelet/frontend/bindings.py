@@ -1,4 +1,4 @@
-"""What a name in a kernel can stand for while its text is lowered."""
+"""Bindings: what the names of a kernel stand for while its text is lowered."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Binding: TypeAlias = Any
 
 
 class ReportedError(Exception):
-    """The expression depends on something whose mistake has been reported already."""
+    """The expression depends on something whose mistake has already been reported."""
 
 
 @dataclass(frozen=True)
 class Poison:
-    """A name that must not be read; reading it raises its own error.
+    """A name that must not be read.
 
-    `error` makes the message for a reading place; None when the cause was reported before.
+    `error` builds the message for the place that reads it; None if the cause has been reported.
     """
 
     error: Callable[[Loc], UserError] | None = None
@@ -38,12 +38,12 @@ class Poison:
 
 
 def items_of(x: Binding) -> tuple[Binding, ...] | None:
-    """The items of a tuple or list; None for anything else."""
+    """Return the items of a tuple or list; None for anything else."""
     return tuple(cast("Sequence[Binding]", x)) if isinstance(x, (tuple, list)) else None
 
 
 def as_items(x: Binding) -> tuple[Binding, ...]:
-    """The items of a tuple or list; anything else as the only item."""
+    """Return the items of a tuple or list; anything else as the only item."""
     found = items_of(x)
     return (x,) if found is None else found
 
@@ -53,7 +53,7 @@ def is_scalar_constant(x: Binding) -> bool:
 
 
 def is_kernel_value(x: Binding) -> bool:
-    """Whether `x` is, or contains, something that exists only when the kernel runs."""
+    """Return whether `x` is or contains a value that exists only when the kernel runs."""
     items = items_of(x)
     if items is not None:
         return any(is_kernel_value(i) for i in items)
@@ -61,7 +61,7 @@ def is_kernel_value(x: Binding) -> bool:
 
 
 def describe(x: Binding) -> str:
-    """A binding in words, for messages."""
+    """Describe a binding in words, for messages."""
     if isinstance(x, Value):
         return str(x.type)
     if isinstance(x, Const):
@@ -80,19 +80,19 @@ def is_scalar(x: Binding) -> bool:
 
 
 def close_names(name: str, candidates: Iterable[str]) -> list[str]:
-    """Names spelled like `name`, for "did you mean"."""
+    """Return names spelled like `name`, for "did you mean"."""
     return near(name, [c for c in candidates if not c.startswith("__")])
 
 
 Form = Affine[tuple[Value, ...]]
 """A scalar in terms of products of values, each of them in a fixed order."""
 
-_MAX_FORM_TERMS = 16  # terms of a form that is worth remembering
+_MAX_FORM_TERMS = 16  # longer forms are not kept
 _BOUNDS = BoundsArithmetic()
 
 
 def _keeps_integers(x: object, cast: Value) -> bool:
-    """Whether every number of `x`'s type is the same number after the cast."""
+    """Return whether the cast preserves every value of `x`'s type."""
     source, target = scalar_dtype(x), scalar_dtype(cast)
     if source is None or target is None or source.is_float or target.is_float:
         return False
@@ -101,7 +101,7 @@ def _keeps_integers(x: object, cast: Value) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Swapped:
-    """A tensor with two axes swapped, as it was after so many writes to its memory."""
+    """A tensor with two axes swapped, taken after `writes` writes to its memory."""
 
     tensor: Value
     axes: tuple[int, int]
@@ -110,50 +110,50 @@ class Swapped:
 
 @dataclass
 class ValueFacts:
-    """What the lowering knows of the values of one function, beyond their types."""
+    """Facts about the values of one function that their types do not show."""
 
     forms: dict[Value, Form] = field(default_factory=dict[Value, "Form"])
-    # The first value of each scalar op on given operands: the same op on them gives the same.
+    # The first result of each scalar op on given operands: equal ops have equal results.
     _known: dict[object, Value] = field(default_factory=dict[object, Value])
     # The parameter whose memory a value is, through assembles, loops, scopes and calls.
     root: dict[Value, Value] = field(default_factory=dict[Value, Value])
-    # The parameter in whose memory a value lies: as `root`, and through windows.
+    # The parameter in whose memory a value lies: as `root`, also through windows.
     storage: dict[Value, Value] = field(default_factory=dict[Value, Value])
     # Parameters that the signature declares to be written.
     outputs: set[Value] = field(default_factory=set[Value])
-    # Parameters that some op or kernel call writes, in whole or in part.
+    # Parameters that an op or kernel call writes, fully or partly.
     written: set[Value] = field(default_factory=set[Value])
-    # How often the text has written to a parameter's memory so far; None: to any other.
+    # Number of writes so far to each parameter's memory; None stands for all other memory.
     _writes: Counter[Value | None] = field(default_factory=Counter["Value | None"])
-    # Valid regions that the text states, of tiles that may be larger.
+    # Valid regions that the text states; the tiles may be larger.
     regions: dict[Value, tuple[object, ...]] = field(
         default_factory=dict[Value, "tuple[object, ...]"]
     )
-    # Tensors whose scales lie in an order of their own: the name of the layout.
+    # Layouts of tensors with packed scales.
     layouts: dict[Value, str] = field(default_factory=dict[Value, str])
-    # Scales that lie in such an order, of which no load has made rows and columns yet.
+    # Packed scales that no load has unpacked yet.
     packed: set[object] = field(default_factory=set[object])
-    # How small and how large scalars can be, and extents of windows.
+    # Bounds of scalars and of window extents.
     bounds: dict[Value | SymDim, Bounds] = field(default_factory=dict["Value | SymDim", Bounds])
-    # What tensors with two axes swapped are made of, inside a scope; those of which windows were
-    # taken, in turn.
+    # Tensors with two axes swapped inside a scope; and those of them that windows were taken of,
+    # in that order.
     swapped: dict[Value, Swapped] = field(default_factory=dict[Value, Swapped])
     windowed: list[Swapped] = field(default_factory=list[Swapped])
-    # Memory that was made here and not written since, and windows and loads of it.
+    # New memory that has not been written yet, and windows and loads of it.
     undefined: set[Value] = field(default_factory=set[Value])
 
     def add_parameter(self, value: Value) -> None:
         self.root[value] = self.storage[value] = value
 
     def note_same(self, new: Value, old: object) -> None:
-        """`new` is the memory of `old` under another name."""
+        """Note that `new` is the memory of `old` under another name."""
         if isinstance(old, Value):
             for known in (self.root, self.storage):
                 if old in known:
                     known[new] = known[old]
 
     def note_renamed(self, new: Value, old: Value) -> None:
-        """`new` takes the place of `old`, which nothing uses."""
+        """Note that `new` replaces `old`, which has no uses."""
         self.note_same(new, old)
         self.note_undefined(new, old)
         if old in self.forms:
@@ -170,17 +170,17 @@ class ValueFacts:
             self.packed.add(new)
 
     def note_view(self, view: Value, base: object) -> None:
-        """`view` is a window of `base`."""
+        """Note that `view` is a window of `base`."""
         if isinstance(base, Value) and isinstance(view.type, TensorType) and base in self.storage:
             self.storage[view] = self.storage[base]
 
     def note_undefined(self, new: Value, old: object) -> None:
-        """If `old` was never written, then `new` was not either."""
+        """Note that `new` is unwritten memory if `old` is."""
         if isinstance(old, Value) and old in self.undefined:
             self.undefined.add(new)
 
     def region_is(self, x: Value, sizes: Sequence[object]) -> bool:
-        """Whether the text says that the valid region of `x` has these extents."""
+        """Return whether the text states that the valid region of `x` has these extents."""
         region = self.regions.get(x)
         if region is None or len(region) != len(sizes):
             return False
@@ -195,7 +195,7 @@ class ValueFacts:
             self.written.add(storage)
 
     def writes_to(self, tensor: Value) -> int:
-        """How often its memory may have been written so far."""
+        """Return how often the memory of `tensor` may have been written so far."""
         return sum(self._writes[s] for s in {self.storage.get(tensor), None})
 
     def is_written_since(self, swapped: Swapped) -> bool:
@@ -219,7 +219,7 @@ class ValueFacts:
         return self.storage.get(x) if isinstance(x, Value) else None
 
     def note_scalar(self, result: Value, operation: str, operands: Sequence[object]) -> None:
-        """Remember what `result = operation(operands)` is in terms of other values."""
+        """Note `result = operation(operands)` as an affine form, or as a value of its own."""
         known = [self.form_of(o) for o in operands]
         forms = [form for form in known if form is not None]
         if len(forms) < len(known):
@@ -250,7 +250,7 @@ class ValueFacts:
 
     def _note_bounds(self, result: Value, found: Bounds | None) -> None:
         dtype = scalar_dtype(result)
-        # A number that leaves its type wraps; what is not known is taken not to get that far.
+        # A scalar that overflows wraps. Unknown operands are assumed not to overflow.
         if found is not None and dtype is not None and found.fits(*dtype.limits):
             self.bounds[result] = found
 
@@ -262,25 +262,25 @@ class ValueFacts:
         return self.bounds.get(x, UNKNOWN) if isinstance(x, (Value, SymDim)) else UNKNOWN
 
     def note_extents(self, made: Value, sizes: object) -> None:
-        """`made` has the shape that `sizes` say."""
+        """Note that `made` has the shape `sizes`."""
         shape = made.type.shape if isinstance(made.type, TensorType) else ()
         for dim, size in zip(shape, as_items(sizes), strict=False):
             if isinstance(dim, SymDim):
                 self.bounds[dim] = self.bounds_of(size)
 
     def note_extent(self, result: Value, tensor: object, axis: object) -> None:
-        """`result` is the extent of `tensor` in `axis`."""
+        """Note that `result` is the extent of `tensor` in `axis`."""
         if isinstance(tensor, Value) and isinstance(tensor.type, TensorType):
             assert isinstance(axis, int)
             self.bounds[result] = self.bounds_of(tensor.type.shape[axis])
 
     def note_constant(self, result: Value, key: object) -> None:
-        """`result` is the same wherever something with this key is computed."""
+        """Note that `result` equals every other value with this key."""
         first = self._known.setdefault(key, result)
         self.forms[result] = Affine(0, (((first,), 1),))
 
     def difference(self, high: object, low: object) -> int | None:
-        """`high - low` when it is a constant whatever the values are."""
+        """Return `high - low` if it is the same constant for all values."""
         a, b = self.form_of(high), self.form_of(low)
         difference = None if a is None or b is None else a.plus(b, -1)
         return None if difference is None or difference.terms else difference.constant

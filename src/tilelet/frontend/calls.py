@@ -40,7 +40,7 @@ from tilelet.syntax import views
 
 @expression(ast.Call)
 def lower_call(ctx: Context, node: ast.Call, is_statement: bool = False) -> Binding:
-    """A call; as a statement of its own it need not have a result."""
+    """Lower a call; one that is a statement of its own need not return a value."""
     callee = evaluate(ctx, node.func)
     loc = ctx.loc(node)
     spec = spec_of(callee)
@@ -109,7 +109,7 @@ def _breakpoint(ctx: Context, loc: Loc) -> None:
 
 
 def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
-    """A plain Python function: called now, if everything it is given is known now."""
+    """Call a plain Python function at compile time; all its arguments must be known."""
     loc = ctx.loc(node)
     if callee is range:
         raise PythonRange(loc)
@@ -138,7 +138,7 @@ def _call_at_compile_time(
 
 
 def _replacement_advice(callee: object, name: str) -> str:
-    """What to write for a function of Python or another library; a user's own has no such thing."""
+    """Return what to write instead of a library function; nothing for a user's own function."""
     module = (getattr(callee, "__module__", None) or "builtins").partition(".")[0]
     if isinstance(callee, types.FunctionType) and module not in ("torch", "numpy", "triton"):
         return ""

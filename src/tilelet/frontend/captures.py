@@ -1,7 +1,7 @@
-"""What a kernel's text means by names from outside it: remembered, to see when that has changed.
+"""The values that names outside a kernel had when it was compiled.
 
-A program is made of the text and of what its names stood for then: sizes, helpers, settings. When
-one of them means something else, the program is another one.
+A program depends on its text and on the values of the names in it: sizes, helpers, settings. If one
+of these values changes, the kernel has to be compiled again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Read:
 
 @dataclass
 class CapturedNames:
-    """All names from outside that a function and those it calls refer to, and their values."""
+    """All outside names that a function and its callees refer to, and their values."""
 
     # Most are numbers, functions and modules: to compare identities is enough, as a rule.
     _simple: list[tuple[Mapping[str, object], str, object]] = field(
@@ -50,13 +50,13 @@ class CapturedNames:
 
     @classmethod
     def of(cls, function: KernelFunction) -> CapturedNames:
-        """As they are now."""
+        """Record the present values."""
         captures = cls()
         captures._add_kernel(function, set())
         return captures
 
     def are_current(self) -> bool:
-        """Whether every name still means the same."""
+        """Return whether every name still has the recorded value."""
         for home, name, value in self._simple:
             now = home.get(name, _MISSING)
             if now is not value and not _are_same(_snapshot(now), value):
@@ -78,7 +78,7 @@ class CapturedNames:
             self._add(python, name, path, own, fixed, seen)
 
     def _add_helper(self, python: FunctionType, seen: set[object]) -> None:
-        """A plain function that is called while compiling."""
+        """Add the names of a plain function that is called at compile time."""
         if python in seen or _is_library(python.__code__):
             return
         seen.add(python)
@@ -115,7 +115,7 @@ class CapturedNames:
 
 
 def _names_in(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Every name with the attributes that follow it, each once; those in quotes, too."""
+    """Yield each name with the attributes that follow it once, also from quoted annotations."""
     found: dict[tuple[str, tuple[str, ...]], None] = {}
     pending: list[ast.AST] = [node]
     while pending:
@@ -159,7 +159,7 @@ def _look_up(home: Mapping[str, object] | CellType, name: str, path: tuple[str, 
 
 
 def _is_language(value: object) -> bool:
-    """Whether nobody changes the attributes of `value`: it is a module of Tilelet."""
+    """Return whether `value` is a module of Tilelet, whose attributes do not change."""
     return isinstance(value, ModuleType) and value.__name__.partition(".")[0] == "tilelet"
 
 
@@ -168,11 +168,11 @@ def _is_library(code: CodeType) -> bool:
 
 
 class _Contents(list[object]):
-    """The contents of a list or the like, when it was looked at."""
+    """The contents of a container at the time it was recorded."""
 
 
 def _snapshot(value: object, depth: int = _DEPTH) -> object:
-    """What `value` holds now, if it can change without becoming another object; else itself."""
+    """Return a copy of the contents of a mutable `value`; any other value itself."""
     if isinstance(value, (*_NUMBERS, type, FunctionType, ModuleType, KernelFunction)) or not depth:
         return value
     if isinstance(value, dict):
@@ -194,7 +194,7 @@ def _snapshot(value: object, depth: int = _DEPTH) -> object:
 
 
 def _are_same(a: object, b: object) -> bool:
-    """Whether two snapshots are of the same; 1, 1.0 and True are not, nor are 0.0 and -0.0."""
+    """Return whether two snapshots are equal; 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     if a is b:
         return True
     if type(a) is not type(b):

@@ -1,4 +1,4 @@
-"""The state of lowering one function body, and the few primitives everything else uses."""
+"""The state of lowering one function body, and the primitives that all rules use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tilelet.ir.types import SymDim, Type
 
 @dataclass
 class CorePart:
-    """What one function of a group of cores does."""
+    """The ops of one function of a core group."""
 
     name: str
     ops: list[Op]
@@ -31,11 +31,11 @@ class CorePart:
 
 @dataclass(frozen=True)
 class Lane:
-    """The vector lane that runs, in `for lane in pl.split_aiv(2, mode=...)`."""
+    """The running vector lane in `for lane in pl.split_aiv(2, mode=...)`."""
 
     mode: str
     index: Binding
-    # What the lanes before have put together, by the call that does it.
+    # Tiles that earlier lanes have gathered, by the gathering call.
     gathered: dict[ast.Call, Value] = field(default_factory=dict[ast.Call, Value])
 
 
@@ -53,30 +53,30 @@ class Context:
     ops: list[Op] = field(default_factory=list[Op])
     in_scope: bool = False
     in_chunked: bool = False  # in an auto scope with chunk loops, outside its in-core parts
-    chunk_ok: bool = False  # in an auto scope: loops may say `chunk=`
+    chunk_ok: bool = False  # in an auto scope, where loops accept `chunk=`
     # Name and split of the kernels of an auto scope without chunk loops.
     runs_of: tuple[str | None, str | None] = (None, None)
     scope_loc: Loc | None = None
     caller: Loc | None = None
-    # Values that were assembled into: reading them again is a mistake. value -> (where, new value)
+    # Values that were assembled into and must not be read again: value -> (where, new value).
     consumed: dict[Value, tuple[Loc, Value]] = field(
         default_factory=dict[Value, "tuple[Loc, Value]"]
     )
-    # pl.dynamic symbols with a known meaning here: an int, or a Value read from a tensor.
+    # Known `pl.dynamic` symbols: an int, or where to read the extent (tensor, axis).
     dims: dict[SymDim, Binding] = field(default_factory=dict[SymDim, Binding])
-    # Output parameters by name, for the "rebound without a write" check.
+    # Output parameters by name, to check that they are not rebound without a write.
     outputs: dict[str, Value] = field(default_factory=dict[str, Value])
-    # Where `pl.yield_` of the innermost explicit loop leaves its values; None elsewhere.
+    # Values of `pl.yield_` in the innermost explicit loop; None elsewhere.
     loop_yield: list[tuple[Binding, ...]] | None = None
-    # The body of that loop has a `pl.yield_` of its own: one in a branch merges, also a known one.
+    # Whether the loop body itself has a `pl.yield_`: one in a branch then merges the branch.
     yields_itself: bool = False
     returned: tuple[Binding, ...] | None = None
-    # How two vector cores share the scope, and which of them runs where the text tells them apart.
+    # How two vector cores share the scope, and which of them runs if the text distinguishes them.
     split: str | None = None
     lane: Lane | None = None
-    # Barriers between the blocks that run this kernel.
+    # Barriers between the blocks of this kernel.
     barriers: list[Op] = field(default_factory=list[Op])
-    # In a function of type Group: what its cores do; None elsewhere.
+    # The parts of the cores, in a function of type Group; None elsewhere.
     parts: list[CorePart] | None = None
     host: bool = False  # in a host function, which dispatches to ranks
 
@@ -88,7 +88,7 @@ class Context:
         return self.source.loc(node, self.caller)
 
     def fork(self, **changes: object) -> Context:
-        """Return this context with other fields; the rest, names and ops too, stay shared."""
+        """Return this context with other fields; names and ops stay shared."""
         return replace(self, **changes)  # type: ignore[arg-type]
 
     def nested(self, **changes: object) -> Context:
@@ -101,9 +101,9 @@ class Context:
 
     @contextlib.contextmanager
     def on_trial(self) -> Generator[Context, None, None]:
-        """Give a context whose effects on this one are only those that `adopt` takes over.
+        """Yield a context that affects this one only through `adopt`.
 
-        Facts about values stay shared: those about values of a dropped trial concern nobody.
+        Facts about values are shared: facts about values of a dropped trial are never used.
         """
         trial = self.fork(
             module=self.module.fork(), consumed=dict(self.consumed), barriers=list(self.barriers)
@@ -126,7 +126,7 @@ class Context:
             self.sink.diagnostics = trial.sink.diagnostics
 
     def lookup(self, node: ast.Name) -> Binding:
-        """What a name stands for; an error if nothing, or if it must not be read."""
+        """Return what a name stands for; raise if it is undefined or must not be read."""
         name = node.id
         if name in self.env:
             found = self.env[name]
@@ -160,7 +160,7 @@ class Context:
         return results
 
     def rename_result(self, value: Value, name: str) -> Value:
-        """The result of the latest op by the name it is assigned to; nothing else uses it yet."""
+        """Rename a result of the latest op, which has no uses yet."""
         op = self.ops[-1]
         new = Value(name, value.type, value.loc)
         results = tuple(new if r is value else r for r in op.results)

@@ -45,7 +45,7 @@ _refused: Refusal | None = None
 
 
 def keep_refused(make: Refusal | None) -> None:
-    """Let `make(error)` stand for functions and programs with mistakes; None: raise the error."""
+    """Replace functions and programs with mistakes by `make(error)`; None: raise the error."""
     global _refused  # noqa: PLW0603 - set once, by what runs many programs of one file
     _refused = make
 
@@ -155,7 +155,7 @@ def program(cls: Any = None, *, strict_ssa: bool = False) -> Any:
 
 
 def _of_class(cls: Any, strict_ssa: bool) -> Any:
-    """What a decorator makes of a class, two frames below its text."""
+    """Build the program of a class; the caller is two frames below the class's text."""
     if not isinstance(cls, type):
         raise BadDecorator(here(2), "pl.program", "it decorates classes")
     frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
@@ -194,9 +194,9 @@ def _program(
 
 
 def build_program(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> Program | Programs:
-    """Lower all functions of a program; raises every mistake found (ten at most).
+    """Lower all functions of a program; raise every mistake found (ten at most).
 
-    If there are several control programs, that gives a program for each.
+    A class with several control programs gives one program for each.
     """
     entries = entries_of(name, methods, loc)
     if len(entries) == 1:
@@ -217,7 +217,7 @@ lower_alone_by(lower_alone)
 def _build_either(
     name: str, methods: Mapping[str, KernelFunction], entry: KernelFunction
 ) -> Program:
-    """As declared; if that has mistakes, with tensors declared `pl.DN` as they are stored."""
+    """Build as declared; if that has mistakes, with tensors declared `pl.DN` as stored."""
     try:
         return _build(name, methods, entry)
     except UserErrors:
@@ -229,13 +229,13 @@ def _build_either(
 
 
 def can_lower_again(program: Program) -> bool:
-    """Whether the text of a program is there, and its entry is a control program."""
+    """Return whether the text of a program is known and its entry is a control program."""
     origin = program.origin
     return isinstance(origin, Origin) and origin.entry.kind is not FunctionKind.InCore
 
 
 def as_stored(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
-    """The program with tensors that are declared `pl.DN` as they lie in memory, if arguments do."""
+    """Lower the program with `pl.DN` tensors as stored, if the arguments have the stored shapes."""
     if not can_lower_again(program):
         return program
     assert isinstance(program.origin, Origin)
@@ -253,10 +253,10 @@ def as_stored(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
 def with_extents(
     program: Program, shapes: Mapping[str, Sequence[int]], *, as_stored: bool = False
 ) -> Program:
-    """The program lowered again, with these shapes in place of those that parameters declare.
+    """Lower the program again, with these shapes instead of the declared ones.
 
-    It is noted: the text says that a symbol is one number. `as_stored`: in functions that it calls,
-    tensors declared `pl.DN` are as they lie in memory.
+    A caution is added, because the text declares each symbol as one number. `as_stored`: tensors
+    declared `pl.DN` in called functions are taken as they lie in memory.
     """
     origin = program.origin
     assert isinstance(origin, Origin)
@@ -294,7 +294,7 @@ def _build(
 
     def lower_all() -> str:
         for method in methods.values():
-            # What a group calls is a part of it, and no kernel of its own.
+            # Functions called by a group are parts of it, not kernels.
             in_group = method.core in (FunctionKind.AIC, FunctionKind.AIV)
             is_kernel = method.kind is FunctionKind.InCore and not method.generic
             if method is not entry and is_kernel and not in_group:

@@ -11,7 +11,7 @@
                                      else:
                                          stop = True
 
-The condition is not looked at again after a `break`: it may have no meaning there. A `for` loop
+The condition is not evaluated again after a `break`: it may be undefined there. A `for` loop
 keeps its trip count; its body is guarded by the flag instead.
 """
 
@@ -26,7 +26,7 @@ from tilelet.frontend.source import SourceFile, statements_in
 
 
 def desugar_jumps(stmts: list[ast.stmt], source: SourceFile) -> list[ast.stmt]:
-    """The same statements without `break` and `continue`; unchanged if there are none."""
+    """Return the statements without `break` and `continue`; unchanged if there are none."""
     if not any(isinstance(s, (ast.Break, ast.Continue)) for s in statements_in(stmts)):
         return stmts
     return _Jumps(source).block(stmts, None)
@@ -100,7 +100,7 @@ class _Jumps:
 
 
 def _kind(s: ast.For | ast.While) -> str:
-    """How the loop is spelled: "range", "parallel", ..., "while"."""
+    """Return the spelling of the loop: "range", "parallel", ..., "while"."""
     if isinstance(s, ast.For) and isinstance(s.iter, ast.Call):
         function = s.iter.func
         name = function.attr if isinstance(function, ast.Attribute) else ast.unparse(function)
@@ -109,7 +109,7 @@ def _kind(s: ast.For | ast.While) -> str:
 
 
 def _jumps_in(s: ast.stmt) -> bool:
-    """Whether `s` can jump out of the loop it stands in (loops inside it keep their own jumps)."""
+    """Return whether `s` can jump out of the loop around it (inner loops keep their own jumps)."""
     if isinstance(s, (ast.Break, ast.Continue)):
         return True
     if isinstance(s, ast.If):

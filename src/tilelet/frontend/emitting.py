@@ -48,12 +48,12 @@ from tilelet.ops.views import has_no_tile
 
 
 def is_arg(x: Binding) -> TypeGuard[Arg]:
-    """Whether a binding is an op argument as it is (a tuple may be one, too)."""
+    """Return whether a binding other than a tuple can be an op argument unchanged."""
     return x is None or isinstance(x, (Value, Const, bool, int, float, str, DType, enum.Enum))
 
 
 def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
-    """A binding as an op argument; an error if it is a Python object ops do not take."""
+    """Return a binding as an op argument; raise if ops do not take such a Python object."""
     if isinstance(x, Poison):
         x.raise_at(loc)
     if isinstance(x, int):
@@ -71,12 +71,12 @@ def to_arg(ctx: Context, x: Binding, loc: Loc, name: str = "") -> Arg:
 
 
 def check_width(x: int, loc: Loc) -> None:
-    """No number of a program has more than 64 bits, whatever type it meets."""
+    """Reject integers of more than 64 bits, whatever type they would take."""
     infer.check_constant(x, dtypes.INT64 if x < 0 else dtypes.UINT64, loc)
 
 
 def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
-    """A `pl.dynamic` symbol in a body: its extent here, as a constant or a scalar."""
+    """Return the extent of a `pl.dynamic` symbol here, as a constant or a scalar."""
     found = ctx.dims.get(dim)
     if found is None and isinstance(dim, ComputedDim):
         sides = (to_arg(ctx, dim.left, loc), to_arg(ctx, dim.right, loc))
@@ -106,7 +106,7 @@ def emit_op(
     name: str = "",
     arg_locs: Mapping[str, Loc] | None = None,
 ) -> Binding:
-    """Emit one op; gives its result (None, a Value, or a tuple of Values)."""
+    """Emit one op; return its result (None, a Value, or a tuple of Values)."""
     if spec.plane is Plane.SCOPE and not ctx.in_scope:
         return _emit_outside_scope(ctx, spec, args, loc, name, arg_locs)
     if ctx.facts.layouts and spec.name != "load_scale":
@@ -152,7 +152,7 @@ def _note_swapped(ctx: Context, result: Value, args: Mapping[str, Arg]) -> None:
 
 
 def swapped_tensor(ctx: Context, x: Arg) -> Swapped | None:
-    """The tensor that `x` is with two axes swapped, if nobody wrote to it since."""
+    """Return the tensor that `x` is with two axes swapped, if it was not written since."""
     found = ctx.facts.swapped.get(x) if isinstance(x, Value) else None
     return None if found is None or ctx.facts.is_written_since(found) else found
 
@@ -165,9 +165,9 @@ def _window_of_swapped(
     name: str,
     arg_locs: Mapping[str, Loc],
 ) -> Binding:
-    """A window of a tensor with two axes swapped: loaded as it lies in memory, and then swapped.
+    """Load a window of a tensor with two axes swapped as it lies in memory, then swap its axes.
 
-    None if it has another rank than the tensor.
+    Return None if the window has another rank than the tensor.
     """
     param, size, offset = WINDOWS[spec.name]
     found = swapped_tensor(ctx, args[param])
@@ -195,7 +195,7 @@ def _window_of_swapped(
 
 
 def _check_layouts(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> None:
-    """Scales in an order of their own can be loaded and handed on, and nothing else."""
+    """Reject uses of packed scales other than loading them and passing them on."""
     for arg in args.values():
         if isinstance(arg, Value) and arg in ctx.facts.layouts:
             what = f"`{arg.name}`, which holds scales in layout {ctx.facts.layouts[arg]},"
@@ -205,7 +205,7 @@ def _check_layouts(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> None:
 def _check_packed(
     ctx: Context, args: Mapping[str, Arg], arg_locs: Mapping[str, Loc], loc: Loc
 ) -> None:
-    """A product takes scales by row and column; a load of their layout gives them so."""
+    """Reject packed scales as operands of a product; a load of their layout unpacks them."""
     for param in ("lhs_scale", "rhs_scale"):
         if args.get(param) in ctx.facts.packed:
             what = "scales in the order in which `pl.quant_mx` makes them"
@@ -214,9 +214,9 @@ def _check_packed(
 
 
 def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
-    """The vector of `row_expand_*` or `col_expand_*` with the rank of the tile it goes with.
+    """Reshape the vector of `row_expand_*` or `col_expand_*` to the rank of its tile.
 
-    A tile of higher rank has as many rows as its leading axes together: `[2, 8, 64]` has 16.
+    The number of rows of a tile is the product of its leading extents: `[2, 8, 64]` has 16.
     """
     name = "row_vec" if "row_vec" in args else "col_vec"
     x, vector = args.get("x"), args.get(name)
@@ -228,7 +228,7 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
     wanted = (*rows, 1) if name == "row_vec" else (*(1 for _ in rows), columns)
     given = vector.type.shape
     at = -1 if name == "row_vec" else -2
-    # One of a single axis is whatever it is used as.
+    # A vector of rank 1 can be a row or a column.
     fits = math.prod(given) == math.prod(wanted) and (len(given) == 1 or given[at] == 1)
     if given == wanted or len(given) == len(wanted) or not fits:
         return args
@@ -237,7 +237,7 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
 
 
 def _pad_ranks(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
-    """Tiles that lack leading axes of extent 1 which another operand has, with these axes."""
+    """Add the leading axes of extent 1 that a tile lacks and another operand has."""
     shapes = {
         name: arg.type.shape
         for name, arg in args.items()
@@ -261,7 +261,7 @@ def _emit_outside_scope(
     name: str,
     arg_locs: Mapping[str, Loc] | None,
 ) -> Binding:
-    """A compute op in the control program: one implied scope (N4), or an error."""
+    """Emit a compute op of the control program in an implied scope, or raise."""
     if spec.engine in (Engine.MTE, Engine.SCALAR):
         raise OnlyInScope(loc, f"pl.{spec.name}")
     if not (ctx.style.implied or ctx.in_chunked):
@@ -284,9 +284,9 @@ def emit_scope(
     names: Mapping[Arg, str] | None = None,
     **options: Arg,
 ) -> Binding:
-    """Close a scope around `ops`; gives its result(s): tiles become GM tensors.
+    """Close a scope around `ops`; return its results, in which tiles have become GM tensors.
 
-    `names` says what values are called outside, if not what they are called inside.
+    `names` are the names of values outside, where they differ from those inside.
     """
     args: dict[str, Arg] = {
         "kind": kind, "hint": None, "split": None, "count": None, "deps": (), "no_dep": (),
@@ -307,14 +307,14 @@ def emit_scope(
 def emit_undefined(
     ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, loc: Loc
 ) -> Value:
-    """A value no path has defined yet."""
+    """Emit a value that no path has defined yet."""
     args: dict[str, Arg] = {}
     (value,) = ctx.emit(structure.UNDEF, args, (t,), loc, ("undefined",))
     return value
 
 
 def spilled_type(t: Type) -> Type:
-    """The type a value has once it left its scope."""
+    """Return the type of a value after it has left its scope."""
     return TensorType(t.shape, t.dtype) if isinstance(t, TileType) else t
 
 
@@ -345,7 +345,7 @@ def _extent(ctx: Context, tensor: Value, axis: int, loc: Loc) -> Arg:
 
 
 def default_args(spec: OpSpec, **given: Arg) -> dict[str, Arg]:
-    """Arguments of `spec` in signature order, defaults filled in."""
+    """Return the arguments of `spec` in signature order, with defaults filled in."""
     return {name: given.get(name, default) for name, default in _defaults(spec)}
 
 
@@ -357,7 +357,7 @@ def _defaults(spec: OpSpec) -> tuple[tuple[str, Any], ...]:
 def _note_effects(
     ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...], loc: Loc
 ) -> None:
-    """An op that writes in place uses up the old value; the result is the same memory."""
+    """Note what an op does: one that writes in place consumes the old value of its target."""
     facts = ctx.facts
     if spec.view is not None and results:
         facts.note_view(results[0], args[spec.view])
@@ -385,7 +385,7 @@ def _note_effects(
 def _note_region(
     ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...]
 ) -> None:
-    """The valid region of a tile, where the text states it or it stays that of an operand."""
+    """Note the valid region of a tile if the text states it or an operand has it."""
     if not results or not isinstance(results[0].type, TileType) or spec.valid is None:
         return
     stated = args.get("valid_shape") or args.get("valid_shapes")
@@ -403,7 +403,7 @@ def _note_region(
 def _note_undefined(
     ctx: Context, spec: OpSpec, args: Mapping[str, Arg], results: tuple[Value, ...], loc: Loc
 ) -> None:
-    """Memory that nobody has written yet; clearing it by arithmetic gets a note."""
+    """Note memory that is not written yet; caution if it is cleared by arithmetic."""
     undefined = ctx.facts.undefined
     if spec.name in ("create_tensor", "create_tile") and args.get("init_value") is None:
         undefined.update(results)
@@ -416,7 +416,7 @@ def _note_undefined(
 
 # --- scalars -------------------------------------------------------------------------------------
 
-_py: Any = operator  # its stubs are generic in ways that do not matter here
+_py: Any = operator  # untyped: the generic stubs of `operator` do not help here
 _FOLD: dict[str, Callable[..., Binding]] = {
     "add": _py.add, "sub": _py.sub, "mul": _py.mul, "truediv": _py.truediv,
     "floordiv": _py.floordiv, "mod": _py.mod, "pow": _py.pow,
@@ -428,12 +428,12 @@ _FOLD: dict[str, Callable[..., Binding]] = {
 }  # fmt: skip
 
 
-# What a compile-time number, text or list may grow to: `9 ** 9 ** 9` would never be done.
+# Limits of compile-time numbers, strings and lists: `9 ** 9 ** 9` would never finish.
 _MAX_BITS, _MAX_ITEMS = 1 << 16, 1 << 20
 
 
 def fold(operation: str, *values: Binding) -> Binding:
-    """The operation on compile-time Python objects, as Python does it; `OverflowError` if huge."""
+    """Apply the operation to compile-time objects as Python does; `OverflowError` if huge."""
     if len(values) == 2 and _is_huge(operation, *values):
         raise OverflowError("the result is too large to be of use in a kernel")
     return _FOLD[operation](*values)
@@ -453,9 +453,9 @@ def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
 
 
 def as_index(operation: str, operands: tuple[Binding, ...], result: Binding) -> Binding:
-    """The result of integer arithmetic as at run time: `//` and `%` truncate, integers wrap.
+    """Return the result of integer arithmetic as at run time: division truncates, integers wrap.
 
-    What is no INDEX, or no arithmetic, is left as Python has it.
+    Operands other than INDEX, and other operations, keep Python's result.
     """
     if type(result) is not int or not all(_fits_index(x) for x in operands):
         return result
@@ -470,7 +470,7 @@ def _fits_index(x: Binding) -> bool:
 
 
 def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Loc) -> Binding:
-    """Scalar arithmetic of which at least one operand is known only at run time."""
+    """Emit scalar arithmetic with at least one operand that is known only at run time."""
     if all(is_scalar_constant(o) for o in operands) and not any(
         isinstance(o, Const) for o in operands
     ):
@@ -491,7 +491,7 @@ def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Lo
 
 
 def check_literals(operation: str, operands: tuple[Arg, ...], loc: Loc) -> None:
-    """A plain integer beside a run-time scalar must be a number of the scalar's type."""
+    """Check that a plain integer fits the type of the run-time scalar it is combined with."""
     if len(operands) != 2:
         return
     a, b = operands
@@ -502,12 +502,12 @@ def check_literals(operation: str, operands: tuple[Arg, ...], loc: Loc) -> None:
 
 
 def check_literal(x: int, dtype: DType, loc: Loc) -> None:
-    """A plain integer that becomes a number of type `dtype`."""
+    """Check that a plain integer fits `dtype`."""
     infer.check_constant(x, dtype if dtype.is_integer else dtypes.INDEX, loc)
 
 
 def _rounded_literal(x: Arg, other: Arg) -> Arg:
-    """A plain number beside a float scalar is a number of that type: `s == 0.1` can hold."""
+    """Round a plain number to the type of the float scalar beside it, so `s == 0.1` can hold."""
     dtype = scalar_dtype(other)
     if isinstance(x, Const) and x.dtype.is_float:
         return Const(as_number(x.value, x.dtype), x.dtype)
@@ -520,7 +520,7 @@ def _rounded_literal(x: Arg, other: Arg) -> Arg:
 
 
 def _identity(operation: str, operands: tuple[Arg, ...]) -> Arg:
-    """`x + 0`, `x * 1` and the like give `x` (same dtype only)."""
+    """Return `x` for `x + 0`, `x * 1` and the like (same dtype only)."""
     if len(operands) != 2:
         return None
     a, b = operands

@@ -1,4 +1,4 @@
-"""Expressions: what they are worth at compile time, or the value they compute at run time."""
+"""Expressions: their compile-time value, or the run-time value they compute."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _tuple(ctx: Context, node: ast.Tuple | ast.List) -> Binding:
 @expression(ast.Attribute)
 def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
     if isinstance(node.value, ast.Name) and node.value.id == "self" and "self" not in ctx.env:
-        # To the original, functions around a `@pl.jit` function are methods of one class with it.
+        # In the public compiler, functions beside a `@pl.jit` function are methods of one class.
         beside = ctx.captured.get(node.attr)
         if "self" not in ctx.captured and as_kernel_function(beside) is not None:
             return beside
@@ -117,7 +117,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
 
 
 def _same_case(known: str, name: str) -> bool:
-    """Ops are not mistaken for types and enums, unless only the case is wrong."""
+    """Return whether two names have the same case pattern, or differ only in case."""
     return known[0].isupper() == name[0].isupper() or known.lower() == name.lower()
 
 
@@ -126,7 +126,7 @@ def _owner_name(x: Binding) -> str:
 
 
 def _dotted_name(node: ast.Attribute) -> str:
-    """`pl.tile.foo` as "tile.foo": the spelling without the module's alias."""
+    """Return `pl.tile.foo` as "tile.foo", without the alias of the module."""
     return spelling(node).partition(".")[2]
 
 
@@ -160,7 +160,7 @@ def binary(
     right: Binding,
     node: ast.BinOp | ast.AugAssign,
 ) -> Binding:
-    """`left operation right`: Python's on compile-time values, else an op."""
+    """Lower `left operation right`: by Python on compile-time values, else as an op."""
     loc = ctx.loc(node)
     symbol = SYMBOLS[type(node.op)]
     if is_shaped(left) or is_shaped(right):
@@ -191,7 +191,7 @@ def _resolve_dims(ctx: Context, x: Binding, loc: Loc) -> Binding:
 def _fold_as_in_kernel(
     ctx: Context, operation: str, operands: tuple[Binding, ...], node: ast.expr | ast.stmt
 ) -> Binding:
-    """The operation on known values: as at run time if a kernel variable is in it, else Python's.
+    """Fold as at run time if a kernel variable takes part, else as Python does.
 
     So `pl.unroll` and `pl.range` agree.
     """
@@ -265,8 +265,8 @@ def _bool_op(ctx: Context, node: ast.BoolOp) -> Binding:
     operation = "and" if isinstance(node.op, ast.And) else "or"
     result = evaluate(ctx, node.values[0])
     for part in node.values[1:]:
-        # Both sides are always evaluated (there is no short circuit on the device), but a side
-        # that Python would not look at must not be an error at compile time.
+        # The device evaluates both sides (no short circuit), but a side that Python would skip
+        # must not be an error at compile time.
         if not is_kernel_value(result) and bool(result) == (operation == "or"):
             return result
         value = evaluate(ctx, part)
@@ -313,12 +313,12 @@ _WORDS: dict[type[ast.expr], tuple[str, str]] = {
 }
 
 
-_NEVER = (ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom)  # not even of captured objects
+_NEVER = (ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom)  # not even on captured objects
 
 
 @expression(ast.expr)
 def _python_only(ctx: Context, node: ast.expr) -> Binding:
-    """Syntax the language does not have: fine if it is plain Python on captured objects."""
+    """Evaluate syntax that the language lacks, if it is plain Python on captured objects."""
     names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
     what, instead = _WORDS.get(type(node), ("this expression", ""))
     never = any(isinstance(n, _NEVER) for n in ast.walk(node))
@@ -328,7 +328,7 @@ def _python_only(ctx: Context, node: ast.expr) -> Binding:
 
 
 def _mentions_ops(ctx: Context, node: ast.AST) -> bool:
-    """Whether the text calls something that exists only in kernels."""
+    """Return whether the text calls something that exists only in kernels."""
     for n in nodes_in(node):
         if isinstance(n, ast.Call):
             callee = static_callee(ctx, n)
@@ -338,7 +338,7 @@ def _mentions_ops(ctx: Context, node: ast.AST) -> bool:
 
 
 def run_python(ctx: Context, node: ast.expr) -> Binding:
-    """Evaluate source made only of captured objects, by Python itself."""
+    """Let Python evaluate an expression made only of captured objects."""
     code = compile(ast.Expression(node), ctx.source.path, "eval")
     try:
         return eval(code, dict(ctx.captured))  # noqa: S307 - the user's own program text

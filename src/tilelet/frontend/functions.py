@@ -24,11 +24,11 @@ from tilelet.syntax.enums import SplitMode
 
 @dataclass(frozen=True)
 class Style:
-    """What depends on the decorator.
+    """Properties that depend on the decorator.
 
-    drops_axis    a scalar index among slices drops its axis (`@pl.jit`), else keeps it
-    implied       compute ops in the control program get a scope of their own (Opaque functions)
-    strict_ssa    rebinding a name is an error
+    drops_axis      a scalar index among slices drops its axis (`@pl.jit`), else it keeps it
+    implied         compute ops in the control program get a scope of their own (Opaque functions)
+    strict_ssa      rebinding a name is an error
     guards_outputs  rebinding an output parameter without writing it is an error
     fills_outputs   assigning to an output parameter writes all of it (`attrs={"auto_tile": True}`)
     """
@@ -42,7 +42,7 @@ class Style:
 
 @dataclass(eq=False, repr=False)
 class KernelFunction:
-    """A function whose text is kernel code: a method of a program, a helper, or a jit function.
+    """A function whose text is kernel code: a method of a program, a helper or a jit function.
 
     `generic`: parameter types may come from the call (jit), so it is lowered once per signature.
     """
@@ -55,8 +55,8 @@ class KernelFunction:
     python: Any = None  # a plain function; None if the text was given
     frame_names: Mapping[str, object] = field(default_factory=dict[str, object])
     given_source: tuple[SourceFile, ast.FunctionDef] | None = None
-    core: FunctionKind | None = None  # of a kernel: AIC, AIV or Group, where the text says it
-    split: str | None = None  # how two vector cores share it: the name of a `pl.SplitMode`
+    core: FunctionKind | None = None  # AIC, AIV or Group, if the kernel is declared for one of them
+    split: str | None = None  # name of the `pl.SplitMode` by which two vector cores share it
     is_graph: bool = False  # its tasks are submitted as one graph
     is_callback: bool = False  # Python that a host function calls (`pl.Role.SubWorker`)
 
@@ -67,13 +67,13 @@ class KernelFunction:
         return f"<kernel function {self.name}>"
 
     def as_python(self) -> str:
-        """The function by itself as `pl` text."""
+        """Return the function alone as `pl` text."""
         assert _lower_alone is not None, "tilelet.frontend.decorators has not been imported"
         return _lower_alone(self).as_python()
 
     @property
     def _func(self) -> Any:
-        """The plain function: scripts hand it to another decorator."""
+        """The plain function, for scripts that pass it to another decorator."""
         return self.python
 
     @functools.cached_property
@@ -99,7 +99,7 @@ class KernelFunction:
 
     @functools.cached_property
     def _parameters(self) -> list[ast.arg]:
-        """All parameters; an error if one is not simply passed by position."""
+        """All parameters; raise if one cannot be passed by position."""
         args = self.node.args
         loc = self.source.loc
         for starred, text in ((args.vararg, "*"), (args.kwarg, "**")):
@@ -119,7 +119,7 @@ class KernelFunction:
 
     @functools.cached_property
     def defaults(self) -> dict[str, int | float]:
-        """The numbers that parameters of a jit function have where a call gives none."""
+        """Default values of the number parameters of a jit function."""
         if not self.generic or self.python is None:
             return {}
         parameters = inspect.signature(self.python).parameters
@@ -127,24 +127,24 @@ class KernelFunction:
 
     @property
     def parameters(self) -> list[ast.arg]:
-        """The parameters without `self`, which a method may lack: only it has no annotation."""
+        """The parameters without `self`; a method without it has annotations only."""
         found = self._parameters
         has_self = self.is_method and found and found[0].annotation is None
         return found[1:] if has_self else found
 
     @property
     def by_position(self) -> int:
-        """How many arguments a call may pass by position."""
+        """The number of arguments that a call may pass by position."""
         return len(self.parameters) - len(self.node.args.kwonlyargs)
 
     def loc(self, caller: Loc | None = None) -> Loc:
-        """The `def` line, without the body."""
+        """Return the span of the `def` line, without the body."""
         at = self.source.loc(self.node, caller)
         name_end = at.col + len("def ") + len(self.name)
         return Loc(at.file, self.node.lineno, at.col, self.node.lineno, name_end, caller)
 
     def captured_names(self) -> dict[str, object]:
-        """What names outside the function mean: globals, the builder's locals, closure cells."""
+        """Return the values of outside names: globals, enclosing locals, closure cells."""
         names: dict[str, object] = {_GRAPH: markers.graph}
         if self.python is not None:
             names.update(self.python.__globals__)
@@ -159,15 +159,15 @@ _lower_alone: Callable[[KernelFunction], Function] | None = None
 
 
 def lower_alone_by(lower: Callable[[KernelFunction], Function]) -> None:
-    """Let `lower` give the IR of a function by itself; the builder stands above this module."""
+    """Let `lower` give the IR of a function alone; the builder is above this module."""
     global _lower_alone  # noqa: PLW0603 - there is one builder in a process
     _lower_alone = lower
 
 
 _CORES = (FunctionKind.AIC, FunctionKind.AIV, FunctionKind.Group)
-# Kernels for one kind of core, or a group of them, are kernels; a graph is executed as it stands.
+# Kernels for one kind of core, or for a group, are kernels; a graph is spliced into its caller.
 _AS_KIND = {**dict.fromkeys(_CORES, FunctionKind.InCore), FunctionKind.Graph: FunctionKind.Inline}
-# Such a body is an expression of whole tensors; a compiler chooses the tiles and the cores.
+# With these, the body is an expression of whole tensors: the compiler chooses tiles and cores.
 _WITHOUT_SCHEDULE = ("auto_tile", "auto_fuse")
 
 
@@ -178,7 +178,7 @@ def of_type(
     attrs: Mapping[str, object] | None = None,
     **more: Any,
 ) -> KernelFunction:
-    """A function that is declared with `@pl.function(type=..., attrs=...)`."""
+    """Create a function declared with `@pl.function(type=..., attrs=...)`."""
     attrs = attrs or {}
     mode = attrs.get("split")
     split = mode.name if isinstance(mode, SplitMode) else None
@@ -196,16 +196,16 @@ def of_type(
 
 
 def _is_text(s: ast.stmt) -> bool:
-    """A docstring, or another text that stands by itself, even after the `return`."""
+    """Return whether `s` is a docstring or another bare string."""
     return isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
 
 
 _GRAPH = "graph of a function"
-"""A name that no program has."""
+"""A name that no program can contain."""
 
 
 def _in_a_graph(body: list[ast.stmt]) -> list[ast.stmt]:
-    """What stands before the last `return` becomes a `with pl.graph()`."""
+    """Wrap the statements before the last `return` in a `with pl.graph()`."""
     last = body[-1:] if isinstance(body[-1], ast.Return) else []
     inner = body[: len(body) - len(last)]
     if not inner or any(isinstance(n, ast.Return) for s in inner for n in ast.walk(s)):
@@ -222,7 +222,7 @@ def _is_runtime(default: ast.expr) -> bool:
 
 
 def _is_bound(cell: CellType) -> bool:
-    """Whether the builder has given the name a value yet; if not, reading it is an error."""
+    """Return whether a closure cell has a value yet."""
     try:
         _ = cell.cell_contents
     except ValueError:
@@ -231,7 +231,7 @@ def _is_bound(cell: CellType) -> bool:
 
 
 def is_plain(target: object) -> TypeGuard[FunctionType]:
-    """Whether a decorator can find the text of `target`: an ordinary `def`."""
+    """Return whether `target` is an ordinary `def`, whose text can be found."""
     return (
         isinstance(target, FunctionType)
         and target.__name__ != "<lambda>"
@@ -241,10 +241,10 @@ def is_plain(target: object) -> TypeGuard[FunctionType]:
 
 
 def frame_names(depth: int) -> dict[str, object]:
-    """Names visible where a decorator is applied: locals of the frames it is nested in.
+    """Return the names visible where a decorator is applied: locals of the enclosing frames.
 
-    A method's decorator runs in the class body, whose own frame holds only the class; the
-    builder function around it holds the sizes. `depth` counts frames from the caller's.
+    A method's decorator runs in the class body, whose own frame holds only the class; the builder
+    function around it holds the sizes. `depth` counts frames from the caller's.
     """
     frame: FrameType | None = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
     layers: list[Mapping[str, Any]] = []
@@ -264,6 +264,6 @@ def _is_class_body(frame: FrameType) -> bool:
 
 
 def here(depth: int) -> Loc:
-    """The line that runs in a frame, `depth` frames out from the caller's."""
+    """Return the running line of the frame that is `depth` frames out from the caller's."""
     frame = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
     return Loc(frame.f_code.co_filename, frame.f_lineno, 0, frame.f_lineno, 0)

@@ -29,16 +29,16 @@ from tilelet.ir.types import TensorType, TileType
 def positional_arguments(
     ctx: Context, function: KernelFunction, node: ast.Call, may_omit: bool = False
 ) -> list[ast.expr]:
-    """The argument expressions of a call to a kernel function, in the order of its parameters.
+    """Return the argument expressions of a call in the order of the function's parameters.
 
-    Arguments by name are for jit functions only, as in the public compiler.
-    may_omit: the last ones may be left out
+    As in the public compiler, only jit functions take arguments by name. `may_omit`: trailing
+    arguments may be missing.
     """
     given = list(node.args)
     names = [p.arg for p in function.parameters]
     if len(given) > function.by_position:
         raise wrong_arity(ctx.loc(node), function, len(given))
-    # Of printed programs, `attrs` has the directions, which follow from the kernel.
+    # In printed programs `attrs` holds the directions, which follow from the kernel anyway.
     named = {k.arg: k for k in node.keywords if k.arg != "attrs" or "attrs" in names}
     for name, keyword in named.items():
         if not function.generic or name is None:
@@ -72,7 +72,7 @@ def inline(
     loc: Loc,
     is_statement: bool = False,
 ) -> Binding:
-    """Splice the function's body in here; its parameters are aliases of the arguments."""
+    """Splice the body of `function` in here; its parameters are aliases of the arguments."""
     stack = ctx.module.inline_stack
     if function in stack:
         chain = [f.name for f in stack[stack.index(function) :]] + [function.name]
@@ -104,15 +104,15 @@ def inline(
     finally:
         stack.pop()
     for value in args:
-        # The caller's names are aliases of the parameters: what the helper assembled into is
-        # still the caller's tensor, unless the caller had used it up itself.
+        # The caller's names are aliases of the parameters: a tensor that the helper assembled
+        # into is still usable in the caller, unless the caller had consumed it before.
         if isinstance(value, Value) and value not in kept and isinstance(value.type, TensorType):
             ctx.consumed.pop(value, None)
     given = dict(zip(names, args, strict=True))
     _write_through(ctx, [(given[name], inner.env.get(name)) for name in written], loc)
     if inner.returned is None:
         if isinstance(function.body[-1], ast.Return) and function.body[-1].value is not None:
-            raise ReportedError  # a mistake in what it returns
+            raise ReportedError  # a mistake in the return value
         if function.kind is FunctionKind.Inline and not is_statement:
             raise InlineReturnsNothing(loc, function.name, function.loc())
         return None
@@ -120,7 +120,7 @@ def inline(
 
 
 def _tiles_written(function: KernelFunction, env: Mapping[str, Binding]) -> list[str]:
-    """Parameters that are tiles, and that the function gives no value but by writing into them."""
+    """Return the tile parameters that the function only changes by writing into them."""
     tiles = {n for n, v in env.items() if isinstance(v, Value) and isinstance(v.type, TileType)}
     written: set[str] = set()
     others: set[str] = set()
@@ -134,7 +134,7 @@ def _tiles_written(function: KernelFunction, env: Mapping[str, Binding]) -> list
 
 
 def _writes_into(function: KernelFunction, name: str, call: ast.expr) -> bool:
-    """Whether an expression is `pl.assemble(name, ...)` or its like."""
+    """Return whether an expression is `pl.assemble(name, ...)` or another write into `name`."""
     if not isinstance(call, ast.Call):
         return False
     spec = spec_of(named_object(call.func, function.captured_names(), ()))
@@ -145,10 +145,10 @@ def _writes_into(function: KernelFunction, name: str, call: ast.expr) -> bool:
 
 
 def _write_through(ctx: Context, pairs: Iterable[tuple[Binding, Binding]], loc: Loc) -> None:
-    """Tiles that a helper wrote into are the caller's tiles under their new names.
+    """Rebind the caller's names of tiles that a helper has written into.
 
-    Of tiles made in the same block: whoever carries names through loops and branches looks at the
-    text of one function. The others are used up, which is an error where they are read.
+    This is done for tiles made in the same block, because names are carried through loops and
+    branches by the text of one function. Other tiles are consumed, so reading them is an error.
     """
     made = {value for op in ctx.ops for value in op.results}
     for old, new in pairs:

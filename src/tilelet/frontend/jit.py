@@ -1,4 +1,4 @@
-"""`@pl.jit` and its relatives: functions specialised by the arguments of a call."""
+"""`@pl.jit` and its variants: functions specialized by the arguments of a call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MAX_VARIANTS = 8
 
 @dataclass
 class _Variant:
-    """A function, as its text reads while names from outside mean what they meant once."""
+    """A function compiled with certain values of its outside names."""
 
     captures: CapturedNames
     parameters: list[KernelParameter]
@@ -38,7 +38,7 @@ class _Variant:
 
 
 class JitRunner(Protocol):
-    """What runs `@pl.jit` functions: the runtime, which stands above the frontend."""
+    """What runs `@pl.jit` functions: the runtime, which is above the frontend."""
 
     def call(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
 
@@ -51,7 +51,7 @@ _find_runner: Callable[[], JitRunner] | None = None
 
 
 def run_by(find: Callable[[], JitRunner]) -> None:
-    """Let `find` give what runs `@pl.jit` functions, when the first one is called."""
+    """Let `find` return the runner of `@pl.jit` functions when the first one is called."""
     global _find_runner  # noqa: PLW0603 - there is one runtime in a process
     _find_runner = find
     _runner.cache_clear()
@@ -74,8 +74,8 @@ class JitFunction:
     def __init__(self, kernel_function: KernelFunction) -> None:
         self.kernel_function = kernel_function
         self._variants: list[_Variant] = []
-        self.warm_calls: Any = None  # of the runtime: calls that need no second thought
-        self.compiled: dict[object, Any] = {}  # of the runtime: by what they were made of
+        self.warm_calls: Any = None  # of the runtime: checked calls that can be repeated at once
+        self.compiled: dict[object, Any] = {}  # of the runtime: compiled programs by their key
         self._has_defaults = bool(kernel_function.defaults)
         if kernel_function.python is not None:
             functools.update_wrapper(self, kernel_function.python)
@@ -89,12 +89,12 @@ class JitFunction:
 
     @property
     def _func(self) -> Any:
-        """The plain function: scripts hand it to another decorator."""
+        """The plain function, for scripts that pass it to another decorator."""
         return self.kernel_function.python
 
     @property
     def _cache(self) -> dict[object, Any]:
-        """The compiled programs: tests look at them, and clear them."""
+        """The compiled programs, which tests inspect and clear."""
         return self.compiled
 
     @property
@@ -102,7 +102,7 @@ class JitFunction:
         return self.variant().parameters
 
     def variant(self) -> _Variant:
-        """The function as its text reads with what the names in it mean now."""
+        """Return the variant for the present values of the function's outside names."""
         for found in self._variants:
             if found.captures.are_current():
                 return found
@@ -112,7 +112,7 @@ class JitFunction:
         return made
 
     def specialize(self, *args: object) -> Program:
-        """The program for these arguments; without any, for the shapes the signature states."""
+        """Return the program for these arguments; without any, for the declared shapes."""
         variant = self.variant()
         parameters = variant.parameters
         if not args and all(p.type is not None or p.default is not None for p in parameters):
@@ -134,7 +134,7 @@ class JitFunction:
     def _build(
         self, variant: _Variant, types_: tuple[Type, ...], constants: dict[str, Constant]
     ) -> Program:
-        # By their text: 0.0 and -0.0 are equal, and not the same.
+        # Keyed by their text, because 0.0 == -0.0.
         key = (types_, tuple([(name, repr(value)) for name, value in constants.items()]))
         if key not in variant.programs:
             builder = ModuleBuilder(self.name)
@@ -158,11 +158,11 @@ class JitFunction:
     """The name that `lower` had."""
 
     def _samples(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
-        """What a compilation takes shapes and types from: nothing, if the signature states all."""
+        """Return the arguments that give shapes and types; none if the signature does."""
         return self._ordered(args, named) if args or named else []
 
     def _ordered(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
-        """The arguments of a call in the order of the parameters."""
+        """Return the arguments of a call in the order of the parameters."""
         names = [p.arg for p in self.kernel_function.parameters]
         given = dict(zip(names, args, strict=False))
         for name, value in named.items():
@@ -176,9 +176,9 @@ class JitFunction:
 
 
 def _argument_type(p: KernelParameter, a: Any) -> Type:
-    """The IR type of an argument: arrays by shape and dtype, numbers as scalars.
+    """Return the IR type of an argument: arrays by shape and dtype, numbers as scalars.
 
-    A declared symbolic dimension stays symbolic, so that one program serves all its extents.
+    A declared symbolic dimension stays symbolic, so that one program serves all extents.
     """
     if isinstance(p.type, ScalarType):
         return p.type
@@ -200,7 +200,7 @@ def _dtype_of(a: Any) -> dtypes.DType:
     found = getattr(a, "dtype", None)
     if isinstance(found, dtypes.DType):
         return found
-    if type(found).__module__ == "torch":  # also of subclasses of its tensors
+    if type(found).__module__ == "torch":  # also for tensor subclasses
         name = str(found).removeprefix("torch.")
         special = {
             "float8_e4m3fn": dtypes.FP8E4M3FN,
@@ -214,10 +214,10 @@ def _dtype_of(a: Any) -> dtypes.DType:
 
 
 class _Jit:
-    """`pl.jit` itself, and its variants as attributes."""
+    """`pl.jit`, with its variants as attributes."""
 
     def __call__(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
-        """A module-level control program, specialised on first call from its arguments."""
+        """A module-level control program, specialized on first call from its arguments."""
         return _decorate("pl.jit", func, FunctionKind.Orchestration, options)
 
     def incore(
@@ -278,7 +278,7 @@ def _decorate(
             implied=kind is FunctionKind.Opaque,
             strict_ssa=bool(options.get("strict_ssa", False)),
         )
-        # A module-level function means its module's names, wherever it is decorated.
+        # A module-level function uses the names of its module, wherever it is decorated.
         names = visible if "<locals>" in target.__qualname__ else {}
         of_one_chip = kind is FunctionKind.Host and not names_ranks(target)
         function = KernelFunction(

@@ -1,4 +1,4 @@
-"""Making two paths agree on a name: at the end of a loop body, and after an `if`."""
+"""Joining the values of a name on two paths: at the end of a loop body and after an `if`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tilelet.ops.scalar import as_number
 
 
 def type_of(x: Binding) -> Type | None:
-    """The IR type of a binding that can be handed on; None for other Python objects."""
+    """Return the IR type of a binding that can be carried; None for other Python objects."""
     if isinstance(x, Value):
         return x.type
     dtype = scalar_dtype(x)
@@ -31,7 +31,7 @@ def type_of(x: Binding) -> Type | None:
 
 
 def same_type(a: Type, b: Type) -> bool:
-    """Equal but for the memory space, which placement decides, and extents known at run time."""
+    """Return whether two types agree but for memory space and run-time extents."""
     if isinstance(a, TileType) and isinstance(b, TileType):
         return a.shape == b.shape and a.dtype is b.dtype
     if isinstance(a, TensorType) and isinstance(b, TensorType):
@@ -42,7 +42,7 @@ def same_type(a: Type, b: Type) -> bool:
 
 
 def common_type(a: Type, b: Type) -> Type:
-    """Of two that are the same: two memory spaces leave it to placement, two extents to the run."""
+    """Join two types that agree: differing spaces are left to placement, extents to run time."""
     if isinstance(a, TileType) and isinstance(b, TileType) and a.space and b.space:
         return a if a.space is b.space else replace(a, space=None)
     if isinstance(a, TensorType) and isinstance(b, TensorType) and a.shape != b.shape:
@@ -56,7 +56,7 @@ def _joined_dim(a: Dim, b: Dim) -> Dim:
 
 
 def wider_integer(a: Type, b: Type) -> ScalarType | None:
-    """The type of two integers that holds either."""
+    """Return the integer type that holds the values of both."""
     if not isinstance(a, ScalarType) or not isinstance(b, ScalarType):
         return None
     if not (a.dtype.is_integer and b.dtype.is_integer) or TASK_ID in (a, b):
@@ -65,19 +65,19 @@ def wider_integer(a: Type, b: Type) -> ScalarType | None:
 
 
 def same_binding(a: Binding, b: Binding) -> bool:
-    """Whether two paths left the very same thing."""
+    """Return whether two paths left the same binding."""
     if a is b:
         return True
     if isinstance(a, (Value, Poison)) or isinstance(b, (Value, Poison)):
         return False
     if isinstance(a, (float, Const)):
-        return type(a) is type(b) and repr(a) == repr(b)  # 0.0 == -0.0, but they are two numbers
+        return type(a) is type(b) and repr(a) == repr(b)  # 0.0 == -0.0, but they differ
     return type(a) is type(b) and a == b
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Both paths' values, of one type."""
+    """The values of both paths, which have one type."""
 
     then: Arg
     other: Arg
@@ -86,7 +86,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Side:
-    """One path: its binding, the ops of its block, and where it gave the value."""
+    """One path: its binding, the ops of its block, and the location of the value."""
 
     binding: Binding
     ops: list[Op]
@@ -94,7 +94,7 @@ class Side:
 
 
 def side_of(name: str, env: Mapping[str, Binding], ops: list[Op], fallback: Loc) -> Side:
-    """What a path left for `name`."""
+    """Return what a path left for `name`."""
     if name not in env:
         return Side(Poison(lambda use: UndefinedName(use, name)), ops, fallback)
     binding = env[name]
@@ -104,9 +104,9 @@ def side_of(name: str, env: Mapping[str, Binding], ops: list[Op], fallback: Loc)
 def join(
     ctx: Context, name: str, then: Side, other: Side, paths: tuple[str, str]
 ) -> Joined | Binding:
-    """Both paths' values with one type; or a binding (a constant, or poison) if that is enough.
+    """Join two paths; return a binding (a constant or poison) if no value has to be merged.
 
-    `paths` says in words where a name has no value if only the other side defines it.
+    `paths` describes the two paths, for a message about a name that only one of them defines.
     """
     then, other = _in_memory(ctx, then, other), _in_memory(ctx, other, then)
     a, b = then.binding, other.binding
@@ -134,21 +134,21 @@ def join(
 
 
 def memory_of(ctx: Context, x: Binding) -> Value | None:
-    """The parameter that `x` is under a new name: its value where nothing has written it."""
+    """Return the parameter that `x` is under a new name: its value if nothing is written."""
     root = ctx.facts.root_of(x)
     same = root is not None and isinstance(x, Value) and root.type == x.type
     return root if same else None
 
 
 def _in_memory(ctx: Context, missing: Side, defined: Side) -> Side:
-    """A name for a parameter's memory on one path only is that memory on the other, too."""
+    """Let a name for a parameter's memory on one path stand for it on the other path too."""
     undefined = isinstance(missing.binding, Poison) and missing.binding.error is not None
     memory = memory_of(ctx, defined.binding) if undefined else None
     return missing if memory is None else replace(missing, binding=memory)
 
 
 def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Joined | None:
-    """A GM tensor against a tile is loaded; a plain number takes the other side's dtype."""
+    """Load a GM tensor that meets a tile; give a plain number the dtype of the other side."""
     a, b = then.binding, other.binding
     if ctx.in_scope and is_loadable_as(left, right):
         return Joined(load_at_end(ctx, then), b, right)
@@ -166,14 +166,14 @@ def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Jo
 
 
 def is_loadable_as(tensor: Type, tile: Type) -> bool:
-    """Whether the one, loaded, is like the other."""
+    """Return whether `tensor`, when loaded, has the type `tile`."""
     if not isinstance(tensor, TensorType) or not isinstance(tile, TileType):
         return False
     return tensor.shape == tile.shape and tensor.dtype is tile.dtype
 
 
 def fits_literal(x: Binding, t: ScalarType) -> bool:
-    """Whether `x` is a plain number that can be a constant of type `t`."""
+    """Return whether `x` is a plain number that can be a constant of type `t`."""
     if not is_scalar_constant(x) or isinstance(x, Const):
         return False
     if isinstance(x, bool):
@@ -189,7 +189,7 @@ def as_typed_constant(x: Binding, t: ScalarType, loc: Loc) -> Const:
 
 
 def round_literal(x: Arg, t: Type | None, loc: Loc) -> Arg:
-    """A plain number that becomes a run-time scalar is a number of the scalar's type."""
+    """Round a plain number that becomes a run-time scalar to the type of the scalar."""
     if isinstance(x, float) and isinstance(t, ScalarType):
         return as_number(x, t.dtype)
     if isinstance(x, int) and isinstance(t, ScalarType):
@@ -198,7 +198,7 @@ def round_literal(x: Arg, t: Type | None, loc: Loc) -> Arg:
 
 
 def cast_at_end(ctx: Context, side: Side, t: ScalarType) -> Arg:
-    """Cast the side's scalar at the end of its own block."""
+    """Cast the side's scalar at the end of its block."""
     if scalar_dtype(side.binding) is t.dtype:
         return side.binding
     spec = REGISTRY["scalar.cast"]
@@ -207,6 +207,6 @@ def cast_at_end(ctx: Context, side: Side, t: ScalarType) -> Arg:
 
 
 def load_at_end(ctx: Context, side: Side) -> Value:
-    """Load the side's GM tensor at the end of its own block."""
+    """Load the side's GM tensor at the end of its block."""
     assert isinstance(side.binding, Value)
     return load(ctx.fork(ops=side.ops), side.binding, side.loc)

@@ -1,4 +1,4 @@
-"""Calls to functions of the program: a kernel call is a task; anything else is spliced in."""
+"""Calls of the program's functions: a kernel call is a task, other bodies are spliced in."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Launch:
 def call_function(
     ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool = False
 ) -> Binding:
-    """`self.kernel(a, b)` or `helper(a, b)`."""
+    """Lower `self.kernel(a, b)` or `helper(a, b)`."""
     is_kernel = function.kind is FunctionKind.InCore and not ctx.in_scope
     may_omit = is_kernel and not function.generic
     nodes = positional_arguments(ctx, function, node, may_omit)
@@ -88,7 +88,7 @@ def call_kernel(
     types = tuple(_operand_type(o) for o in operands)
     callee = ctx.module.kernel(function, types, loc)
     if ctx.sink.errors and not callee.returned:
-        raise ReportedError  # what it returns is not known, because of a mistake in it
+        raise ReportedError  # its results are unknown, because of a mistake in it
     operands += _omitted_outputs(ctx, function, callee, len(nodes), loc)
     for i, (node, param) in enumerate(zip(nodes, callee.params)):
         if callee.declarations[i] is Direction.Out:
@@ -119,9 +119,9 @@ def call_kernel(
 def _declared_views(
     ctx: Context, function: KernelFunction, operands: Sequence[Arg], loc: Loc
 ) -> list[Arg]:
-    """Windows in the shapes that the callee declares: `[1, 64]` takes a view of `[64]`.
+    """Reshape windows to the shapes that the callee declares: `[64]` to `[1, 64]`.
 
-    Tensors come before numbers, as the runtime packs them.
+    Tensors must come before numbers, as the runtime packs them.
     """
     found: list[Arg] = []
     scalar = ""
@@ -150,9 +150,9 @@ def _declared_views(
 def _omitted_outputs(
     ctx: Context, function: KernelFunction, callee: Function, given: int, loc: Loc
 ) -> list[Arg]:
-    """New tensors for outputs that a call leaves out.
+    """Create tensors for the outputs that a call omits.
 
-    When signatures did not say what is written, a call was the inputs, and its value the output.
+    Before signatures declared what is written, a call passed the inputs and returned the output.
     """
     made: list[Arg] = []
     for i, param in list(enumerate(callee.params))[given:]:
@@ -173,7 +173,7 @@ def _omitted_outputs(
 
 
 def _results(callee: Function, operands: list[Arg]) -> tuple[list[Type], list[Arg]]:
-    """Types of what the callee returns, and the operand each one is (None: a new tensor)."""
+    """Return the types of the results, and the operand that each one is (None: a new tensor)."""
     types: list[Type] = []
     roots: list[Arg] = []
     for value, index in zip(callee.returned, callee.returns, strict=True):
@@ -197,9 +197,9 @@ def _operand_type(arg: Arg) -> Type:
 def _reinterpret_output(
     ctx: Context, function: KernelFunction, operand: Arg, param: Value, loc: Loc
 ) -> Arg:
-    """New memory as a kernel writes it: elements of that size, of whatever type it was made for.
+    """View new memory with the dtype in which a kernel writes it, if the sizes agree.
 
-    Programs were published that create one type of 16 bits and write and read another.
+    Published programs create memory of one 16-bit type and use it as another.
     """
     wanted = param.type
     if not isinstance(operand, Value) or operand not in ctx.facts.undefined:
@@ -235,7 +235,7 @@ def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:
 
 
 def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
-    """The `x` of `pl.no_dep(x)`."""
+    """Return the `x` of `pl.no_dep(x)`."""
     if isinstance(node, ast.Call) and static_callee(ctx, node) is markers.no_dep:
         given = [*node.args, *(k.value for k in node.keywords if k.arg == "tensor")]
         return given[0] if given else None

@@ -1,7 +1,7 @@
-"""`for lane in pl.split_aiv(2, mode=...)`: the vector lanes of a core group, by hand.
+"""`for lane in pl.split_aiv(2, mode=...)`: vector lanes of a core group, programmed by hand.
 
 Lanes run one after the other. With `SplitMode.NONE` that is a loop. With a mode that halves tiles
-the body is lowered once for each lane, because halves are windows at constant places.
+the body is lowered once per lane, because the halves are windows at constant offsets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def is_halving(mode: str) -> bool:
 
 
 def lane_index(ctx: Context, node: ast.Call) -> Binding:
-    """What `pl.tile.get_subblock_idx()` is: the lane, where the text says which one runs."""
+    """Return `pl.tile.get_subblock_idx()`: the running lane, if the text distinguishes lanes."""
     if ctx.lane is not None:
         return ctx.lane.index
     if ctx.split not in (None, "NONE"):
@@ -98,7 +98,7 @@ def _extents(ctx: Context, node: ast.Call, x: Value) -> list[int]:
 
 
 def _place(ctx: Context, half: list[int]) -> tuple[int, int]:
-    """Where the half of the running lane begins."""
+    """Return the offset of the running lane's half."""
     assert ctx.lane is not None
     assert isinstance(ctx.lane.index, int)
     start = [0, 0]

@@ -1,4 +1,4 @@
-"""`for` and `while`: which names the loop carries, and with what types."""
+"""`for` and `while` loops: the names they carry and the types of these names."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ KEYWORDS: dict[str, frozenset[str]] = {
     "split_aiv": frozenset({"mode"}),
 }
 POLICIES = ("leading_full", "guarded")
-MAX_UNROLL = 100_000  # copies of loop bodies in one program, with those inside others
-MAX_CHUNK = 1 << 20  # iterations of one task: more of them are a task that never ends
+MAX_UNROLL = 100_000  # copies of loop bodies in one program, nested copies included
+MAX_CHUNK = 1 << 20  # iterations of one task
 
 
 @dataclass
 class LoopHeader:
-    """`pl.range(start, stop, step, ...)` as data."""
+    """The arguments of `pl.range(start, stop, step, ...)` and the other loop markers."""
 
     kind: str
     loc: Loc
@@ -98,7 +98,7 @@ class LoopHeader:
     def trips(self) -> int | None:
         start, stop, step = self.start, self.stop, self.step
         if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
-            return max(0, -((start - stop) // step))  # `len` of a range has 63 bits
+            return max(0, -((start - stop) // step))  # `len(range(...))` is limited to 63 bits
         return None
 
 
@@ -110,7 +110,7 @@ def lower_for(ctx: Context, s: ast.For, live: Names) -> None:
         if ast.unparse(s.iter).startswith("range(") and marker is None:
             raise PythonRange(ctx.loc(s.iter))
         if isinstance(s.iter, ast.Call):
-            evaluate(ctx, s.iter.func)  # no such name, or one that is not supported
+            evaluate(ctx, s.iter.func)  # raises for unknown and unsupported names
         raise BadLoopIterator(ctx.loc(s.iter), f"`{ast.unparse(s.iter)}`")
     _check_no_else(ctx, s)
     if kind == "spmd":
@@ -185,7 +185,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
         if lanes.is_halving(value.name) and header.trips != lanes.LANES:
             what = "another number"
             raise BadArgument(header.loc, header.kind, "lanes", what, str(lanes.LANES))
-        header.kind, header.mode = "range", value.name  # lane after lane
+        header.kind, header.mode = "range", value.name  # lanes run one after the other
     elif name == "chunk_policy":
         if value not in POLICIES:
             raise BadArgument(loc, header.kind, name, repr(value), " or ".join(map(repr, POLICIES)))
@@ -203,7 +203,7 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
 
 
 def _chunk_size(ctx: Context, keyword: ast.keyword, value: Binding) -> int | None:
-    """The size of a chunk, if something around the loop cuts it."""
+    """Return the chunk size, if an auto scope around the loop splits it."""
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_CHUNK:
         what = integer_text(value) if isinstance(value, int) else describe(value)
         raise BadChunk(ctx.loc(keyword.value), what, MAX_CHUNK)
@@ -220,7 +220,7 @@ def _chunk_size(ctx: Context, keyword: ast.keyword, value: Binding) -> int | Non
 
 
 def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
-    """The body once per index, which is a compile-time number in each copy."""
+    """Lower the body once per index, which is a compile-time number in each copy."""
     if header.trips is None:
         raise NonConstantUnroll(header.loc)
     ctx.module.copies += header.trips
@@ -239,7 +239,7 @@ def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -
 
 
 def _lower_halves(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
-    """The body once per lane, each with its half of the tiles."""
+    """Lower the body once per lane, each with its half of the tiles."""
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
     gathered: dict[ast.Call, Value] = {}
@@ -253,7 +253,7 @@ def _lower_halves(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> 
 def _needed_after_copies(
     ctx: Context, body: list[ast.stmt], live: Names, copies: int
 ) -> list[Names]:
-    """For each copy of a body, what the next copy reads of it; for the last, what is read after."""
+    """Return, for each copy of a body, the names read after it, by the next copy or later."""
     needed = [live]
     while len(needed) < copies:
         before = ctx.flow.live_before(body, needed[-1])
@@ -265,7 +265,7 @@ def _needed_after_copies(
 
 
 def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
-    """`for i in pl.spmd(n):`: one task of n blocks."""
+    """Lower `for i in pl.spmd(n):`, one task of n blocks."""
     assert isinstance(s.iter, ast.Call)
     if not isinstance(s.target, ast.Name):
         raise BadLoopTarget(ctx.loc(s.target), "one name")
@@ -277,13 +277,15 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
     try:
         scopes.lower_scope(trial, info, s.body, live, index_name=s.target.id)
         ctx.consumed.update(trial.consumed)
-    except BarrierInKernel:  # it orders something
+    except BarrierInKernel:  # the barrier orders something
         lower_block(ctx, launches(s), live)
 
 
 def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
-    """A chunk loop in an auto scope: parallel nests stay loops around an implied scope; a
-    sequential one goes into a scope whole.
+    """Lower a chunk loop in an auto scope.
+
+    A parallel nest stays a loop nest around an implied scope. A sequential loop goes into a scope
+    as a whole.
     """
     if header.kind != "parallel" or not _parallel_nest(ctx, s):
         info = scopes.ScopeInfo("implied", ctx.loc(s.iter))
@@ -293,7 +295,7 @@ def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
 
 
 def _parallel_nest(ctx: Context, s: ast.For) -> bool:
-    """Whether every chunk loop perfectly nested in `s` is parallel."""
+    """Return whether every chunk loop perfectly nested in `s` is parallel."""
     inner = chunk_nest_child(ctx, s)
     if inner is None:
         return True
@@ -303,7 +305,7 @@ def _parallel_nest(ctx: Context, s: ast.For) -> bool:
 
 
 def chunk_nest_child(ctx: Context, s: ast.For) -> ast.For | None:
-    """The chunk loop that is the whole body of `s` (but for a yield), if there is one."""
+    """Return the chunk loop that is the whole body of `s` (except a yield), if there is one."""
     first, rest = s.body[0], s.body[1:]
     alone = not rest or (len(rest) == 1 and _is_yield(ctx, rest[0]))
     return first if alone and isinstance(first, ast.For) and scopes.chunk_keyword(first) else None
@@ -333,11 +335,11 @@ def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked:
 
 @dataclass
 class CarriedName:
-    """One name a loop hands from iteration to iteration."""
+    """A name that a loop carries from iteration to iteration."""
 
     name: str
     init: Binding  # Poison if nothing is bound before the loop
-    type: Type | None  # None until the body has shown it
+    type: Type | None  # None until the body has been lowered
     init_loc: Loc
     param: Value | None = None
 
@@ -345,8 +347,8 @@ class CarriedName:
 @dataclass
 class LoopState:
     carried: list[CarriedName]
-    explicit: int = 0  # how many of them come from init_values
-    is_overtaken: bool = False  # the body writes what it took windows of as it was before the loop
+    explicit: int = 0  # number of names from `init_values`
+    is_overtaken: bool = False  # the body writes memory of which it took windows before the loop
 
     @property
     def params(self) -> tuple[Value, ...]:
@@ -387,7 +389,7 @@ class LoopBody:
 def _constants(
     state: LoopState, ends: dict[str, Binding], exposed: Names, runs: bool
 ) -> dict[str, Binding]:
-    """Return names that need not be carried: they are one constant whenever they are read."""
+    """Return the names that are one constant whenever they are read: they need not be carried."""
     constants: dict[str, Binding] = {}
     for c in state.carried[state.explicit :]:
         end = ends[c.name]
@@ -404,7 +406,7 @@ def _lower_to_fixpoint(
 ) -> LoopBody:  # fmt: skip
     """Lower the body with the types of the carried names at their fixpoint.
 
-    A body that ends with other types than it began with only serves to find the next types: it is
+    A body that ends with other types than it began with only serves to find the next types. It is
     dropped with everything it noted, except mistakes.
     """
     exposed = ctx.flow.live_before(s.body)
@@ -483,7 +485,7 @@ def _lower_once(
     taken = earlier.intersection(ctx.facts.windowed[begin:])
     state.is_overtaken = any(ctx.facts.is_written_since(t) for t in taken)
     ends = {c.name: inside.env.get(c.name, c.init) for c in state.carried}
-    # A statement of the body that failed may have been the `pl.yield_`: one mistake, one message.
+    # If a statement failed, it may have been the `pl.yield_`: report one mistake once.
     failed = len(ctx.sink.errors) > errors_before
     yielded = inside.loop_yield
     if header.init is not None and (yielded or not failed):
@@ -525,17 +527,17 @@ def _loop_state(
 def _settle_types(
     ctx: Context, state: LoopState, ends: dict[str, Binding], ops: list[Op], loc: Loc
 ) -> bool:
-    """Whether every carried name ends the body with the type it started with.
+    """Return whether every carried name ends the body with the type it began with.
 
-    If not, the types are adapted where the language allows it, and the body is lowered again; so it
-    is if it overtakes itself: by then the writes are known.
+    If not, adapt the types where the language allows it; the body is then lowered again. It is also
+    lowered again if it writes memory that it took windows of: then the writes are known.
     """
     settled = not state.is_overtaken
     for c in list(state.carried):
         end = ends[c.name]
         end_type = joins.type_of(end)
         if isinstance(end, Poison) or end_type is None:
-            # Reported already, or a compile-time object: not something a loop can carry.
+            # Reported already, or a compile-time object, which a loop cannot carry.
             state.carried.remove(c)
             ctx.env[c.name] = end if isinstance(end, Poison) else Poison()
             settled = False
@@ -555,7 +557,7 @@ def _adapt_type(
     ctx: Context, c: CarriedName, end: Binding, end_type: Type, ends: dict[str, Binding],
     ops: list[Op], loc: Loc,
 ) -> bool:  # fmt: skip
-    """Make start and end agree; False if the body must be lowered again with a new type."""
+    """Make start and end agree; return False if the body must be lowered with a new type."""
     assert c.type is not None
     if ctx.in_scope and joins.is_loadable_as(c.type, end_type):
         assert isinstance(c.init, Value)
@@ -585,7 +587,7 @@ def _adapt_type(
 
 
 def _initial_values(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...]:
-    """Initial values; a name first bound inside the loop starts undefined."""
+    """Return the initial values; a name first bound inside the loop starts undefined."""
     out: list[Arg] = []
     for c in state.carried:
         if isinstance(c.init, Poison):
@@ -606,7 +608,7 @@ def _emit_loop(
     ctx: Context, spec: structure.OpSpec, args: dict[str, Arg], blocks: tuple[Block, ...],
     state: LoopState, yield_names: list[str], loc: Loc,
 ) -> None:  # fmt: skip
-    """Emit the loop; bind its results."""
+    """Emit the loop and bind its results."""
     names = [c.name for c in state.carried]
     names[: len(yield_names)] = yield_names
     types = tuple(c.type for c in state.carried if c.type is not None)
@@ -617,7 +619,7 @@ def _emit_loop(
 
 
 def _targets(ctx: Context, target: ast.expr, header: LoopHeader) -> tuple[str, list[str]]:
-    """The index name, and the names of explicitly carried values."""
+    """Return the index name and the names of explicitly carried values."""
     if header.init is None:
         if not isinstance(target, ast.Name):
             raise BadLoopTarget(
@@ -643,7 +645,7 @@ def _carried_names(ctx: Context, node: ast.expr, count: int, wanted: str) -> lis
 
 
 def _yield_targets(ctx: Context, body: list[ast.stmt]) -> list[str]:
-    """Names that `a, b = pl.yield_(...)` of this very loop binds."""
+    """Return the names that `a, b = pl.yield_(...)` of this loop binds."""
     for s in body:
         if _is_yield(ctx, s) and isinstance(s, ast.Assign):
             target = s.targets[0]
@@ -653,7 +655,7 @@ def _yield_targets(ctx: Context, body: list[ast.stmt]) -> list[str]:
 
 
 def _is_yield(ctx: Context, s: ast.stmt) -> bool:
-    """Whether `s` is `pl.yield_(...)`, with or without a target."""
+    """Return whether `s` is `pl.yield_(...)`, with or without a target."""
     if not isinstance(s, (ast.Assign, ast.Expr)) or not isinstance(s.value, ast.Call):
         return False
     return static_callee(ctx, s.value) is markers.yield_
@@ -670,7 +672,7 @@ def lower_while(ctx: Context, s: ast.While, live: Names) -> None:
 
 
 def _lower_explicit_while(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
-    """`for (x,) in pl.while_(init_values=(x0,)):` with `pl.cond(...)` first."""
+    """Lower `for (x,) in pl.while_(init_values=(x0,)):`, whose body begins with `pl.cond(...)`."""
     header.init = header.init or ()
     names = _carried_names(ctx, s.target, len(header.init), f"{len(header.init)} carried names")
     first = s.body[0]

@@ -1,4 +1,4 @@
-"""Calls of `pl` names that are not ops: constants, scalar min/max, yields, static checks, submit.
+"""Calls of `pl` names that are not ops: constants, scalar min/max, yields, static checks.
 
 Loop and scope markers have no meaning as expressions; `loops.py` and `scopes.py` read them.
 """
@@ -74,7 +74,7 @@ def _const(ctx: Context, node: ast.Call) -> Binding:
 
 
 def _min_or_max(name: str) -> CallRule:
-    """`pl.min(a, b)` of scalars; of a tile with an axis, the old spelling of a reduction."""
+    """Lower `pl.min(a, b)` of scalars; on a tile it is the early spelling of a reduction."""
 
     def lower(ctx: Context, node: ast.Call) -> Binding:
         loc = ctx.loc(node)
@@ -100,7 +100,7 @@ def _min_or_max(name: str) -> CallRule:
 
 
 def _reduction(ctx: Context, name: str, node: ast.Call) -> Binding:
-    """`pl.max(tile, axis, keepdim)`: the early form of `pl.row_max` and `pl.col_max`."""
+    """Lower `pl.max(tile, axis, keepdim)`, the early form of `pl.row_max` and `pl.col_max`."""
     return call_op(ctx, REGISTRY[f"tile.{name}"], node)
 
 
@@ -111,7 +111,7 @@ def _sum(ctx: Context, node: ast.Call) -> Binding:
 
 @call(markers.yield_)
 def _yield(ctx: Context, node: ast.Call) -> Binding:
-    """In a loop with `init_values` the values go to the next iteration; in an `if` they merge."""
+    """Pass values to the next iteration of a loop with `init_values`, or out of an `if`."""
     if node.keywords:
         raise UnsupportedExpression(ctx.loc(node), "a keyword of `pl.yield_`", "pass by position")
     values = tuple(evaluate(ctx, a) for a in node.args)
@@ -141,7 +141,7 @@ def _static_print(ctx: Context, node: ast.Call) -> None:
 
 
 def _compile_time(ctx: Context, node: ast.expr, text: Callable[[], str]) -> str:
-    """A text made of compile-time values, whose own `__str__` or `__format__` may fail."""
+    """Return a text made of compile-time values, whose `__str__` or `__format__` may fail."""
     try:
         return text()
     except (UserError, ReportedError, RecursionError):
@@ -167,7 +167,7 @@ def _dump(ctx: Context, node: ast.Call) -> None:
 
 
 def _static_text(ctx: Context, node: ast.expr) -> str:
-    """What `pl.static_print` shows: compile-time values as they are, others by their type."""
+    """Return what `pl.static_print` prints: compile-time values, and the types of others."""
     if isinstance(node, ast.JoinedStr):
         return "".join(_static_text(ctx, part) for part in node.values)
     if isinstance(node, ast.FormattedValue):
@@ -214,7 +214,7 @@ def _undef(ctx: Context, node: ast.Call) -> Binding:
 
 @call(markers.dump_tag)
 def _dump_tag(ctx: Context, node: ast.Call) -> Binding:
-    """`pl.dump_tag(x)` is `x`: what a board records is not recorded here."""
+    """Return `x` for `pl.dump_tag(x)`, which only affects recordings on a board."""
     given = [*node.args, *(k.value for k in node.keywords if k.arg == "tensor")]
     if len(given) != 1 or len(node.args) + len(node.keywords) != 1:
         raise WrongArity(ctx.loc(node), "dump_tag", len(node.args) + len(node.keywords), 1)

@@ -1,4 +1,4 @@
-"""Building one program: its functions are lowered when something needs them."""
+"""Building a program: its functions are lowered on demand."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ Constant = int | float | bool
 
 @dataclass(frozen=True)
 class Origin:
-    """The decorated functions that a program was made of: its text, and what its names mean.
+    """The decorated functions that a program was built from.
 
-    methods     those of the class, by name; none for a function by itself
-    constants   parameters that stand for numbers, as in a call of a `@pl.jit` function
+    methods    methods of the class by name; none for a single function
+    constants  parameters bound to numbers, as in a call of a `@pl.jit` function
     """
 
     entry: KernelFunction
@@ -69,9 +69,9 @@ class Origin:
 
 @dataclass
 class ModuleBuilder(ModuleState):
-    """Lowers the functions of a program when something needs them."""
+    """Lowers the functions of a program on demand."""
 
-    begun: ClassVar[int] = 0  # programs of this process, those with mistakes too
+    begun: ClassVar[int] = 0  # number of programs begun in this process, also with mistakes
 
     def kernel(self, function: KernelFunction, types: tuple[Type, ...], loc: Loc) -> Function:
         """Return the IR of a kernel called with operands of these types, lowered once."""
@@ -89,7 +89,7 @@ class ModuleBuilder(ModuleState):
         given: tuple[Type, ...] | None = None,
         constants: Mapping[str, Constant] | None = None,
     ) -> Function:
-        """Lower one function, given argument types, with some parameters bound to constants.
+        """Lower a function, given argument types, with some parameters bound to constants.
 
         The first reading without mistakes wins. If there is none, the mistakes are those of the
         text as it reads today.
@@ -114,7 +114,7 @@ class ModuleBuilder(ModuleState):
         given: tuple[Type, ...] | None,
         constants: Mapping[str, Constant] | None,
     ) -> Lowered:
-        """The function under one reading; this program stays as it is."""
+        """Lower the function under one reading, on a copy of this program."""
         module = self.fork(reading=reading, ambiguous=set[str]())
         try:
             return Lowered(module._lower(function, given, constants), module)
@@ -185,13 +185,13 @@ class ModuleBuilder(ModuleState):
         return f"{function.name}_{number}"
 
     def finish(self, entry: str, origin: Origin | None) -> Program:
-        """The program, or the collected mistakes as one exception."""
+        """Return the program, or raise the collected mistakes as one exception."""
         self.sink.finish()
         cautions: tuple[Diagnostic, ...] = tuple(self.sink.warnings)
         return Program(self.name, self.functions, entry, cautions, origin)
 
     def build(self, lower_entry: Callable[[], str], origin: Origin | None = None) -> Program:
-        """Run `lower_entry` (gives the entry's name), collecting mistakes on the way."""
+        """Run `lower_entry`, which returns the entry's name, and collect mistakes on the way."""
         ModuleBuilder.begun += 1
         try:
             entry = lower_entry()
@@ -209,7 +209,7 @@ class ModuleBuilder(ModuleState):
 
 @dataclass(frozen=True)
 class Lowered:
-    """One function under one reading, and the program with it: its functions and diagnostics.
+    """A function under one reading, and the program with it: functions and diagnostics.
 
     The outcome is an exception if a mistake left no function to build.
     """
@@ -223,7 +223,7 @@ class Lowered:
 
 
 def _other_readings(today: Reading, first: Lowered, begin: int) -> Iterator[Reading]:
-    """Readings under which the mistakes may vanish that were added from number `begin` on."""
+    """Yield readings that may resolve the mistakes found after the first `begin` diagnostics."""
     found = first.module.sink.diagnostics
     if first.is_clean or any(d.severity == "error" for d in found[:begin]):
         return
@@ -269,7 +269,7 @@ def _facts(params: list[tuple[Value, Direction | None]]) -> ValueFacts:
 
 
 def _dims(params: list[tuple[Value, Direction | None]]) -> dict[SymDim, Binding]:
-    """Where each symbolic dimension can be read: (parameter, axis)."""
+    """Return where each symbolic dimension can be read: (parameter, axis)."""
     found: dict[SymDim, Binding] = {}
     for value, _ in params:
         if isinstance(value.type, TensorType):
@@ -294,7 +294,7 @@ def _close_function(
             given = _results_of_control(given)
         returned = [to_arg(ctx, v, loc) for v in given]
         _check_returned_names(ctx, function, params)
-        # Printed programs were judged when they were written; passes drop writes that never run.
+        # Printed programs were checked before; passes may have dropped writes that never run.
         judged = function.given_source is not None
         for output, direction in params:
             is_output = output.name in ctx.outputs and direction is Direction.Out
@@ -317,7 +317,7 @@ def _close_function(
 
 
 def _results_of_control(given: tuple[Binding, ...]) -> tuple[Binding, ...]:
-    """What a control program hands out: tensors and numbers, not arrays of task ids or tuples."""
+    """Return the tensors and scalars among the results, without task ids and tuples."""
     flat: list[Binding] = []
     for value in given:
         items = items_of(value)
@@ -329,7 +329,7 @@ def _results_of_control(given: tuple[Binding, ...]) -> tuple[Binding, ...]:
 
 
 def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Binding, ...]) -> None:
-    """`-> pl.Tensor[...]` must agree with what is returned, where it says something."""
+    """Check the returned values against the declared return type."""
     node = function.node.returns
     last = function.body[-1] if function.body else None
     if node is None or not isinstance(last, ast.Return) or function.generic:
@@ -354,7 +354,7 @@ def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Bindi
 def _check_returned_names(
     ctx: Context, function: KernelFunction, params: list[tuple[Value, Direction | None]]
 ) -> None:
-    """A control program returns tensors by name: its parameter's name must still mean it."""
+    """Check that a returned parameter name still stands for the parameter."""
     last = function.body[-1] if function.body else None
     if function.kind is FunctionKind.InCore or not isinstance(last, ast.Return):
         return
@@ -378,7 +378,7 @@ def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
 
 
 def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> list[KernelFunction]:
-    """The control programs: the Orchestration functions, else the Opaque ones, nobody calls."""
+    """Return the control programs that no other function calls, host functions first."""
     by_kind = {k: [m for m in methods.values() if m.kind is k] for k in FunctionKind}
     for kind in (FunctionKind.Host, FunctionKind.Orchestration, FunctionKind.Opaque):
         found = _uncalled_functions(by_kind[kind], methods)
@@ -396,7 +396,7 @@ def _uncalled_functions(
     candidates: list[KernelFunction], methods: Mapping[str, KernelFunction]
 ) -> list[KernelFunction]:
     if len(candidates) < 2:
-        return candidates  # the usual case, without reading all of the text once more
+        return candidates  # the common case needs no search of the text
     called = {
         n.attr
         for m in methods.values()
@@ -408,7 +408,7 @@ def _uncalled_functions(
 
 
 def as_entry(function: Function, program: Program) -> Program:
-    """A program whose entry is a kernel gets a control program that calls it once."""
+    """Add a control program that calls the entry once, if the entry is a kernel."""
     if function.kind is not FunctionKind.InCore:
         return program
     name = f"{function.name}_main"

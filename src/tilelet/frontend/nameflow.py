@@ -1,8 +1,7 @@
-"""Which names a piece of kernel text stores, and which it needs from before.
+"""Stores and liveness of names in kernel text.
 
-Loops, branches and scopes of the IR hand values on explicitly; these sets say which. A name is
-carried by a loop if the body stores it and it is either read before it is written in the body or
-read after the loop.
+Loops, branches and scopes of the IR pass values explicitly; these sets say which. A loop carries a
+name if its body stores it and the name is read before it is written in the body, or after the loop.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Rebinds = Callable[[ast.Call], Iterable[str]]
 
 
 def target_names(target: ast.expr) -> Names:
-    """Names bound by an assignment or loop target."""
+    """Return the names bound by an assignment or loop target."""
     if isinstance(target, ast.Name):
         return frozenset({target.id})
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -33,7 +32,7 @@ def target_names(target: ast.expr) -> Names:
 
 
 def yield_targets(s: ast.For) -> Names:
-    """Names bound by the `pl.yield_` of a loop with `init_values`."""
+    """Return the names bound by the `pl.yield_` of a loop with `init_values`."""
     if not isinstance(s.iter, ast.Call) or all(k.arg != "init_values" for k in s.iter.keywords):
         return NONE
     found: Names = NONE
@@ -46,7 +45,7 @@ def yield_targets(s: ast.For) -> Names:
 
 
 class NameFlow:
-    """Stores and liveness of statement lists, remembered per node: blocks are asked about often."""
+    """Stores and liveness of statement lists, cached per node."""
 
     def __init__(self, rebinds: Rebinds) -> None:
         self._rebinds = rebinds
@@ -54,11 +53,11 @@ class NameFlow:
         self._reads: dict[ast.expr, Names] = {}
 
     def stores(self, stmts: list[ast.stmt]) -> Names:
-        """Names that some statement of the list (or inside it) binds."""
+        """Return the names that the statements, or statements inside them, bind."""
         return frozenset(name for s in stmts for name in self._order_of(s))
 
     def stores_in_order(self, stmts: list[ast.stmt]) -> list[str]:
-        """The stored names, in the order of their first store in the text."""
+        """Return the stored names in the order of their first store."""
         order: dict[str, None] = {}
         for s in stmts:
             for name in self._order_of(s):
@@ -66,14 +65,14 @@ class NameFlow:
         return list(order)
 
     def live_before(self, stmts: list[ast.stmt], live_after: Names = NONE) -> Names:
-        """Names whose value at the start of the list may still be read."""
+        """Return the names whose value at the start of the list may still be read."""
         live = live_after
         for s in reversed(stmts):
             live = self._before(s, live)
         return live
 
     def live_points(self, stmts: list[ast.stmt], live_after: Names) -> list[Names]:
-        """For each statement, the names live right after it."""
+        """Return the names live after each statement."""
         points: list[Names] = []
         live = live_after
         for s in reversed(stmts):
@@ -83,7 +82,7 @@ class NameFlow:
         return points
 
     def reads(self, node: ast.expr | None) -> Names:
-        """Names an expression reads."""
+        """Return the names an expression reads."""
         if node is None:
             return NONE
         found = self._reads.get(node)
@@ -135,8 +134,8 @@ class NameFlow:
             case ast.AugAssign():
                 return live | self.reads(s.value) | self.reads(s.target)
             case ast.For():
-                # A loop may run zero times, so it kills nothing; but what `pl.yield_` binds is
-                # defined after it in any case, by the initial values.
+                # A loop may run zero times, so it kills nothing; but names that `pl.yield_` binds
+                # are always defined after it, by the initial values.
                 live -= yield_targets(s)
                 body = self.live_before(s.body, live) - target_names(s.target)
                 return live | body | self.reads(s.iter)

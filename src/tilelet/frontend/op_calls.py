@@ -34,7 +34,7 @@ from tilelet.ops.manual import signature_text
 
 @dataclass(frozen=True)
 class _Parameters:
-    """The signature of an op, as a call needs it. `variadic` is the position of `*name`."""
+    """The signature of an op, prepared for calls. `variadic` is the position of `*name`."""
 
     positional: tuple[str, ...]
     variadic: int | None
@@ -60,7 +60,7 @@ def _parameters(spec: OpSpec) -> _Parameters:
 
 
 def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], dict[str, Loc]]:
-    """Arguments of an op call by parameter name, with their places."""
+    """Return the arguments of an op call by parameter name, and their locations."""
     params = _parameters(spec)
     public = _public_name(node)
     node = group_window(ctx, spec, node)
@@ -112,7 +112,7 @@ def _public_name(node: ast.Call) -> str:
 
 
 def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
-    """An op call, with the argument expressions of `node`."""
+    """Lower an op call with the argument expressions of `node`."""
     args, locs = bind(ctx, spec, node)
     if spec.name == "get_subblock_idx":
         return lane_index(ctx, node)
@@ -131,7 +131,7 @@ def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
 def _call_scalar_form(
     ctx: Context, spec: OpSpec, args: Mapping[str, Arg], loc: Loc, locs: Mapping[str, Loc]
 ) -> Binding:
-    """An op given a scalar where it usually takes a tensor: `pl.cast(n, pl.INT32)`."""
+    """Lower an op on scalars that usually takes tensors, such as `pl.cast(n, pl.INT32)`."""
     names = list(spec.signature.parameters)
     values = list(args.values())[: len(names)]
     if spec.name == "scalar.cast" and isinstance(values[0], (bool, int, float, Const)):

@@ -1,10 +1,10 @@
 """Hand-written transfers between the cores of a group: two functions become one kernel.
 
-Each function of a group is lowered to a list of ops in which `push` and `pop` stand for transfers.
-`weave` makes one list of them. Every pipe is a queue, so it is known which push a pop belongs to as
-long as both sides take the same control path: loops that transfer something are joined iteration by
-iteration, and so are the arms of an `if` on the same condition. In the end a popped tile is a move
-of the pushed one; no engine knows of pipes.
+Each function of a group is lowered to a list of ops with `push` and `pop` for transfers; `weave`
+merges the lists. Every pipe is a queue, so each pop can be matched with its push as long as both
+sides take the same control path: loops with transfers are merged iteration by iteration, and so are
+the arms of an `if` on the same condition. A popped tile becomes a move of the pushed one, so no
+engine knows of pipes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from tilelet.ops.manual import signature_text
 from tilelet.syntax import pipes as markers
 from tilelet.syntax.types import Tile, TileAnnotation
 
-MAX_COPIES = 4096  # of iterations, where two loops do not run in step
+MAX_COPIES = 4096  # of iterations, if two loops do not run in step
 
 PUSH = OpSpec("pipe.push", structural=True)
 POP = OpSpec("pipe.pop", structural=True)
 
-Pipe = tuple[str, int]  # who pops ("AIC" or "AIV"), and the number of the pipe
+Pipe = tuple[str, int]  # the popping core ("AIC" or "AIV") and the number of the pipe
 Queues = dict[Pipe, "deque[tuple[Value, Loc]]"]
 
 
@@ -73,7 +73,7 @@ class _Weaver:
         return waiting[1].loc if len(waiting) > 1 else None
 
     def _advance(self, side: deque[Op], queues: Queues, done: list[Op]) -> bool:
-        """Everything of one side up to where it has to wait; whether there was anything."""
+        """Emit the ops of one side until it has to wait; return whether there were any."""
         before = len(side)
         while side:
             op = side[0]
@@ -99,7 +99,7 @@ class _Weaver:
         return Rewriter(self.mapping).ops([op])[0] if self.mapping else op
 
     def _receive(self, pop: Op, tile: Value, pushed_at: Loc) -> list[Op]:
-        """The popped tile: a move of the pushed one, with the region that the pop states."""
+        """Return the ops for a pop: a move of the pushed tile, with the declared valid region."""
         (result,) = pop.results
         if not types_agree(_without_space(result), _without_space(tile)):
             problem = f"it declares {result.type}, but {tile.type} is pushed"
@@ -121,7 +121,7 @@ class _Weaver:
     def _join(
         self, waiting: list[Op], left: list[deque[Op]], queues: Queues, done: list[Op]
     ) -> bool:
-        """If all sides stand before loops or branches that run in step: one of them."""
+        """Merge loops or branches that run in step, if every side is waiting before one."""
         if len(waiting) < 2 or not all(op.blocks for op in waiting):
             return False
         mapped = [_with_own_args(op, self.mapping) for op in waiting]
@@ -147,7 +147,7 @@ class _Weaver:
         return all(self._are_same(first.args["cond"], o.args["cond"]) for o in others)
 
     def _are_same(self, a: Arg, b: Arg) -> bool:
-        """Whether two scalars are computed alike from the same values."""
+        """Return whether two scalars are computed alike from the same values."""
         a, b = substitute(a, self.mapping), substitute(b, self.mapping)
         if not isinstance(a, Value) or not isinstance(b, Value):
             return type(a) is type(b) and a == b
@@ -214,7 +214,7 @@ class _Weaver:
         return Op(structure.IF, first.args, results, tuple(blocks), first.loc)
 
     def _unroll(self, left: list[deque[Op]]) -> bool:
-        """Loops with constant bounds that do not run in step, iteration by iteration."""
+        """Unroll loops with constant bounds that do not run in step."""
         found = False
         for side in left:
             if side and side[0].spec is structure.FOR:
@@ -269,7 +269,7 @@ def weave(ctx: Context, parts: Sequence[CorePart]) -> Mapping[Value, Arg]:
 
 
 def is_pop(ctx: Context, node: ast.expr) -> bool:
-    """Whether `node` is a call that receives a tile."""
+    """Return whether `node` is a call that receives a tile."""
     callee = static_callee(ctx, node) if isinstance(node, ast.Call) else None
     return callee is markers.tpop_from_aic or callee is markers.tpop_from_aiv
 
@@ -277,7 +277,7 @@ def is_pop(ctx: Context, node: ast.expr) -> bool:
 def _bind_arguments(
     ctx: Context, node: ast.Call, function: Callable[..., Any]
 ) -> dict[str, Binding]:
-    """The arguments of a call by name, as the signature of `function` says."""
+    """Return the arguments of a call by name, according to the signature of `function`."""
     if ctx.parts is None:
         raise PipeOutsideGroup(ctx.loc(node), f"pl.{function.__name__}")
     args = [evaluate(ctx, a) for a in node.args]
@@ -313,12 +313,12 @@ def _push(function: Callable[..., Any], popper: str) -> CallRule:
 
 @call(markers.tpop_from_aic, markers.tpop_from_aiv)
 def _pop(ctx: Context, node: ast.Call) -> Value:
-    """A pop whose type its own arguments give."""
+    """Lower a pop whose arguments state the type."""
     return pop(ctx, node, None)
 
 
 def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
-    """A pop into a name that may be annotated."""
+    """Lower a pop, whose target may be annotated."""
     by_vector = static_callee(ctx, node) is markers.tpop_from_aic
     function = markers.tpop_from_aic if by_vector else markers.tpop_from_aiv
     given = _bind_arguments(ctx, node, function)

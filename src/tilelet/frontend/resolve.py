@@ -1,4 +1,4 @@
-"""What names in kernel text stand for, found without evaluating anything."""
+"""Resolving names in kernel text without evaluating anything."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def is_language(module: types.ModuleType) -> bool:
 
 
 def as_kernel_function(x: object) -> KernelFunction | None:
-    """The kernel function behind a decorated object, if it is one."""
+    """Return the kernel function behind a decorated object, if it is one."""
     found = x if isinstance(x, KernelFunction) else getattr(x, "kernel_function", None)
     return found if isinstance(found, KernelFunction) else None
 
 
 def static_callee(ctx: Context, node: ast.Call) -> object:
-    """The object a call's function names, without evaluating anything; None if unclear."""
+    """Return the object that a call's function names; None if that is unclear."""
     return named_object(node.func, ctx.captured, ctx.env)
 
 
@@ -61,13 +61,13 @@ def named_object(
     try:
         for part in reversed(parts):
             found = getattr(found, part, None)
-    except UserError:  # a name Tilelet knows and does not support: reported where it is lowered
+    except UserError:  # known and not supported: reported when the name is lowered
         return None
     return found
 
 
 def is_compute_helper(function: KernelFunction) -> bool:
-    """Whether a helper computes on tiles outside any scope of its own: its caller needs one."""
+    """Return whether a helper computes on tiles outside scopes: its caller then needs a scope."""
     if function.kind is not FunctionKind.Inline:
         return False
     if any(isinstance(s, ast.With) for s in statements_in(function.body)):
@@ -85,7 +85,7 @@ def is_compute_helper(function: KernelFunction) -> bool:
 
 
 def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
-    """The name a bare call updates: `pl.write(a, ...)`, `pl.store(tile, offsets, a)`."""
+    """Yield the name a bare call updates: `pl.write(a, ...)`, `pl.store(tile, offsets, a)`."""
     callee = static_callee(ctx, call)
     spec = REGISTRY["store"] if callee is markers.l0c_store else spec_of(callee)
     if spec is None or not spec.writes:
@@ -101,7 +101,7 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
 
 
 def group_window(ctx: Context, spec: OpSpec, call: ast.Call) -> ast.Call:
-    """A load or store with its window as two lists: until February 2026 it was four numbers."""
+    """Return a load or store with its window as two lists; until February 2026: four numbers."""
     window = call.args[1:5]
     if spec.name not in ("load", "store") or len(window) < 4:
         return call

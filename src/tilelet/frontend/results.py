@@ -1,4 +1,4 @@
-"""What an entry returns and no parameter receives."""
+"""Output parameters for tensors that an entry returns."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tilelet.ir.types import TensorType
 
 
 def with_outputs(program: Program, names: Sequence[str]) -> Program:
-    """The program with a parameter of each of these names for each new tensor its entry returns.
+    """Add an output parameter for each new tensor that the entry returns.
 
-    Programs of spring 2026 have no parameters for their results: whoever runs them has. The program
-    itself if it does not return that many.
+    Programs of spring 2026 have no parameters for their results, but their callers pass buffers.
+    The program is returned unchanged if it does not return that many tensors.
     """
     main = program.main
     new = [v for v, i in zip(main.returned, main.returns, strict=True) if i is None]

@@ -1,4 +1,4 @@
-"""`with` statements: scopes, and how auto scopes with chunk loops are laid out."""
+"""`with` statements: scopes, and the layout of auto scopes with chunk loops."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ KEYWORDS: dict[object, frozenset[str]] = {
 
 @dataclass
 class ScopeInfo:
-    """What a `with` header says."""
+    """The arguments of a `with` header."""
 
     kind: str
     loc: Loc
@@ -89,7 +89,7 @@ class ScopeInfo:
 
     @property
     def controls_tasks(self) -> bool:
-        """Whether it says something of its one task."""
+        """Whether the header sets properties of its single task."""
         return bool(self.deps or self.no_dep or self.task_id or self.predicate is not None)
 
     def arguments(self) -> dict[str, Arg]:
@@ -123,14 +123,14 @@ def lower_with(ctx: Context, s: ast.With, live: Names) -> None:
 
 
 def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
-    """`pl.at(...)`, `pl.incore()`, `pl.spmd(n)`, ... as data."""
+    """Parse `pl.at(...)`, `pl.incore()`, `pl.spmd(n)` and the other scope markers."""
     marker = static_callee(ctx, node)
     loc = ctx.loc(node)
     allowed: frozenset[str] | None = None
     if isinstance(marker, Hashable):
         allowed = KEYWORDS.get(marker)
     if allowed is None:
-        evaluate(ctx, node.func)  # no such name, or one that is not supported
+        evaluate(ctx, node.func)  # raises for unknown and unsupported names
         raise NotAScope(loc)
     name: str = getattr(marker, "__name__", "")
     info = ScopeInfo(GROUPING.get(marker, "incore"), loc)  # type: ignore[arg-type]
@@ -230,7 +230,7 @@ def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None
     if value is markers.auto_chunk or value is markers.chunked_loop_optimizer:
         info.kind = "auto"
     elif isinstance(value, markers.CrossCoreSlot):
-        pass  # the depth of a ring between the cores: no result depends on it
+        pass  # depth of the ring between the cores; results do not depend on it
     elif isinstance(value, markers.Split):
         if value.chunked:
             info.kind = "auto"
@@ -258,7 +258,7 @@ def _set_split(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
 def lower_scope(
     ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names, index_name: str | None = None
 ) -> Binding:
-    """Lower a scope; names it stores that are still needed get its results. Gives the task id."""
+    """Lower a scope and bind the stored names that are read later; return the task id."""
     in_core = info.kind in ("incore", "auto", "spmd", "implied")
     if ctx.in_scope:
         if in_core:
@@ -337,7 +337,7 @@ def _emit_results(
 def _recompute_outside(
     ctx: Context, name: str, value: Value, ops: list[Op], inside: set[Value]
 ) -> Binding:
-    """A scalar computed in a scope cannot leave it; index arithmetic is simply done again."""
+    """Recompute the index arithmetic of a scalar outside the scope, which it cannot leave."""
     made_by = {r: op for op in ops for r in op.results}
 
     def recompute(arg: Arg) -> Arg:
@@ -368,7 +368,7 @@ class _NotRecomputableError(Exception):
 
 
 def chunk_keyword(s: ast.stmt) -> ast.keyword | None:
-    """The `chunk=` of a loop header, unless it is None."""
+    """Return the `chunk=` of a loop header, unless it is None."""
     if isinstance(s, ast.For) and isinstance(s.iter, ast.Call):
         for k in s.iter.keywords:
             if k.arg == "chunk" and not (
@@ -383,10 +383,10 @@ def has_chunk_loop(stmts: list[ast.stmt]) -> bool:
 
 
 def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
-    """Whether an auto scope without chunk loops is several kernels nevertheless.
+    """Return whether an auto scope without chunk loops becomes several kernels.
 
-    It leaves statements of the control program outside: windows, shapes, memory, single elements.
-    Those that compute between them are a kernel each time.
+    Statements of the control program (windows, shapes, memory, single elements) stay outside; each
+    sequence of compute statements between them is a kernel.
     """
     if info.controls_tasks or not _has_several_runs(ctx, body):
         return False
@@ -395,21 +395,21 @@ def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> 
 
 
 def _lower_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names) -> Binding:
-    """The scope itself is gone: its statements, with a scope around each run that computes."""
+    """Lower the statements of an auto scope, with a scope around each compute sequence."""
     inside = ctx.fork(in_chunked=True, runs_of=(info.hint, info.split))
     lower_control_block(inside, body, live)
     return None
 
 
 def _has_several_runs(ctx: Context, body: list[ast.stmt]) -> bool:
-    """Whether there are, and it makes no difference to results.
+    """Return whether there are several compute sequences and splitting keeps the results.
 
-    It would if one run left another a value that is valid in part, since memory has no valid
-    region, or if memory were written of which a window was taken: a tile is a copy of it.
+    It does not if one sequence passes a partially valid value to another, since memory has no valid
+    region, or if memory is written after a window of it was taken, since a tile is a copy.
     """
     made: set[str] = set()
     partly = {n for s in ast.walk(ctx.source.tree) if _marks_valid(s) for n in _stored_names(s)}
-    before: set[str] = set()  # of those, what earlier runs made
+    before: set[str] = set()  # partially valid names that earlier sequences made
     now: set[str] = set()
     runs, was, wrote = 0, False, False
     inside = ctx.fork(in_chunked=True)
@@ -434,7 +434,7 @@ def _has_several_runs(ctx: Context, body: list[ast.stmt]) -> bool:
 
 
 def _may_write(ctx: Context, s: ast.stmt) -> bool:
-    """Whether a statement may write memory that was there before it: calls of functions, too."""
+    """Return whether a statement may write existing memory; function calls may."""
     for node in ast.walk(s):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             return True
@@ -446,7 +446,7 @@ def _may_write(ctx: Context, s: ast.stmt) -> bool:
 
 
 def _marks_valid(node: ast.AST) -> bool:
-    """Whether a statement says which part of a value is valid."""
+    """Return whether a statement states the valid region of a value."""
     return isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
         (isinstance(n, ast.keyword) and n.arg in ("valid_shape", "valid_shapes", "clamp"))
         or (isinstance(n, ast.Attribute) and n.attr == "set_validshape")
@@ -462,14 +462,14 @@ def _stored_names(node: ast.AST) -> list[str]:
 
 @control_block
 def lower_control_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
-    """Statements of the control program: runs of computing ones become implied scopes."""
+    """Lower statements of the control program; compute sequences become implied scopes."""
     points = ctx.flow.live_points(stmts, live_out)
     i = 0
     while i < len(stmts):
         end = i
         made: set[str] = set()
         while end < len(stmts) and _belongs_in_scope(ctx, stmts[end], made):
-            if not isinstance(stmts[end], (ast.For, ast.While)):  # which make scalars, too
+            if not isinstance(stmts[end], (ast.For, ast.While)):  # which store scalars as well
                 made |= ctx.flow.stores([stmts[end]])
             end += 1
         if end > i:
@@ -499,12 +499,12 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
 
 
 def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
-    """Whether a chunk loop stands outside every scope, and holds none: it once needed none."""
+    """Return whether a chunk loop has no scope around it or in it: early programs need none."""
     if ctx.style.drops_axis or ctx.chunk_ok or chunk_keyword(s) is None:
         return False
     if any(isinstance(inner, ast.With) for inner in statements_in([s])):
         return False
-    # One that only calls kernels is cut by nothing.
+    # A loop that only calls kernels is not split.
     return ctx.style.implied or any(_is_compute_call(ctx, n, set()) for n in ast.walk(s))
 
 
@@ -517,9 +517,9 @@ def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:
 
 
 def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
-    """Whether a statement outside every scope computes, and so needs one around it.
+    """Return whether a statement outside all scopes computes and so needs a scope.
 
-    `made`: names that the run of statements before it computes.
+    `made` are the names that the compute sequence before it stores.
     """
     if not (ctx.style.implied or ctx.in_chunked):
         return False
@@ -529,7 +529,7 @@ def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:
         )
     if not ctx.in_chunked or not isinstance(s, (ast.For, ast.While, ast.If)):
         return False
-    # In an auto scope, a loop or branch without chunk loops goes into a scope whole.
+    # In an auto scope, a loop or branch without chunk loops goes into one scope.
     has_scope = any(isinstance(inner, ast.With) for inner in statements_in([s]))
     if has_scope or has_chunk_loop([s]):
         return False
@@ -546,20 +546,20 @@ def _is_compute_call(ctx: Context, node: ast.AST, made: set[str] | Names) -> boo
         function = as_kernel_function(callee)
         return function is not None and is_compute_helper(function)
     if spec.name == "cast" and (operand := argument_of(spec, node)) is not None:
-        # `pl.cast(n, pl.INDEX)` of a scalar is not work for a kernel
+        # `pl.cast(n, pl.INDEX)` of a scalar does not need a kernel
         return not _is_scalar_text(ctx, operand, made)
     return spec.is_compute
 
 
 def _is_tensor_operator(ctx: Context, node: ast.AST, made: set[str] | Names) -> bool:
-    """Whether a node computes with tensors by an operator of Python."""
+    """Return whether a node computes on tensors with a Python operator."""
     if isinstance(node, ast.AugAssign):
         return not _is_scalar_text(ctx, node.target, made)
     return isinstance(node, (ast.BinOp, ast.UnaryOp)) and not _is_scalar_text(ctx, node, made)
 
 
 def _is_scalar_text(ctx: Context, node: ast.expr, made: set[str] | Names) -> bool:
-    """Whether an expression, not evaluated yet, stands for a scalar."""
+    """Return whether an expression that is not evaluated yet stands for a scalar."""
     match node:
         case ast.Name():
             return node.id not in made and not is_shaped(ctx.env.get(node.id))

@@ -1,4 +1,4 @@
-"""Calls that stand for several ops: what the language lets a program leave out."""
+"""Calls that stand for several ops."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
 
 
 def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | None:
-    """How to lower a call with these arguments, if it is one of several ops."""
+    """Return the function that lowers a call with these arguments, if it is several ops."""
     if name == "create_tensor" and args["valid_shape"] is not None:
         return _create_with_region
     if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
@@ -62,7 +62,7 @@ def _emit(ctx: Context, name: str, loc: Loc, locs: Locs | None = None, **args: A
 
 
 def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """`create_tensor(shape, dtype, valid_shape=...)`: new memory, of which a part will count."""
+    """Lower `create_tensor(shape, dtype, valid_shape=...)`: a window of new memory."""
     made = _emit(ctx, "create_tensor", loc, locs, **{**args, "valid_shape": None})
     offset = (0,) * len(made.type.shape)  # type: ignore[union-attr]
     region = args["valid_shape"]
@@ -72,7 +72,7 @@ def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: L
 
 
 def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """A load of scales, which lie in memory as the host has packed them."""
+    """Lower a load of scales, which the host has packed."""
     tensor = args["tensor"]
     assert isinstance(tensor, Value)
     layout = ctx.facts.layouts[tensor]
@@ -89,9 +89,9 @@ def tensor_view(
     loc: Loc,
     locs: Locs,
 ) -> Binding:
-    """`pl.tensor.view`: the same memory in another shape or layout.
+    """Lower `pl.tensor.view`: the same memory in another shape or layout.
 
-    In layout DN the last two axes have changed places; without a shape the tensor's own have.
+    In layout DN the last two axes are swapped; without a shape, those of the tensor itself.
     """
     if not isinstance(tensor, Value) or not isinstance(tensor.type, TensorType | TileType):
         at = locs.get("tensor", loc)
@@ -127,7 +127,7 @@ def _is_tile(arg: Arg) -> bool:
 
 
 def _is_on_chip(ctx: Context, arg: Arg) -> bool:
-    """Such as a tensor that was made inside the scope."""
+    """Return whether `arg` is a tile, such as a tensor created inside the scope."""
     return _is_tile(arg) and swapped_tensor(ctx, arg) is None
 
 
@@ -142,10 +142,10 @@ def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -
 
 
 def _is_swapped(ctx: Context, args: Mapping[str, Arg]) -> bool:
-    """Whether a transposing load states the window of the transposed tensor, as until March 2026.
+    """Return whether a transposing load states the window of the transposed tensor.
 
-    It does if the window is no window of the tensor itself; where it could be either, the rest of
-    the kernel decides.
+    That was the meaning until March 2026. It is certain if the window does not fit the tensor
+    itself; if both fit, the reading decides.
     """
     x, sizes, starts = args["tensor"], args["shapes"], args["offsets"]
     if not isinstance(x, Value) or not isinstance(x.type, TensorType):
@@ -167,7 +167,7 @@ def _have_room(extents: tuple[Dim, ...], starts: tuple[Arg, ...], sizes: tuple[A
 
 
 def _has_room(extent: Dim, start: Arg, size: Arg) -> bool:
-    """Whether a window can lie in an axis; one that moves does not fill it."""
+    """Return whether a window fits an axis; one at a run-time offset must be smaller."""
     if not isinstance(extent, int) or not isinstance(size, int):
         return True
     return start + size <= extent if isinstance(start, int) else size < extent
@@ -179,7 +179,7 @@ def _load_swapped(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -
     assert isinstance(starts, tuple)
     assert isinstance(x, Value)
     assert isinstance(x.type, TensorType)
-    # Of two compilers of that time one took the place in the tensor itself.
+    # One of the two compilers of that time took the offset in the tensor itself.
     is_own = _have_room(x.type.shape[-2:], starts[-2:], sizes[:-3:-1])
     for name in ("shapes", "valid_shapes", "valid_shape", *(() if is_own else ("offsets",))):
         given = args[name]
@@ -210,7 +210,7 @@ def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
 def _select_modulo(
     name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
 ) -> Binding:
-    """`sels` gives the bits of a number: -3 in a tile of UINT32 is 2**32 - 3."""
+    """Lower `sels` with a negative number by its bits: -3 in a UINT32 tile is 2**32 - 3."""
     x, number = args["x"], args["scalar"]
     assert isinstance(x, Value)
     assert isinstance(x.type, (TileType, TensorType))
@@ -220,11 +220,11 @@ def _select_modulo(
 
 
 _DRAINS = {"store": ("tile", "tensor"), "assemble": ("source", "target")}
-"""What is written, and into what."""
+"""Parameter names of the written value and of its target."""
 
 
 def _converts(args: Mapping[str, Arg], source: str, target: str) -> bool:
-    """Whether a write does to its elements what the cube unit does on the way out of it."""
+    """Return whether a write converts elements as the cube unit does when it drains."""
     x, into = args[source], args[target]
     if not _is_tile(x) or not isinstance(into, Value):
         return False
@@ -237,7 +237,7 @@ def _converts(args: Mapping[str, Arg], source: str, target: str) -> bool:
 
 
 def _drain(name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """The sign first, then the scale, then the limits of the type, as on the device."""
+    """Apply ReLU, then the scale, then the limits of the type, as the device does."""
     source, target = _DRAINS[name]
     x, wanted, scale = args[source], _dtype(args[target]), args["pre_quant"]
     if scale is not None and _dtype(x) is not FP32:
@@ -257,9 +257,9 @@ def _drain(name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Loc
 
 
 def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
-    """The product that is written into FP32, if only for want of `out_dtype` it is of another type.
+    """Return the product that is written into FP32 but lacks `out_dtype=pl.FP32`.
 
-    The device writes what it has accumulated: no version looks at the type of what is assembled.
+    The device writes the accumulator: no version looks at the type of the assembled value.
     """
     if not _is_tile(source) or not is_shaped(target):
         return None
@@ -272,7 +272,7 @@ def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
 
 
 def as_accumulated(ctx: Context, source: Value, target: Value) -> Value:
-    """What is written of `source`: itself, but of some products what the cube has of them."""
+    """Return `source`, or for some products the FP32 accumulator instead."""
     product = _product_for(ctx, source, target)
     if product is None:
         return source
@@ -295,7 +295,7 @@ def _dtype(arg: Arg) -> DType:
 
 
 def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """`store(tile, offsets, out, shapes=...)`: the tile in another shape, or its first part."""
+    """Lower `store(tile, offsets, out, shapes=...)`: the tile reshaped, or its first part."""
     tile, shape = args["tile"], args["shapes"]
     if isinstance(tile, Value) and isinstance(tile.type, TileType) and shape != tile.type.shape:
         at = {"shape": locs.get("shapes", loc)}
@@ -337,7 +337,7 @@ def _is_computed(shape: Arg, rank: int) -> bool:
 
 
 def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """`expand_clone(x, y)` of an output `y` writes it."""
+    """Lower `expand_clone(x, y)` with an output `y`, which it writes."""
     target = args["target"]
     assert isinstance(target, Value)
     assert isinstance(target.type, TensorType)
@@ -353,7 +353,7 @@ def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> 
 
 
 def _lacks_axes(args: Mapping[str, Arg], x: str, shape: str, offset: str) -> bool:
-    """Whether the shape of a window leaves out leading axes, in which it has extent 1."""
+    """Return whether the shape of a window omits leading axes of extent 1."""
     tensor, sizes, starts = args[x], args[shape], args[offset]
     if not isinstance(tensor, Value) or not isinstance(tensor.type, (TensorType, TileType)):
         return False
@@ -363,7 +363,7 @@ def _lacks_axes(args: Mapping[str, Arg], x: str, shape: str, offset: str) -> boo
 
 
 def _widened(args: Mapping[str, Arg], shape: str, *regions: str) -> tuple[dict[str, Arg], int]:
-    """The arguments with the axes that the shape leaves out, and the number of these."""
+    """Return the arguments with the omitted axes, and the number of these axes."""
     sizes, made = args[shape], dict(args)
     assert isinstance(sizes, tuple)
     missing = len(args["offset" if shape == "shape" else "offsets"]) - len(sizes)  # type: ignore[arg-type]
@@ -394,7 +394,7 @@ _SAME_SHAPE = {"max": "maximum", "min": "minimum"}
 
 
 def _has_blocks(args: Mapping[str, Arg]) -> bool:
-    """Whether the vector holds 32 bytes of each row, as the device reads it, and not one number."""
+    """Return whether the vector holds 32 bytes per row, as the device reads it."""
     x, vector = args["x"], args["row_vec"]
     if not isinstance(x, Value) or not isinstance(vector, Value):
         return False
@@ -409,7 +409,7 @@ def _has_blocks(args: Mapping[str, Arg]) -> bool:
 def _expand_blocks(
     name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
 ) -> Binding:
-    """`row_expand_*` with a block of values for each row, which repeats along the row."""
+    """Lower `row_expand_*` with a block of values per row, which repeats along the row."""
     x, vector = args["x"], args["row_vec"]
     assert isinstance(x, Value)
     assert isinstance(vector, Value)

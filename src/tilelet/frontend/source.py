@@ -1,8 +1,8 @@
-"""Finding the AST of a decorated function or class, with exact places in its file.
+"""Finding the AST of a decorated function or class, with exact locations in its file.
 
-Only the lines of the definition are parsed, with empty lines before them, so spans are the file's
-own: nothing is dedented or re-indented. Where it is not certain which lines these are, the whole
-file is parsed and the definition looked up by its first line.
+Only the lines of the definition are parsed, after as many empty lines as precede it, so spans are
+those of the file. If the extent of the definition is uncertain, the whole file is parsed and the
+definition is found by its first line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Definition = ast.FunctionDef | ast.ClassDef
 
 
 def statements_in(stmts: Iterable[ast.AST]) -> Iterator[ast.stmt]:
-    """All statements of a list and inside them, however deep, outer before inner."""
+    """Yield all statements of a list and those inside them, outer before inner."""
     for s in stmts:
         if isinstance(s, ast.stmt):
             yield s
@@ -37,13 +37,13 @@ def statements_in(stmts: Iterable[ast.AST]) -> Iterator[ast.stmt]:
 
 
 def nodes_in(node: ast.AST) -> Iterator[ast.AST]:
-    """`node` and all nodes inside it, as `ast.walk` but in no certain order, without operators."""
+    """Yield `node` and all nodes inside it, as `ast.walk`, in any order, without operators."""
     stack = [node]
     while stack:
         n = stack.pop()
         yield n
         if isinstance(n, (ast.Name, ast.Constant)):
-            continue  # nothing inside: half of all nodes
+            continue  # leaves, which are half of all nodes
         for name in n._fields:
             child = getattr(n, name, None)
             if isinstance(child, list):
@@ -54,7 +54,7 @@ def nodes_in(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def spelling(node: ast.expr) -> str:
-    """An expression as text. Names, with dots or without, are what is asked for most."""
+    """Return an expression as text; fast for names with and without dots."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, (ast.Name, ast.Attribute)):
@@ -64,7 +64,7 @@ def spelling(node: ast.expr) -> str:
 
 @dataclass
 class SourceFile:
-    """One Python file (or text given to `pl.parse`)."""
+    """A Python file, or the text given to `pl.parse`."""
 
     path: str
     text: str
@@ -72,19 +72,19 @@ class SourceFile:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """The whole text; `SyntaxError` if it is not Python."""
+        """The AST of the whole text; `SyntaxError` if it is not Python."""
         return ast.parse(self.text, filename=self.path)
 
     @cached_property
     def definitions(self) -> list[Definition]:
-        """All functions and classes, however deep; none if the text is not Python."""
+        """All functions and classes, also nested ones; none if the text is not Python."""
         try:
             return _definitions(self.tree.body)
         except SyntaxError:
             return []
 
     def definitions_at(self, line: int) -> Iterator[Definition]:
-        """The one that begins at `line` (a decorator's, if it has one); then those of the file."""
+        """Yield the definition that begins at `line`, decorators included, then all others."""
         if line not in self._by_line:
             self._parse_block(line)
         if line in self._by_line:
@@ -92,7 +92,7 @@ class SourceFile:
         yield from self.definitions
 
     def _parse_block(self, line: int) -> None:
-        """Enter the definition that begins at `line`, and those inside it, if it can be cut out."""
+        """Parse the definition that begins at `line`, if its lines can be cut out."""
         with contextlib.suppress(SyntaxError):
             parsed = ast.parse(_indented_block(self._lines, line), filename=self.path)
             for found in _definitions(parsed.body):
@@ -100,16 +100,16 @@ class SourceFile:
 
     @cached_property
     def _lines(self) -> list[str]:
-        """As Python counts them; none if some could end or be indented by other characters."""
+        """The lines as Python counts them; none if line ends or indentation are unusual."""
         return [] if "\r" in self.text or "\f" in self.text else self.text.split("\n")
 
     def loc(self, node: ast.AST, caller: Loc | None = None) -> Loc:
-        """The span of `node`, as `ast` has it."""
+        """Return the span of `node`."""
         at: Any = node
         try:
             end_line, end_col = at.end_lineno or at.lineno, at.end_col_offset or 0
             return Loc(self.path, at.lineno, at.col_offset, end_line, end_col, caller)
-        except AttributeError:  # some kinds of node have no place
+        except AttributeError:  # some kinds of node have no location
             return Loc(self.path, 0, caller=caller)
 
 
@@ -125,11 +125,11 @@ _INDENTATION = " \t"
 
 
 def _indented_block(lines: list[str], first: int) -> str:
-    """The definition that begins at line `first`, with lines before it that only count.
+    """Return the definition that begins at line `first`, after as many lines as precede it.
 
-    It ends before the next line that begins a statement and is not indented more. If that line
-    only looks so, inside a string, brackets or a continued line, then these are open at the end,
-    which Python does not accept: text that can be parsed is complete.
+    It ends before the next line that begins a statement and is not indented more. A line inside a
+    string, brackets or a continued line may look like that; then the block is incomplete and Python
+    does not parse it, so a block that parses is complete.
     """
     if not 0 < first <= len(lines):
         return ""
@@ -157,7 +157,7 @@ _files: dict[str, SourceFile] = {}
 
 
 def load_file(path: str) -> SourceFile | None:
-    """The file behind a code object's file name; None if its text cannot be had."""
+    """Return the file behind a code object's file name; None if it cannot be read."""
     linecache.checkcache(path)
     text = "".join(linecache.getlines(path))
     if not text:
@@ -169,15 +169,15 @@ def load_file(path: str) -> SourceFile | None:
     return _files[path]
 
 
-# File names of code that was no file: several texts may have them.
+# File names of code without a file, which several texts may share.
 _NO_FILES = ("<stdin>", "<string>")
 
 
 def load_code(code: types.CodeType) -> SourceFile | None:
-    """The text that code was compiled from; None if nobody kept it.
+    """Return the text that code was compiled from; None if it was not kept.
 
     Notebooks keep their cells in `linecache`, and so does the prompt from Python 3.13 on. A script
-    that comes from standard input can be read once more, if that is a file.
+    from standard input can be read again if that is a file.
     """
     if code.co_filename not in _NO_FILES:
         return load_file(code.co_filename)
@@ -203,8 +203,8 @@ def _standard_input() -> str:
 
 
 def _contains(text: str, code: types.CodeType) -> bool:
-    """Whether this very code comes out when the text is compiled."""
-    flags = code.co_flags & __future__.annotations.compiler_flag  # which `exec` may hand on
+    """Return whether compiling the text gives this code."""
+    flags = code.co_flags & __future__.annotations.compiler_flag  # which `exec` may inherit
     try:
         whole = compile(text, code.co_filename, "exec", flags, dont_inherit=True)
     except (SyntaxError, ValueError):
@@ -219,7 +219,7 @@ def _contains(text: str, code: types.CodeType) -> bool:
 
 
 def from_text(text: str, name: str) -> SourceFile:
-    """Source given as a string, which must be Python; registered so that messages can quote it."""
+    """Return source given as a string, registered so that messages can quote it."""
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     source = SourceFile(name, text)
     _ = source.tree
@@ -227,7 +227,7 @@ def from_text(text: str, name: str) -> SourceFile:
 
 
 def find_function(function: types.FunctionType) -> tuple[SourceFile, ast.FunctionDef]:
-    """The AST of `function`, found by the first line of its code (a decorator's, if it has one)."""
+    """Return the AST of `function`, found by the first line of its code."""
     code = function.__code__
     source = load_code(code)
     if source is not None:
@@ -240,7 +240,7 @@ def find_function(function: types.FunctionType) -> tuple[SourceFile, ast.Functio
 
 
 def find_class(cls: type, code: types.CodeType, frame_line: int) -> tuple[SourceFile, ast.ClassDef]:
-    """The AST of a class being decorated by `code`, which is at `frame_line`."""
+    """Return the AST of a class being decorated by `code`, which is at `frame_line`."""
     source = load_code(code)
     if source is not None:
         for node in source.definitions_at(frame_line):

@@ -1,4 +1,4 @@
-"""Statements of kernel text. One mistake does not hide the next: its names become poison."""
+"""Statements of kernel text. A mistake poisons the names it would bind, so later ones are found."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _assign(ctx: Context, s: ast.Assign, _: Names) -> None:
 
 
 def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: bool) -> None:
-    """Bind the names of `target`; `fresh` values take the name as their own."""
+    """Bind the names of `target`; `fresh` values are renamed after their target."""
     if isinstance(target, ast.Name):
         _bind_name(ctx, target, value, at, fresh)
     elif isinstance(target, (ast.Tuple, ast.List)):
@@ -112,7 +112,7 @@ def assign(ctx: Context, target: ast.expr, value: Binding, at: ast.stmt, fresh: 
 
 
 def _gives_a_tuple(ctx: Context, at: ast.stmt) -> bool:
-    """`(x,) = pl.yield_(v)`, or of a function: a tuple that happens to have one value."""
+    """Return whether a call returns a tuple even for one value, as `pl.yield_` does."""
     call = at.value if isinstance(at, ast.Assign) else None
     return isinstance(call, ast.Call) and spec_of(static_callee(ctx, call)) is None
 
@@ -138,7 +138,7 @@ def _bind_name(ctx: Context, target: ast.Name, value: Binding, at: ast.stmt, fre
 
 
 def _was_handed_over(ctx: Context, at: ast.stmt, output: Value) -> bool:
-    """`out = helper(x, out)`: the helper has written the output, whatever it returns."""
+    """Return whether `out = helper(x, out)` has written the output."""
     call = at.value if isinstance(at, (ast.Assign, ast.AnnAssign)) else None
     if not isinstance(call, ast.Call) or spec_of(static_callee(ctx, call)) is not None:
         return False
@@ -155,7 +155,7 @@ def _annotated_assign(ctx: Context, s: ast.AnnAssign, _: Names) -> None:
         value: Binding = pipes.pop(ctx, s.value, evaluate(ctx, s.annotation))
     else:
         value = evaluate(ctx, s.value)
-    # What an annotation computes is no part of the program.
+    # Ops that an annotation emits are dropped.
     declared = annotations.value_type(evaluate(ctx.nested(), s.annotation))
     if declared is not None and isinstance(value, Value):
         _check_declared(ctx, s, value, declared)
@@ -259,7 +259,7 @@ def _emit_if(
 
 
 def as_condition(ctx: Context, condition: Binding, node: ast.expr, word: str) -> Arg:
-    """What stands behind `word`, `if` or `while`; an integer that is not zero holds, as in C."""
+    """Return the condition of an `if` or `while` (`word`); a nonzero integer holds, as in C."""
     loc, dtype = ctx.loc(node), scalar_dtype(condition)
     if dtype is not None and dtype.is_integer:
         text = ast.unparse(node)

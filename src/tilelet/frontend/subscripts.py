@@ -34,11 +34,11 @@ from tilelet.syntax.views import MemRef
 
 @dataclass(frozen=True)
 class SubscriptWindow:
-    """A subscript of a tensor: per axis where it starts and how long it is."""
+    """A subscript of a tensor: offset and size on each axis."""
 
     starts: tuple[Arg, ...]
     sizes: tuple[Arg, ...]
-    scalar_axes: tuple[int, ...]  # axes given by one index
+    scalar_axes: tuple[int, ...]  # axes given by a single index
 
     @property
     def is_element(self) -> bool:
@@ -46,7 +46,7 @@ class SubscriptWindow:
 
     @property
     def kept(self) -> list[Arg]:
-        """Extents of the axes that are given by a slice."""
+        """Sizes of the axes that are given by a slice."""
         return [s for axis, s in enumerate(self.sizes) if axis not in self.scalar_axes]
 
 
@@ -94,7 +94,7 @@ def _window_value(ctx: Context, base: Value, window: SubscriptWindow, loc: Loc) 
 
 
 def _python_item(ctx: Context, base: Binding, node: ast.Subscript) -> Binding:
-    """An item of a compile-time list, tuple, dict, or a type such as `pl.Tensor[...]`."""
+    """Return an item of a compile-time container, or a type such as `pl.Tensor[...]`."""
     loc = ctx.loc(node)
     index = _python_index(ctx, node.slice)
     if isinstance(index, Value) and not isinstance(base, MemRef):
@@ -121,10 +121,10 @@ def _python_index(ctx: Context, node: ast.expr) -> Binding:
 def parse_window(
     ctx: Context, base: Value, node: ast.Subscript, source: Value | None = None
 ) -> SubscriptWindow:
-    """Offsets and sizes of a subscript; missing trailing indices stand for whole axes.
+    """Return offsets and sizes of a subscript; missing trailing indices mean whole axes.
 
-    `source` is what is to be written there: its extents are constants, so those of the window need
-    not be.
+    If a `source` is to be written there, its extents are constants, so the window may have run-time
+    sizes.
     """
     assert isinstance(base.type, (TensorType, TileType))
     rank = len(base.type.shape)
@@ -159,7 +159,7 @@ def parse_window(
 
 
 def _has_largest(ctx: Context, base: Value, window: SubscriptWindow) -> bool:
-    """Whether a window of run-time size is a tile of constant size, part of which is valid."""
+    """Return whether a window of run-time size can be a partially valid tile of constant size."""
     if ctx.style.drops_axis:
         return False
     args = default_args(REGISTRY["slice"], x=base, shape=window.sizes, offset=window.starts)
@@ -202,7 +202,7 @@ def _slice_bounds(ctx: Context, part: ast.Slice, extent: Arg) -> tuple[Arg, Arg]
 
 
 def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast.expr) -> Binding:
-    """`base[window] = source`; gives the new value of the base."""
+    """Lower `base[window] = source`; return the new value of the base."""
     base = evaluate(ctx, target.value)
     loc = ctx.loc(target)
     if not isinstance(target.value, ast.Name):
@@ -229,7 +229,7 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
 
 
 def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, loc: Loc) -> Value:
-    """The source with the window's rank; an error if the shapes disagree."""
+    """Return the source with the window's rank; raise if the shapes disagree."""
     assert isinstance(source.type, (TensorType, TileType))
     shape = source.type.shape
     if _fills_window(ctx, source, window):
@@ -245,7 +245,7 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, 
     surplus = len(shape) - len(window.sizes)
     inner_shape = tuple(d for d in shape[surplus:] if isinstance(d, int))
     if surplus > 0 and set(shape[:surplus]) == {1} and len(inner_shape) == len(window.sizes):
-        # A product with a window of a batch of matrices has an axis for the batch.
+        # A product with a window of a batched matrix has a batch axis.
         inner = _reshape(ctx, source, inner_shape, source_loc)
         return _fit(ctx, inner, source_loc, window, loc)
     sizes = tuple(s.name if isinstance(s, Value) else s for s in window.sizes)
@@ -262,7 +262,7 @@ def _reshape(ctx: Context, source: Value, shape: tuple[Arg, ...], loc: Loc) -> V
 
 
 def _limit_valid_region(ctx: Context, source: Value, window: SubscriptWindow, loc: Loc) -> Value:
-    """A tile of which at most as much is valid as a window takes that is known at run time."""
+    """Limit the valid region of a tile to a window of run-time size."""
     assert isinstance(source.type, (TensorType, TileType))
     shape = tuple(d for d in source.type.shape if isinstance(d, int))
     if all(isinstance(size, int) for size in window.sizes) or isinstance(source.type, TensorType):
@@ -282,9 +282,9 @@ def _emit_min(ctx: Context, size: Arg, extent: int, loc: Loc) -> Binding:
 
 
 def _fills_window(ctx: Context, source: Value, window: SubscriptWindow) -> bool:
-    """Whether just the valid region of the source, which alone is written, has the window's size.
+    """Return whether the valid region of the source has the size of the window.
 
-    Axes that the source lacks are leading ones of extent 1.
+    Axes that the source lacks must be leading axes of extent 1.
     """
     region = ctx.facts.regions.get(source)
     if region is None or len(region) > len(window.sizes):

@@ -19,7 +19,7 @@ from tilelet.ops.infer import check_constant, constant_of
 
 
 def block_count(ctx: Context, node: ast.expr, marker: str) -> Arg:
-    """The number of blocks of a launch: an index, so that every engine sees the same number."""
+    """Return the number of blocks of a launch as an index."""
     count, loc = evaluate_arg(ctx, node), ctx.loc(node)
     dtype, constant = scalar_dtype(count), constant_of(count)
     if dtype is None or not dtype.is_integer or (constant is not None and constant < 1):
@@ -33,7 +33,7 @@ def block_count(ctx: Context, node: ast.expr, marker: str) -> Arg:
 
 
 def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
-    """The task ids of `deps=[...]`; the one place where a comprehension is part of the language."""
+    """Return the task ids of `deps=[...]`, the only place that accepts a comprehension."""
     if isinstance(node, ast.ListComp):
         values = _comprehension(ctx, node)
     else:
@@ -85,7 +85,7 @@ _SYMBOLS: dict[type[ast.cmpop], str] = {
 
 
 def comparison(ctx: Context, node: ast.expr) -> Arg:
-    """One comparison of a tensor element with an integer: (tensor, indices, comparison, number)."""
+    """Return a comparison of an element with an integer: (tensor, indices, symbol, number)."""
     loc = ctx.loc(node)
     if not isinstance(node, ast.Compare) or len(node.ops) != 1:
         raise BadPredicate(loc, "it must be one comparison")
@@ -111,7 +111,7 @@ def comparison(ctx: Context, node: ast.expr) -> Arg:
 
 
 def convert_scalar(ctx: Context, operand: Arg, wanted: Type, loc: Loc) -> Arg:
-    """A number as the scalar type that the kernel declares."""
+    """Cast a scalar to the type that the kernel declares."""
     if not isinstance(wanted, ScalarType) or not isinstance(operand, Value):
         return round_literal(operand, wanted, loc)
     if operand.type == wanted:

@@ -1,7 +1,7 @@
 """Windows whose size is known at run time, as in `x[0:n]`.
 
-A tile has constant extents: it gets the largest that the window can have, and so much is valid. The
-first versions of the language took such sizes; later ones want `valid_shape=`.
+A tile has constant extents: it gets the largest size the window can have, and the window's size as
+its valid region. Early versions of the language took such sizes; later ones require `valid_shape=`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from tilelet.ir.core import Arg, Value
 from tilelet.ir.types import Dim, TensorType, TileType
 
 WINDOWS = {"slice": ("x", "shape", "offset"), "load": ("tensor", "shapes", "offsets")}
-"""What the window lies in, its size and its place."""
+"""Parameter names of the base, the size and the offset."""
 
 
 def with_region(facts: ValueFacts, name: str, args: Mapping[str, Arg]) -> Mapping[str, Arg]:
-    """The arguments of a load with a constant size and a valid region instead, where they can be.
+    """Return the arguments of a load with a constant size and a valid region, if possible.
 
-    They stay as they are if the size is constant, if the text states a region, or if nothing bounds
-    a number: not the way it is computed, nor the extent of what the window lies in.
+    They are unchanged if the size is constant, if the text states a region, or if neither the
+    computation of a size nor the extent of the base bounds it.
     """
     param, size, offset = WINDOWS[name]
     x, sizes, starts = args[param], args[size], args[offset]
