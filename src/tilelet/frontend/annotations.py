@@ -105,8 +105,7 @@ def stored_type(p: KernelParameter) -> Type | None:
 
 
 def taken_type(p: KernelParameter) -> Type | None:
-    """Return the type a function takes if `pl.DN` tensors are as stored; vectors stay as
-    declared."""
+    """Return the type of an argument if `pl.DN` tensors are as stored, except vectors."""
     is_vector = isinstance(p.type, TensorType) and 1 in p.type.shape
     return p.type if is_vector else stored_type(p)
 

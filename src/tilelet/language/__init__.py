@@ -1,10 +1,10 @@
 """Everything `pl` offers: `import tilelet.language as pl`.
 
-Ops are real functions with signatures and docstrings (docs/ops.md is made of them); they mean
-something only in the text of a kernel, which is parsed and never executed.
+Ops are real functions with signatures and docstrings (docs/ops.md is generated from them). They
+mean something only in the text of a kernel, which is parsed and never executed.
 """
 
-# Names of this package are its surface: `as` tells type checkers that they are for others.
+# The names of this package are its interface: `as` marks them as re-exported.
 # ruff: noqa: E402, F401, F403, I001
 from tilelet.dtypes import (
     BF16 as BF16,
@@ -132,7 +132,7 @@ run_by(_runtime)
 
 
 def __getattr__(name: str) -> object:
-    """A name that is not offered: say so at the line, if it is one Tilelet knows of."""
+    """Raise for a name that is not offered, at the caller's line if Tilelet knows the name."""
     import sys
 
     from tilelet.diag.core import Loc

@@ -1,6 +1,6 @@
-"""`pl.adir`: what a task does with its arguments, as printed programs say it at each call.
+"""`pl.adir`: directions of task arguments, as in calls of printed programs.
 
-Accepted in `attrs=` of a call, and without effect: directions follow from what a kernel does.
+Accepted in `attrs=` of a call, without effect: directions follow from the kernel.
 """
 
 from tilelet.syntax.enums import ArgDirection

@@ -1,4 +1,4 @@
-"""`pl.array`: small arrays kept by the control program."""
+"""`pl.array`: small arrays of the control program."""
 
 from tilelet.ops.tasks import create, get, get_element, set, update_element
 

@@ -1,4 +1,4 @@
-"""`pl.block`: what is `pl.tile` now, with the ops that were renamed since."""
+"""`pl.block`: the early name of `pl.tile`, with the ops that have been renamed since."""
 
 # ruff: noqa: F403
 from tilelet.language.tile import *

@@ -1,9 +1,9 @@
-"""Ops as the first programs of the language name them.
+"""`pl.op`: ops under the names that the first programs of the language use.
 
-`pl.op.tensor.add`, `pl.op.block.load`, and `pl.op.add` for what is now `pl.add`.
+`pl.op.tensor.add`, `pl.op.block.load`, and `pl.op.add` for today's `pl.add`.
 """
 
-# Names of this module are its surface, as those of the package.
+# The names of this module are its interface.
 # ruff: noqa: PLC0414
 from __future__ import annotations
 

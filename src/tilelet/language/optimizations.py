@@ -1,4 +1,4 @@
-"""`pl.optimizations`: what `optimizations=[...]` of a scope takes, by another name."""
+"""`pl.optimizations`: an alias for what `optimizations=[...]` of a scope takes."""
 
 from tilelet.syntax.markers import CrossCoreSlot, Split, auto_chunk, cross_core_slot, split
 

@@ -1,4 +1,4 @@
-"""`pl.parser`: programs from text, by another name."""
+"""`pl.parser`: an alias for the functions that parse program text."""
 
 from tilelet.language.text import loads, loads_program, parse, parse_program
 

@@ -1,4 +1,4 @@
-"""`pl.prefetch`: bringing memory into the cache ahead of its use."""
+"""`pl.prefetch`: loading memory into the cache before its use."""
 
 from tilelet.ops.prefetch import async_prefetch, make_context, session, wait
 

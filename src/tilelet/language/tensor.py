@@ -1,4 +1,4 @@
-"""`pl.tensor`: the ops by their tensor-level names. They are the same ops as in `pl`."""
+"""`pl.tensor`: the ops of `pl` by their tensor-level names."""
 
 # ruff: noqa: F403
 from tilelet.ops import creation as _creation

@@ -1,4 +1,4 @@
-"""`pl.parse`: a program from text, such as the printer writes it. The text is never executed."""
+"""`pl.parse`: programs from text, such as the printer writes. The text is never executed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LANGUAGE_MODULES = ("tilelet.language", "pypto.language")
 
 
 def loads(filepath: str | Path) -> Program | Function:
-    """The program, or the function, in a file of program text; see `pl.parse`."""
+    """Return the program, or the function, in a file of program text; see `pl.parse`."""
     return parse(Path(filepath).read_text(encoding="utf-8"), str(filepath))
 
 
@@ -38,10 +38,10 @@ def parse_program(code: str, filename: str | None = None) -> Any:
 
 
 def parse(code: str, filename: str | None = None, source_map: object = None) -> Any:
-    """The program in `code`: imports of the language, constants, dynamic dims and one class.
+    """Return the program in `code`: imports of the language, constants, dynamic dims and a class.
 
     Text with one decorated function and no class gives that function. `pl` is known without an
-    import. Messages call the text `filename`; `source_map` is without effect.
+    import. Messages call the text `filename`; `source_map` has no effect.
     """
     file = filename or f"<pl.parse {next(_serial)}>"
     try:
@@ -73,12 +73,12 @@ def parse(code: str, filename: str | None = None, source_map: object = None) -> 
 
 
 def _language() -> ModuleType:
-    """Return `pl` itself: the package around this module, which is imported before it."""
+    """Return `pl` itself: the package around this module."""
     return sys.modules["tilelet.language"]
 
 
 def _top_level(source: SourceFile, node: ast.stmt, names: dict[str, object]) -> None:
-    """Imports of the language, numbers, and dynamic dimensions; nothing else is needed."""
+    """Read an import of the language, a constant or a dynamic dimension."""
     match node:
         case ast.Import(names=[ast.alias(name=module, asname=alias)]) if (
             module in _LANGUAGE_MODULES and alias
@@ -122,7 +122,7 @@ def _function(
 
 
 def _constants(node: ast.Dict) -> dict[str, object]:
-    """The entries of a display whose names and values are constants."""
+    """Return the entries of a dict display whose keys and values are constants."""
     return {
         str(name.value): value.value
         for name, value in zip(node.keys, node.values, strict=True)

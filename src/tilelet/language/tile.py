@@ -1,4 +1,4 @@
-"""`pl.tile`: the ops by their tile-level names. They are the same ops as in `pl`."""
+"""`pl.tile`: the ops of `pl` by their tile-level names."""
 
 # ruff: noqa: F403
 from tilelet.ops import creation as _creation

@@ -1,1 +1,1 @@
-"""The words of the language that are no ops: types, markers of loops and scopes, enums."""
+"""The names of the language that are not ops: types, loop and scope markers, enums."""

@@ -38,9 +38,9 @@ __all__ = [
 
 
 class PadValue(enum.Enum):
-    """What `pl.fillpad` writes outside the valid region.
+    """The value that `pl.fillpad` writes outside the valid region.
 
-    `min` and `max` are the type's limits: minus and plus infinity for floats.
+    `min` and `max` are the limits of the dtype: minus and plus infinity for floats.
     """
 
     null = "null"
@@ -53,14 +53,14 @@ TilePad = PadValue  # its first name
 
 
 class AtomicType(enum.Enum):
-    """How a store meets what is already in memory: `Add` adds to it, one element at a time."""
+    """How a store combines with memory: `Add` adds to it, one element at a time."""
 
     None_ = "None_"
     Add = "Add"
 
 
 class CmpType(enum.IntEnum):
-    """What `pl.cmp` asks. The numbers are accepted too."""
+    """The comparison of `pl.cmp`. The numbers are accepted too."""
 
     EQ = 0
     NE = 1
@@ -71,7 +71,7 @@ class CmpType(enum.IntEnum):
 
 
 class RoundMode(enum.IntEnum):
-    """How `pl.cast` rounds. The lower-case names (`"rint"`) and the numbers are accepted too."""
+    """The rounding mode of `pl.cast`. Lower-case names (`"rint"`) and numbers are accepted too."""
 
     NONE = 0
     RINT = 1
@@ -83,7 +83,7 @@ class RoundMode(enum.IntEnum):
 
 
 class MaskPattern(enum.IntEnum):
-    """Which columns `pl.gather` picks: the last digit stands for column 0."""
+    """The columns that `pl.gather` picks: the last digit stands for column 0."""
 
     P0101 = 1
     P1010 = 2
@@ -95,10 +95,10 @@ class MaskPattern(enum.IntEnum):
 
 
 class TensorLayout(enum.Enum):
-    """How a tensor lies in memory. Results do not depend on it; Tilelet stores row-major.
+    """The layout of a tensor in memory. Results do not depend on it; Tilelet stores row-major.
 
-    The MX layouts are those of scales as a host packs them: data that a program is given in such a
-    layout is unpacked where it is loaded.
+    The MX layouts are those of scales as packed by a host. Data in such a layout is unpacked when
+    it is loaded.
     """
 
     ND = "ND"
@@ -109,7 +109,7 @@ class TensorLayout(enum.Enum):
 
 
 class PipeType(enum.Enum):
-    """The pipelines of a core, for the hand-written synchronisation ops."""
+    """The pipelines of a core, for hand-written synchronization."""
 
     MTE1 = "MTE1"
     MTE2 = "MTE2"
@@ -122,7 +122,7 @@ class PipeType(enum.Enum):
 
 
 class AccPhase(enum.Enum):
-    """Where a product stands among those of one accumulator, for the device's flags only."""
+    """The position of a product among those of one accumulator; only for the device's flags."""
 
     Unspecified = "unspecified"
     Partial = "partial"
@@ -130,7 +130,7 @@ class AccPhase(enum.Enum):
 
 
 class STPhase(enum.Enum):
-    """Where a store stands among those of one accumulator, for the device's flags only."""
+    """The position of a store among those of one accumulator; only for the device's flags."""
 
     Unspecified = "unspecified"
     Partial = "partial"
@@ -138,7 +138,7 @@ class STPhase(enum.Enum):
 
 
 class KernelType(enum.Enum):
-    """The cores of a block, for the hand-written synchronisation ops."""
+    """The cores of a block, for hand-written synchronization."""
 
     AIC = "aic"
     AIV = "aiv"
@@ -146,14 +146,14 @@ class KernelType(enum.Enum):
 
 
 class SyncAllMode(enum.Enum):
-    """How a device lets all blocks wait for each other; both give the same results."""
+    """How a device synchronizes all blocks; both modes give the same results."""
 
     HARD = "hard"
     SOFT = "soft"
 
 
 class CachePolicy(enum.Enum):
-    """Whether a device reads a tensor by way of its cache; results do not depend on it."""
+    """Whether a device reads a tensor through its cache; results do not depend on it."""
 
     DEFAULT = "default"
     BYPASS = "bypass"
@@ -172,7 +172,7 @@ class Level(enum.Enum):
     CLUSTER_1 = "CLUSTER_1"
     CLUSTER_2 = "CLUSTER_2"
     GLOBAL = "GLOBAL"
-    # Other names of the same.
+    # Aliases.
     L2CACHE = "CHIP_DIE"  # noqa: PIE796
     PROCESSOR = "CHIP"  # noqa: PIE796
     UMA = "CHIP"  # noqa: PIE796
@@ -183,7 +183,7 @@ class Level(enum.Enum):
 
 
 class LoopOrigin(enum.Enum):
-    """What a loop was before chunks were split: found in printed programs, without effect here."""
+    """The origin of a loop before chunks were split; accepted in printed programs, no effect."""
 
     Original = "Original"
     ChunkOuter = "ChunkOuter"
@@ -192,7 +192,7 @@ class LoopOrigin(enum.Enum):
 
 
 class ForKind(enum.Enum):
-    """What kind of loop a `for` is, as scripts that look at programs name it."""
+    """The kind of a `for` loop, for scripts that inspect programs."""
 
     Sequential = "Sequential"
     Parallel = "Parallel"
@@ -201,7 +201,7 @@ class ForKind(enum.Enum):
 
 
 class ArgDirection(enum.Enum):
-    """What a task does with an argument, as printed programs say it (`pl.adir.input`)."""
+    """The direction of a task argument, as in printed programs (`pl.adir.input`)."""
 
     Input = "input"
     Output = "output"
@@ -220,7 +220,7 @@ class Role(enum.Enum):
 
 
 class SplitMode(enum.Enum):
-    """How a scope that uses both kinds of core is shared by the two vector cores.
+    """How the two vector cores share a scope that uses both kinds of core.
 
     Results do not depend on it.
     """
@@ -231,7 +231,7 @@ class SplitMode(enum.Enum):
 
 
 class ScopeMode(enum.Enum):
-    """What `pl.scope(mode=...)` does with dependencies."""
+    """How `pl.scope(mode=...)` treats dependencies."""
 
     AUTO = "AUTO"
     MANUAL = "MANUAL"

@@ -1,11 +1,11 @@
-"""Names of the language that are no ops: loops, scopes, task control, compile-time checks.
+"""Names of the language that are not ops: loops, scopes, task control, compile-time checks.
 
-The frontend knows them by identity and reads their calls from the source text; so these functions
-only say what can be written. Those that make plain data (`const`, `dynamic`, `split`) do so
-anywhere; the others raise outside a kernel, as ops do.
+The frontend knows them by identity and reads their calls from the source text, so these functions
+only define signatures and documentation. Those that make plain data (`const`, `dynamic`, `split`)
+work anywhere; the others raise outside a kernel, as ops do.
 """
 
-# The dots say that a body is empty on purpose: the text is all there is.
+# `...` marks bodies that are empty on purpose: only the signature and the docstring count.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ V = TypeVar("V")
 
 
 def marker(function: Callable[P, R]) -> Callable[P, R]:
-    """A name that means something only in the text of a kernel."""
+    """Mark a function that means something only in the text of a kernel."""
 
     @functools.wraps(function)
     def outside_kernel(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -90,15 +90,15 @@ def const(value: float | bool, dtype: DType) -> Const:
 def dynamic(name: str) -> SymDim:
     """A dimension that is known only when the program runs: `M = pl.dynamic("M")`.
 
-    One object is one dimension: used twice in a signature, both extents must be equal. Two objects
-    are independent even if they have the same name. In a body it stands for the extent.
+    One object is one dimension: if it occurs twice in a signature, both extents must be equal. Two
+    objects are independent even if they have the same name. In a body it stands for the extent.
     """
     return SymDim(name)
 
 
 @dataclass(frozen=True)
 class Split:
-    """How a scope is optimised: split over the two vector cores, its chunk loops split out."""
+    """A scope optimization: sharing by the two vector cores, splitting of chunk loops."""
 
     mode: SplitMode | None = None
     chunked: bool = False
@@ -118,13 +118,13 @@ def split(mode: SplitMode = SplitMode.UP_DOWN, *, slot_num: int | None = None) -
 
 @dataclass(frozen=True)
 class CrossCoreSlot:
-    """How deep the ring is through which the cores of a group hand tiles to each other."""
+    """The depth of the ring through which the cores of a group pass tiles."""
 
     slot_num: int
 
 
 def cross_core_slot(*, slot_num: int) -> CrossCoreSlot:
-    """For `pl.at(optimizations=[pl.cross_core_slot(slot_num=N)])`: that depth, on a device.
+    """For `pl.at(optimizations=[...])`: the depth of the ring between the cores of a group.
 
     Results do not depend on it.
     """
@@ -180,7 +180,7 @@ def parallel(
     chunk: int | None = None,
     chunk_policy: str = "leading_full",
 ) -> Iterator[Any]:
-    """A loop whose iterations do not depend on each other; otherwise as `pl.range`."""
+    """A loop with independent iterations; otherwise as `pl.range`."""
     ...
 
 
@@ -188,7 +188,7 @@ def parallel(
 def unroll(
     *bounds: int, chunk: int | None = None, chunk_policy: str = "leading_full"
 ) -> Iterator[int]:
-    """A loop with constant bounds whose body is repeated; the index is a compile-time number."""
+    """A loop with constant bounds whose body is copied; the index is a compile-time number."""
     ...
 
 
@@ -196,7 +196,7 @@ def unroll(
 def pipeline(
     *bounds: Any, stage: int = 2, init_values: Sequence[Any] | None = None
 ) -> Iterator[Any]:
-    """A loop inside a scope that overlaps loads with computing, `stage` iterations at a time.
+    """A loop inside a scope that overlaps loads with computation, `stage` iterations at a time.
 
     Results are those of `pl.range`.
     """
@@ -219,7 +219,7 @@ def cond(condition: Any) -> None:
 
 @marker
 def yield_(*values: Any) -> Any:
-    """Hand values to the next iteration of an explicit loop, or out of both arms of an `if`."""
+    """Pass values to the next iteration of an explicit loop, or out of both arms of an `if`."""
     ...
 
 
@@ -229,7 +229,7 @@ Scope = AbstractContextManager[Any]
 
 
 class SpmdScope(AbstractContextManager[Any]):
-    """What `pl.spmd(n)` is: a scope for `with`, or a loop for `for`."""
+    """The result of `pl.spmd(n)`: a scope for `with`, or a loop for `for`."""
 
     if TYPE_CHECKING:
 
@@ -259,8 +259,8 @@ def at(
         `pl.cross_core_slot(slot_num=N)`
     optimization, split: early spellings of the same
     name_hint: name of the kernel
-    deps: ids of tasks to wait for besides those that the tensors imply
-    no_dep_args: tensors that imply no waiting
+    deps: ids of tasks to wait for, in addition to those that the tensors imply
+    no_dep_args: tensors that add no dependency
 
     `with pl.at(level=pl.Level.CORE_GROUP) as tid:` gives the task's id.
     """
@@ -287,7 +287,7 @@ def auto_incore(
     deps: Sequence[Any] = (),
     no_dep_args: Sequence[Any] = (),
 ) -> Scope:
-    """A scope whose chunk loops decide where tasks end: the early `pl.auto_chunk`."""
+    """A scope whose chunk loops delimit tasks: the early spelling of `pl.auto_chunk`."""
     ...
 
 
@@ -308,8 +308,8 @@ def spmd(
     optimizations, deps, no_dep_args: as in `pl.at`; predicate: as in `pl.submit`
 
     `for i in pl.spmd(n):` gives each block its number; `with pl.spmd(n):` launches a kernel, which
-    asks `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body makes all blocks wait for each
-    other; what follows it is a task of its own here.
+    calls `pl.tile.get_block_idx()`. `pl.system.syncall()` in the body makes all blocks wait for
+    each other; the statements after it become a task of their own here.
     """
     ...
 
@@ -318,7 +318,7 @@ def spmd(
 def split_aiv(n: int, *, mode: SplitMode) -> Iterator[Any]:
     """`for lane in pl.split_aiv(2, mode=pl.SplitMode.NONE):` in a scope: work shared by hand.
 
-    n: how many vector cores a block has; the body runs once for each, here one after the other
+    n: number of vector cores of a block; the body runs once for each, here one after the other
     mode: `pl.SplitMode.NONE`: the body says what each lane does. With UP_DOWN or LEFT_RIGHT each
         lane has one half of what `pl.aiv_shard` gives it, and `pl.aic_gather` puts halves together
     """
@@ -327,7 +327,7 @@ def split_aiv(n: int, *, mode: SplitMode) -> Iterator[Any]:
 
 @marker
 def cluster(*, name_hint: str | None = None) -> Scope:
-    """A group of calls that run together; it changes no result."""
+    """A group of calls that run together; results do not depend on it."""
     ...
 
 
@@ -339,16 +339,16 @@ def manual_scope(*, name_hint: str | None = None) -> Scope:
 
 @marker
 def scope(*, mode: ScopeMode | None = None, name_hint: str | None = None) -> Scope:
-    """A memory scope of the runtime, placed by hand; it changes no result."""
+    """A memory scope of the runtime, placed by hand; results do not depend on it."""
     ...
 
 
 @marker
 def graph(*, name_hint: str | None = None) -> Scope:
-    """Tasks that the device records once and replays; it changes no result.
+    """Tasks that the device records once and replays; results do not depend on it.
 
-    They are counted as they are executed. The modelled device submits them as one, if its runtime
-    is of a period that takes graphs (`--period 2026-09`).
+    The tasks are counted each time they are executed. The modelled device submits them as one graph
+    if the period of its runtime supports graphs (`--period 2026-09`).
     """
     ...
 
@@ -391,22 +391,22 @@ def spmd_submit(
 
 @marker
 def dump_tag(tensor: V) -> V:
-    """Mark a tensor whose values a board shall record; accepted, and without effect.
+    """Mark a tensor for recording on a board; accepted, without effect.
 
-    `pl.dump` prints values here.
+    Use `pl.dump` to print values.
     """
     ...
 
 
 @marker
 def func_attr(attrs: dict[str, Any]) -> None:
-    """Hints about a function to a device's compiler, as its first statement; without effect."""
+    """Hints about a function for a device's compiler, as its first statement; no effect."""
     ...
 
 
 @marker
 def no_dep(tensor: V) -> V:
-    """An argument of a call that implies no waiting: `self.kernel(pl.no_dep(x), out)`."""
+    """An argument of a call that adds no dependency: `self.kernel(pl.no_dep(x), out)`."""
     ...
 
 
@@ -440,7 +440,7 @@ def view(
     *,
     layout: Any = None,
 ) -> Any:
-    """The first name of `pl.slice`; without an offset `x` in another shape, as by `pl.reshape`."""
+    """The early name of `pl.slice`; without an offset, of `pl.reshape`."""
     ...
 
 
@@ -453,36 +453,36 @@ def tensor_view(
     valid_shape: Sequence[Any] | None = None,
     layout: Any = None,
 ) -> Any:
-    """`pl.tensor.view`: another shape, as by `pl.reshape`, or another layout.
+    """`pl.tensor.view`: the tensor in another shape, as by `pl.reshape`, or in another layout.
 
-    With an offset it is an early `pl.slice`.
+    With an offset it is the early spelling of `pl.slice`.
     """
     ...
 
 
 @marker
 def l0c_store(tile: Any, offsets: Sequence[Any], shapes: Sequence[Any], tensor: Any) -> Any:
-    """The first name of `pl.store` for the result of a product."""
+    """The early name of `pl.store` for the result of a product."""
     ...
 
 
 @marker
 def undef(type: Any) -> Any:
-    """A value that nothing has defined yet, of the given type; printed programs contain it."""
+    """A value of the given type that nothing has defined yet; printed programs contain it."""
     ...
 
 
 @marker
 def static_print(*values: Any) -> None:
-    """Print while compiling: compile-time values as they are, others by their type."""
+    """Print at compile time: compile-time values, and the types of run-time values."""
 
 
 @marker
 def dump(*values: Any) -> None:
-    """Print while running, each time it is executed: tiles, tensors, scalars and texts.
+    """Print at run time, whenever it is executed: tiles, tensors, scalars and strings.
 
-    Of a tile the valid part, of a tensor all of it: type, shape, the first elements, least and
-    greatest, NaNs. Tasks that run at the same time print in any order.
+    Prints the valid part of a tile and all of a tensor: type, shape, first elements, minimum,
+    maximum and NaNs. Tasks that run at the same time print in any order.
     """
 
 

@@ -1,12 +1,12 @@
 """Names for hand-written transfers between the cores of a group, and between its vector lanes.
 
 A function of type `Group` runs an `AIC` (cube) and an `AIV` (vector) function together; tiles go
-from one to the other through pipes, each of which is a queue. The two functions are one task and
-become one kernel: what is popped is what was pushed, in that order. How deep a pipe is, and where
-its slots lie, changes no result.
+between them through pipes, which are queues. The two functions are one task and become one kernel:
+tiles are popped in the order in which they were pushed. Results do not depend on the depth of a
+pipe or on where its slots lie.
 """
 
-# The dots say that a body is empty on purpose: the text is all there is.
+# `...` marks bodies that are empty on purpose: only the signature and the docstring count.
 # ruff: noqa: PIE790
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def tpop_from_aiv(
 def tfree_to_aic(
     tile: Tile, span: Any = None, *, split: int | None = None, id: int | None = None
 ) -> None:
-    """Give a slot of a pipe back; accepted, and without effect: queues here have room."""
+    """Free a slot of a pipe; accepted, without effect: queues here are unbounded."""
     ...
 
 
@@ -132,7 +132,7 @@ def aic_initialize_pipe(
     id: int | None = None,
     span: Any = None,
 ) -> None:
-    """Set up a pipe in an AIC function; accepted, and without effect: a pipe here needs none."""
+    """Set up a pipe in an AIC function; accepted, without effect: pipes need no setup here."""
     ...
 
 
@@ -154,13 +154,13 @@ def aiv_initialize_pipe(
 
 @marker
 def reserve_buffer(*, name: str, size: int, base: int = AUTO, span: Any = None) -> Scalar:
-    """On-chip memory for the slots of a pipe; accepted, and without effect. Its address is 0."""
+    """On-chip memory for the slots of a pipe; accepted, without effect. Its address is 0."""
     ...
 
 
 @marker
 def import_peer_buffer(*, name: str, peer_func: str, span: Any = None) -> Scalar:
-    """The address of what the other function of the group reserved; 0, as of `reserve_buffer`."""
+    """The address of the buffer that the other function of the group reserved; always 0."""
     ...
 
 

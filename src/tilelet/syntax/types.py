@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class TensorAnnotation:
-    """`pl.Tensor[shape, dtype]`, with a layout or a `pl.TensorView` as a third part."""
+    """`pl.Tensor[shape, dtype]`; a layout or a `pl.TensorView` may follow."""
 
     shape: tuple[Dim, ...]
     dtype: DType
@@ -38,7 +38,7 @@ class DistributedAnnotation(TensorAnnotation):
 
 @dataclass(frozen=True)
 class TileAnnotation:
-    """`pl.Tile[shape, dtype]`, and any of its memory, a `pl.TileView` and a `pl.MemRef`."""
+    """`pl.Tile[shape, dtype]`; a memory space, a `pl.TileView` and a `pl.MemRef` may follow."""
 
     shape: tuple[Dim, ...]
     dtype: DType
@@ -89,7 +89,7 @@ def _shape(shape: Any, name: str) -> tuple[Dim, ...]:
 
 
 def _extent(d: Any) -> Dim:
-    """An extent that a body computes is known when the program runs, like a `pl.dynamic`."""
+    """Return an extent; one computed in a body is symbolic, like a `pl.dynamic`."""
     if isinstance(d, Value):
         return SymDim(d.name)
     return d if isinstance(d, SymDim) else d.__index__()
@@ -101,7 +101,7 @@ def _dtype(dtype: Any, name: str) -> DType:
     return dtype
 
 
-class _Arithmetic:
+class _Operators:
     """Python operators between kernel values; elementwise on tensors and tiles."""
 
     if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class _Arithmetic:
         def __neg__(self) -> Self: ...
 
 
-class _Block(_Arithmetic):
+class _Shaped(_Operators):
     """What tensors and tiles have in common."""
 
     if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class _Block(_Arithmetic):
 
 
 def _tensor_parts(item: Any, name: str) -> tuple[tuple[Dim, ...], DType, TensorLayout]:
-    """Shape, element type and layout of a tensor annotation."""
+    """Return shape, element type and layout of a tensor annotation."""
     parts = _parts(item, name, 2, 4)
     layout = TensorLayout.ND
     for part in parts[2:]:
@@ -157,7 +157,7 @@ def _tensor_parts(item: Any, name: str) -> tuple[tuple[Dim, ...], DType, TensorL
     return _shape(parts[0], name), _dtype(parts[1], name), layout
 
 
-class Tensor(_Block):
+class Tensor(_Shaped):
     """An N-D array in global memory: `pl.Tensor[[16, 128], pl.BF16]`.
 
     Extents are ints, captured ints, or `pl.dynamic("M")`; a third part is the layout. A `@pl.jit`
@@ -184,7 +184,7 @@ class DistributedTensor(Tensor):
         return DistributedAnnotation(*_tensor_parts(item, "DistributedTensor"))
 
 
-class Tile(_Block):
+class Tile(_Shaped):
     """An on-chip value: `pl.Tile[[16, 128], pl.FP32]`, or with its memory as a third part.
 
     A `pl.TileView` and a `pl.MemRef` may follow, in any order.
@@ -204,7 +204,7 @@ class Tile(_Block):
         return TileAnnotation(_shape(parts[0], "Tile"), _dtype(parts[1], "Tile"), space, view)
 
 
-class Scalar(_Arithmetic):
+class Scalar(_Operators):
     """A number passed by value: `pl.Scalar[pl.INT32]`."""
 
     def __class_getitem__(cls, item: Any) -> ScalarAnnotation:
@@ -240,23 +240,23 @@ class Array:
 
 
 class CommCtx:
-    """What `pld.get_comm_ctx` gives: the communication domain of a window."""
+    """The result of `pld.get_comm_ctx`: the communication domain of a window."""
 
 
 class PrefetchAsyncContext:
-    """What `pl.prefetch.make_context` gives."""
+    """The result of `pl.prefetch.make_context`."""
 
 
 class AsyncEvent:
-    """What `pl.prefetch.async_prefetch` gives."""
+    """The result of `pl.prefetch.async_prefetch`."""
 
 
 class AsyncSession:
-    """What `pl.prefetch.session` gives."""
+    """The result of `pl.prefetch.session`."""
 
 
 class _Runtime:
-    """`pl.RUNTIME`: a number that is given when the program runs, not when it is compiled."""
+    """`pl.RUNTIME`: a number that is passed when the program runs, not when it is compiled."""
 
     def __repr__(self) -> str:
         return "pl.RUNTIME"
@@ -267,7 +267,7 @@ IntLike = int | Scalar
 """An extent or an offset: a Python int, or a scalar of the kernel."""
 
 if TYPE_CHECKING:
-    # To a type checker an output is what it holds; an `Out` without more is some tensor.
+    # For type checkers, `Out[X]` is `X`, and a plain `Out` is a tensor.
     Out = Annotated[T, Direction.Out]
     """A parameter that the kernel only writes: `pl.Out[pl.Tensor[[16, 128], pl.FP32]]`."""
 

@@ -1,4 +1,4 @@
-"""Names of the language that Tilelet knows and does not support, and what it says about each."""
+"""Names of the language that Tilelet knows but does not support, with their errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ UNSUPPORTED: dict[str, Error] = {
     "HF8": _dtype,
     "INT4": _dtype,
     "UINT4": _dtype,
-    # Ops whose meaning is not settled, or that need memory placed by hand.
+    # Ops whose semantics are not settled, or that need memory placed by hand.
     "tile.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
     "alloc": _op("memory is placed by the plan of `tilelet check`; make tiles by `pl.create_tile`"),
     "extern": _extern,
@@ -50,7 +50,7 @@ _NAMESPACES = ("tensor.", "tile.", "system.")
 
 
 def check(name: str, loc: Loc) -> None:
-    """Raise the error for `name` ("tpush_to_aiv", "tile.extract") if it is one of these."""
+    """Raise the error for `name` ("tile.view", "alloc") if it is not supported."""
     error = _find(name)
     if error is not None:
         raise error(loc, name)

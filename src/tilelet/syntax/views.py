@@ -1,8 +1,8 @@
-"""What annotations may say beyond shape and dtype: layouts, valid regions, places in memory.
+"""Parts of annotations beyond shape and dtype: layouts, valid regions, places in memory.
 
-`pl.TileView` and `pl.TensorView` describe what the program text makes anyway, and `pl.MemRef` where
-a device keeps it. Results do not depend on them; the valid region of a tile that another core
-pushes is the one that its annotation states.
+`pl.TileView` and `pl.TensorView` describe what the program text does anyway, and `pl.MemRef` says
+where a device keeps a tile. Results do not depend on them, with one exception: the annotation of a
+tile popped from another core states its valid region.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 from tilelet.syntax.enums import PadValue, TensorLayout
 
-AUTO = -1  # an address that the compiler chooses
+AUTO = -1  # an address chosen by the compiler
 
 
 class TileLayout(enum.Enum):
-    """How a tile lies in on-chip memory."""
+    """The layout of a tile in on-chip memory."""
 
     none_box = "none_box"
     row_major = "row_major"
@@ -26,7 +26,7 @@ class TileLayout(enum.Enum):
 
 
 class CompactMode(enum.Enum):
-    """Whether a partial tile lies without gaps in on-chip memory."""
+    """Whether a partial tile is stored without gaps in on-chip memory."""
 
     null = "null"
     normal = "normal"
@@ -85,5 +85,5 @@ class MemRefType:
     """The type of a `pl.MemRef` in printed programs."""
 
 
-# They take run-time values, but make none.
+# They accept run-time values, but return compile-time objects.
 IN_ANNOTATIONS: tuple[object, ...] = (TensorView, TileView, MemRef)
