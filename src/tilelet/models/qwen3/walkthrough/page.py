@@ -274,7 +274,7 @@ def head(chapters: Sequence[Chapter], processor: str) -> str:
 
 def _published_table(chapters: Sequence[Chapter]) -> str:
     """Return the programs with published figures, next to ours."""
-    heads = ["program", "published tasks", "tasks here", "published us", "modelled us", "off by"]
+    heads = ["program", "published tasks", "tasks here", "published us", "modelled us", "error"]
     rows: list[list[str]] = []
     for chapter in chapters:
         for step, f in zip(chapter.section.steps, chapter.figures):
@@ -286,7 +286,7 @@ def _published_table(chapters: Sequence[Chapter]) -> str:
                 cells = [f"{tasks:,}", f.tasks, number(us, 0), number(modelled, 0), change]
                 rows.append([name, *cells])
     table = _rows(heads, rows, left=1)
-    return f"What was published for these programs on an a2a3, and what the model says:\n\n{table}"
+    return f"Published and modelled figures of these programs on an a2a3:\n\n{table}"
 
 
 def _say_nothing(_: str) -> None:
