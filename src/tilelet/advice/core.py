@@ -153,7 +153,7 @@ class Rule:
     problem        the catalogue class whose text describes it
     evidence       why it costs, measured or by what the machine does
     after          the example of `problem` without the fault
-    rewrites       it can change the text
+    legality       of a rule that changes the text: the condition under which results stay
     needs_proof    it is a fault only if the rewriting holds: else it is not even mentioned
     is_about_text  comments and names: to mend them saves no time
     stands_alone   it is a fault even if the rewriting does not help: there are other remedies
@@ -165,8 +165,13 @@ class Rule:
     find: Callable[[Subject], Iterable[Advice]]
     evidence: str
     after: str
-    rewrites: bool = False
+    legality: str = ""
     needs_proof: bool = False
     is_about_text: bool = False
     stands_alone: bool = False
     needs_newer: bool = False
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether it can change the text."""
+        return bool(self.legality)

@@ -54,6 +54,8 @@ def advice_markdown() -> str:
 def _section(rule: Rule) -> str:
     described = describe(rule.problem)
     lines = [f"## {rule.name}", "", described.body.strip(), "", f"Evidence: {rule.evidence}", ""]
+    if rule.legality:
+        lines += [f"Legal if: {rule.legality}", ""]
     for title, text in (("Before", rule.problem.example), ("After", rule.after)):
         lines += [f"{title}:", "", "```python", inspect.cleandoc(text), "```", ""]
     return "\n".join(lines)

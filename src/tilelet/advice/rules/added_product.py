@@ -240,5 +240,8 @@ RULE = Rule(
                 out[:, d : d + 128] = acc
         return out
     """,
-    rewrites=True,
+    legality=(
+        "The sum is FP32 and only the addition uses the product, so that results differ "
+        "by the order of the sum alone. A loop has at least one iteration."
+    ),
 )

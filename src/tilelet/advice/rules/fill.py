@@ -39,6 +39,10 @@ RULE = Rule(
                 out = pl.assemble(out, pl.exp(x[:, d : d + 128]), [0, d])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "Every element that the fill writes is overwritten before it is read, for all "
+        "trip counts, branches and offsets that data decides; or it is never read and "
+        "belongs to no output."
+    ),
     needs_proof=True,
 )

@@ -70,6 +70,9 @@ RULE = Rule(
             out = pl.assemble(out, so_far, [0, 0])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "No other task has to run between two iterations, and what the loop carries is "
+        "the same on chip as in memory: all of it is valid."
+    ),
     needs_proof=True,
 )

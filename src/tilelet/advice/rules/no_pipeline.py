@@ -72,6 +72,9 @@ RULE = Rule(
                 out[:, d : d + 128] = acc
         return out
     """,
-    rewrites=True,
+    legality=(
+        "None beyond memory: the stages of `pl.pipeline` execute the statements of each "
+        "iteration in order."
+    ),
     needs_proof=True,
 )

@@ -58,6 +58,9 @@ RULE = Rule(
                 out[:, k : k + 64] = pl.slice(pl.mul(both, both), [16, 64], [0, 0])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "Only the one scope uses the tensor, and every execution of the scope writes "
+        "what it reads: nothing is handed from one execution to the next."
+    ),
     needs_proof=True,
 )

@@ -240,5 +240,10 @@ RULE = Rule(
             out[:, :] = out_tile
         return out
     """,
-    rewrites=True,
+    legality=(
+        "The outer loop moves no window, every iteration of it visits all of them, and "
+        "windows of different inner iterations are apart: each window sees the same "
+        "operations in the same order. The loop has at least one iteration, or the "
+        "window may be read and written back."
+    ),
 )

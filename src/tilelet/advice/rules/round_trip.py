@@ -38,6 +38,9 @@ RULE = Rule(
                 out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "Nothing runs between the two scopes that reads or writes what they use, and no "
+        "other task has to run between them. The statements keep their order."
+    ),
     needs_proof=True,
 )

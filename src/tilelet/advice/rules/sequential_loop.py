@@ -44,7 +44,10 @@ RULE = Rule(
                 out[r : r + 32, :] = pl.neg(middle[r : r + 32, :])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "No two iterations touch the same bytes, one of them writing, for all trip "
+        "counts and offsets that data decides."
+    ),
     needs_newer=True,
     needs_proof=True,
 )

@@ -54,6 +54,9 @@ RULE = Rule(
                 v[:, d : d + 128] = pl.matmul(rows, wv[:, d : d + 128], out_dtype=pl.FP32)
         return k, v
     """,
-    rewrites=True,
+    legality=(
+        "Nothing runs between the two scopes that reads or writes what they use, and no "
+        "other task has to run between them. The statements keep their order."
+    ),
     needs_proof=True,
 )

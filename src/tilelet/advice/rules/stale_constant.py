@@ -51,5 +51,5 @@ RULE = Rule(
         return out
     """,
     is_about_text=True,
-    rewrites=True,
+    legality="It changes comments and docstrings only.",
 )

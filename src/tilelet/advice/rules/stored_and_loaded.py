@@ -149,6 +149,11 @@ RULE = Rule(
                 out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "Between the store and the load nothing is written to the window, the windows "
+        "are the same for all offsets that data decides, and all of the tile is valid. "
+        "The store goes only if nobody else reads the window before it is written "
+        "again."
+    ),
     needs_proof=True,
 )

@@ -313,5 +313,8 @@ RULE = Rule(
                 out = pl.assemble(out, so_far, [0, d * 128])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "Every iteration of the outer loop adds to the same windows, and its chunks do "
+        "not depend on the sums: each window gets the same additions in the same order."
+    ),
 )

@@ -139,6 +139,10 @@ RULE = Rule(
                 out[r : r + 16, :] = pl.add(pl.exp(x[r : r + 16, :]), 1.0)
         return out
     """,
-    rewrites=True,
+    legality=(
+        "Iteration i of the second loop reads, of what the first loop writes, only what "
+        "its iterations up to i have written; and writes nothing that the first loop "
+        "reads or writes in a later iteration."
+    ),
     needs_proof=True,
 )

@@ -84,6 +84,9 @@ RULE = Rule(
                 out = pl.assemble(out, so_far, [0, d])
         return out
     """,
-    rewrites=True,
+    legality=(
+        "At every execution of the load, whatever lengths and tables are, the window "
+        "holds what the fill wrote: no store to it lies between."
+    ),
     needs_proof=True,
 )
