@@ -10,6 +10,7 @@ import pytest
 from tests.tuning.kernels import SCRIPT, InThisProcess, question
 
 from tilelet.diag import UserError
+from tilelet.equivalence.claims import Claim
 from tilelet.tuning import evaluate
 from tilelet.tuning.tune_result import TuneResult
 from tilelet.tuning.tuner import Request, tune
@@ -152,3 +153,38 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     assert outcome.interrupted
     assert outcome.scores
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 1 + len(outcome.scores)
+
+
+LENGTHS = SCRIPT.replace(
+    "self, x:", "self, n: pl.Tensor[[1], pl.INT32], x:"
+).replace(
+    "for r in pl.range(0, ROWS, TILE):",
+    "for b in pl.range(pl.read(n, [0]) // TILE):\n                r = b * TILE",
+).replace(
+    "    specs = [\n",
+    '    specs = [\n        TensorSpec("n", (1,), pl.INT32, np.array([64], np.int32)),\n',
+)  # fmt: skip
+
+
+def test_a_tile_that_leaves_a_remainder_at_other_lengths_is_wrong(tmp_path: Path) -> None:
+    """Blocks of 32 and 64 rows fit the script's 64 rows, and lose rows of 48."""
+    outcome = tuned(tmp_path, LENGTHS, vary={"TILE": (16, 32, 64)})
+    assert outcome.winner.settings == {}
+    assert {settings["TILE"] for settings, _ in outcome.failed} == {32, 64}
+    assert all("other integers" in verdict.why for _, verdict in outcome.failed)
+
+
+def test_the_winner_tells_how_far_it_is_known_to_be_right(tmp_path: Path) -> None:
+    outcome = tuned(tmp_path, vary={"TILE": (16, 32)})
+    assert outcome.winner.verdict is not None
+    assert outcome.winner.verdict.claim is Claim.PROVED
+    assert outcome.to_data()["best"]["claim"] == "proved"
+    assert "proved" in outcome._verdict_text()
+
+
+def test_columns_of_a_length_are_proved(tmp_path: Path) -> None:
+    """What data decides is the same for all widths."""
+    outcome = tuned(tmp_path, LENGTHS, vary={"build_program.wide": (64, 128)})
+    assert outcome.winner.verdict is not None
+    assert outcome.winner.settings
+    assert outcome.winner.verdict.claim in (Claim.PROVED, Claim.TRIED)

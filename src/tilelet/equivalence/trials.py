@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -95,14 +95,18 @@ def outputs_of(programs: Sequence[Program], inputs: Sequence[Trials]) -> Outputs
     if len(programs) != len(inputs):
         return None
     return [
-        [_outputs(program, trials.arguments(program, n)) for n in range(len(trials))]
+        [run_outputs(program, trials.arguments(program, n)) for n in range(len(trials))]
         for program, trials in zip(programs, inputs)
     ]
 
 
-def _outputs(program: Program, arguments: dict[str, Any]) -> TrialOutputs:
-    """Run a program in place; None if it rejects the arguments."""
+def run_outputs(program: Program, given: Inputs) -> TrialOutputs:
+    """Outputs of a program for some arguments, which stay; None if it rejects them."""
     main = program.main
+    arguments = {
+        parameter.name: _own(given[parameter.name], direction)
+        for parameter, direction in zip(main.params, main.directions)
+    }
     try:
         _engine(program).run(program, arguments, execute=True)
     except UserError:
@@ -116,6 +120,10 @@ def _outputs(program: Program, arguments: dict[str, Any]) -> TrialOutputs:
         for parameter, direction in zip(main.params, main.directions)
         if direction is not Direction.In
     }
+
+
+def _own(value: Any, direction: Direction) -> Any:
+    return value if direction is Direction.In else value.copy()
 
 
 def _engine(program: Program) -> engines.Engine:
@@ -180,6 +188,17 @@ def difference(before: Outputs, after: Outputs, *, rounding: bool) -> str:
             if found:
                 return f"{found} in trial {trial}"
     return ""
+
+
+def differs_from(
+    expected: dict[str, NDArray[Any]],
+    found: dict[str, NDArray[Any]],
+    judge: Callable[[Inputs, Inputs], bool] | None,
+) -> bool:
+    """Whether outputs differ by more than the script's comparison, or else rounding, allows."""
+    if judge is not None:
+        return not judge(found, expected)
+    return bool(_difference(expected, found, rounding=True))
 
 
 def _difference(

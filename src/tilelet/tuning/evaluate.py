@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.core import Diagnostic
+from tilelet.equivalence.claims import Claim
 from tilelet.runtime import session
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
@@ -22,7 +23,8 @@ from tilelet.scripts.stand_ins import stand_ins
 from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
-    from tilelet.device.run import DeviceRun
+    from tilelet.checks.comparison import Comparison
+    from tilelet.device.run import DeviceRun, Recorded
     from tilelet.ir.core import Program
 
 MODELLED, REFUSED, TOO_LARGE, LOST = "modelled", "refused", "too large", "lost"
@@ -82,12 +84,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A candidate run on this CPU, against the script's own golden."""
+    """A candidate run on this CPU, against the script's own golden.
+
+    claim  how far it is known to compute what the start computes
+    """
 
     passed: bool
     validated: bool
     seconds: float = 0.0
     why: str = ""
+    claim: Claim = Claim.NOT_TRIED
 
 
 def model(question: Question) -> Score:
@@ -149,6 +155,61 @@ def execute(question: Question, times: int = 1) -> Verdict:
             fastest = verdict
     assert fastest is not None
     return fastest
+
+
+def verify(candidate: Question, start: Question) -> Verdict:
+    """Run a candidate on the script's inputs, then compare it with the start on other lengths."""
+    verdict = execute(candidate)
+    if not verdict.passed or candidate == start:
+        return replace(verdict, claim=Claim.PROVED if verdict.passed else Claim.NOT_TRIED)
+    with _silence():
+        why, claim = _agreement(_programs(start), _programs(candidate))
+    return replace(verdict, passed=not why, why=why, claim=claim)
+
+
+@dataclass(frozen=True)
+class _Ran:
+    """A program that a script ran, its arguments, and how the script compares outputs."""
+
+    program: Program
+    given: Mapping[str, Any]
+    comparison: Comparison | None
+
+
+def _programs(question: Question) -> list[_Ran]:
+    found: list[_Ran] = []
+
+    def look(run: Recorded, given: Mapping[str, Any], comparison: Comparison | None) -> None:
+        copies = {n: v.copy() if hasattr(v, "copy") else v for n, v in given.items()}
+        found.append(_Ran(run.program, copies, comparison))
+
+    record(question.target, replace(question.recording, execute=True), look)
+    return found
+
+
+def _agreement(before: Sequence[_Ran], after: Sequence[_Ran]) -> tuple[str, Claim]:
+    """Where a candidate differs from the start, or empty; and how far it is known not to."""
+    from tilelet.equivalence.data_control import integer_trials, overlapping_arguments
+    from tilelet.equivalence.proof import prove_equal
+    from tilelet.equivalence.trials import differs_from, run_outputs
+
+    if len(before) != len(after):
+        return "it runs other programs", Claim.NOT_TRIED
+    claim = Claim.PROVED
+    for old, new in zip(before, after):
+        apart = overlapping_arguments(old.program, old.given) is None
+        if apart and prove_equal(old.program, new.program, rounding=True).holds:
+            continue
+        claim = Claim.TRIED
+        judge = old.comparison.judge if old.comparison else None
+        for given in integer_trials(old.program, old.given):
+            expected = run_outputs(old.program, given)
+            if expected is None:
+                continue  # the start does not accept these inputs
+            found = run_outputs(new.program, given)
+            if found is None or differs_from(expected, found, judge):
+                return "it differs from the start for other integers of its inputs", Claim.NOT_TRIED
+    return "", claim
 
 
 def _execute_once(question: Question) -> Verdict:

@@ -15,6 +15,7 @@ from tilelet.diag.catalogue.tuner import BetterValue
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural, ticked
+from tilelet.equivalence.claims import Claim
 from tilelet.tuning.evaluate import Score, Verdict
 from tilelet.tuning.knobs import Knob, Setting, Settings, Subject
 
@@ -120,6 +121,8 @@ class TuneResult:
         elif verdict is not None:
             compared = "PASS against the golden" if verdict.validated else "runs; it has no golden"
             text += f" On this CPU: {compared}, {verdict.seconds * 1e3:,.1f} ms."
+            if self.winner.settings:
+                text += f" Results as before, but for rounding: {verdict.claim.value}."
         return text
 
     def _change_table(self) -> Table:
@@ -215,6 +218,7 @@ class TuneResult:
                 "ratio": round(self.ratio, 4),
                 "passed": verdict.passed if verdict else None,
                 "validated": verdict.validated if verdict else None,
+                "claim": (verdict.claim if verdict else Claim.NOT_TRIED).value,
                 "patch": self.patch,
             },
             "pareto": [_data(settings, score) for settings, score in self.pareto()],

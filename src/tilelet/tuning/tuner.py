@@ -24,10 +24,10 @@ from tilelet.tuning.evaluate import (
     Question,
     Score,
     Verdict,
-    execute,
     measure,
     model,
     profile,
+    verify,
 )
 from tilelet.tuning.knobs import Knob, Setting, Settings, Subject, subject_of
 from tilelet.tuning.results import Results
@@ -236,7 +236,12 @@ class _Tuner:
         ranking: Sequence[Settings],
     ) -> TuneResult:
         best, verdict, failed = self._verified(ranking)
-        best = self._simplified(best, start) if not self._interrupted else best
+        simple = self._simplified(best, start) if not self._interrupted else best
+        if simple != best and verdict is not None:
+            again = self._verdict(simple)
+            best, verdict = (simple, again) if again.passed else (best, verdict)
+        elif verdict is None:
+            best = simple
         score = self._results.get(best) or start
         profiles: list[list[str]] = []
         if not self._interrupted:
@@ -262,7 +267,7 @@ class _Tuner:
     def _verified(
         self, ranking: Sequence[Settings]
     ) -> tuple[Settings, Verdict | None, list[tuple[Settings, Verdict]]]:
-        """The best candidate that passes the script's own golden, and those that do not."""
+        """The best candidate that computes what the start computes, and those that do not."""
         failed: list[tuple[Settings, Verdict]] = []
         if self._interrupted or not self._request.verify:
             return ranking[0], None, failed
@@ -270,8 +275,7 @@ class _Tuner:
         for settings in ranking:
             if any(item in wrong for item in settings.items()):
                 continue
-            with progress(f"running {_text(settings) or 'the program as it stands'} on this CPU"):
-                verdict = self._run_on_cpu(settings)
+            verdict = self._verdict(settings)
             if verdict.passed:
                 return settings, verdict, failed
             failed.append((settings, verdict))
@@ -280,12 +284,15 @@ class _Tuner:
             # A number that says what to compute is no tile size: find it, and leave it alone.
             for name, value in settings.items():
                 alone = {name: value}
-                if alone == settings or not self._run_on_cpu(alone).passed:
+                if alone == settings or not self._verdict(alone).passed:
                     wrong.add((name, value))
         return {}, None, failed
 
-    def _run_on_cpu(self, settings: Settings) -> Verdict:
-        ((_, answer),) = self._pool.map(execute, [(self._question(settings),)])
+    def _verdict(self, settings: Settings) -> Verdict:
+        """What this CPU says of a candidate."""
+        questions = self._question(settings), self._question({})
+        with progress(f"running {_text(settings) or 'the program as it stands'} on this CPU"):
+            ((_, answer),) = self._pool.map(verify, [questions])
         return Verdict(False, False, why=str(answer)) if isinstance(answer, Lost) else answer
 
     def _simplified(self, best: Settings, start: Score) -> Settings:
