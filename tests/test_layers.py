@@ -43,7 +43,7 @@ ALLOWED = {
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
     "advice": "checks device diag dialects divergence equivalence export interp ir runtime scripts",
-    "tuning": "device diag equivalence ir models runtime scripts",
+    "tuning": "checks device diag equivalence ir models runtime scripts",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
     " export frontend interp ir language models native ops ranks report runtime scripts tasks"
