@@ -235,7 +235,7 @@ def _sliding(directory: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "text"),
-    [(_pointer, "a pointer of Git LFS"), (_sliding, "`layer_types` of the model configuration")],
+    [(_pointer, "a Git LFS pointer"), (_sliding, "`layer_types` of the model configuration")],
 )
 def test_checkpoints_that_are_something_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: Callable[[Path], None], text: str

@@ -117,7 +117,7 @@ def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> N
     last = int(timeline.task[critical_path(timeline).records[-1]])
     assert last in thin.tasks
     for text in (thin.chrome(), thin.swimlane(), thin.deps()):
-        assert f"thinned to {len(thin.tasks)} of 400 tasks" in text
+        assert f"sampled {len(thin.tasks)} of 400 tasks" in text
     slices = [e for e in json.loads(thin.chrome())["traceEvents"] if e["ph"] == "X"]
     assert {e["args"]["task"] for e in slices} == set(thin.tasks)
 

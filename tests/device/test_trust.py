@@ -62,14 +62,14 @@ def test_a_profile_has_an_interval_and_three_dependences() -> None:
     assert low == pytest.approx(profile.total_us * math.exp(-within))
     assert high == pytest.approx(profile.total_us * math.exp(within))
     assert len(profile.depends_on) == sensitivity.SHOWN
-    assert "nine of ten" in report_text(profile)
+    assert "90 % interval" in report_text(profile)
     assert Profile.from_json(profile.to_json(), "p").bound == profile.bound
 
 
 def test_a_machine_without_published_rows_claims_nothing() -> None:
     profile = run_of(elementwise(20), A5).profile
     assert profile.interval == ()
-    assert "nothing published" in report_text(profile)
+    assert "no published figures" in report_text(profile)
 
 
 def test_old_profiles_are_read() -> None:

@@ -445,7 +445,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     unsupported.UnsupportedConstruct: lambda at: unsupported.UnsupportedConstruct(
         at("now, then = then, now"),
         "`now`, which is one of several tensors when its scope ends,",
-        "give each tensor a name of its own after the scope",
+        "bind each tensor to a separate name after the scope",
     ),
     unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.MX_A_ND"), "pl.MX_A_ND"),

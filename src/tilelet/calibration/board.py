@@ -229,7 +229,7 @@ def _step(slopes: Floats, rest: Floats, logs: Floats) -> Floats:
 def machine_text(fit: BoardFit, base: str, name: str) -> str:
     """Return the machine file: the fitted values over the machine that it extends."""
     lines = [
-        "# Fitted to one board by `tilelet calibrate fit`; all else as in what it extends.",
+        "# Fitted to one board by `tilelet calibrate fit`; other fields are inherited.",
         f'name = "{name}"',
         f'title = "{fit.machine.title}, fitted to a board"',
         f'extends = "{base}"',
@@ -271,14 +271,14 @@ def report(fit: BoardFit) -> str:
     off = [f"{fit.typical_error(modelled):.1%}" for modelled in (fit.before, fit.after)]
     times = f"{len(fit.observations)} times of {plural(scripts, 'script')}"
     lines = [
-        f"{times}: typically {off[0]} off before, {off[1]} after",
+        f"{times}: typical error {off[0]} before, {off[1]} after",
         "",
         f"{'parameter':36}{'factor':>8}{'+-':>8}",
         *(f"{p.group:36}{p.factor:8.3f}{p.error or 0.0:8.1%}" for p in found),
     ]
     missing = [p.group for p in fit.parameters if p.error is None]
     if missing:
-        lines += ["", "not determined by these measurements, left as they were:"]
+        lines += ["", "not determined by these measurements, left unchanged:"]
         lines += [f"  {group}: {_wanted(group)}" for group in missing]
     worst = np.argsort(-np.abs(np.log(fit.after / [o.us for o in fit.observations])))[:3]
     lines += ["", "farthest off:"]

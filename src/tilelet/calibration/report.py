@@ -240,7 +240,7 @@ def summary_text(outcomes: Sequence[RowFit], missing: Sequence[str]) -> str:
     ranks = rank_correlation([o.published for o in times], [o.modelled for o in times])
     lines.append(f"rank correlation of times: {ranks:.2f}")
     if missing:
-        lines += ["", f"not run, program missing or refused: {', '.join(missing)}"]
+        lines += ["", f"not run, program missing or rejected: {', '.join(missing)}"]
     return "\n".join(lines)
 
 

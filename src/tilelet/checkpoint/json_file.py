@@ -48,7 +48,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {key[:80]!a} stands there twice")
+            raise ValueError(f"the key {key[:80]!a} occurs twice")
         found[key] = value
     return found
 

@@ -65,7 +65,7 @@ class SafetensorsFile:
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         room = len(self._map) - _LENGTH_BYTES
         if self._map[: len(_LFS_POINTER)] == _LFS_POINTER:
-            raise BadWeightFile(str(path), "it is a pointer of Git LFS; `git lfs pull` gets it")
+            raise BadWeightFile(str(path), "it is a Git LFS pointer; run `git lfs pull`")
         if length > min(room, _LARGEST_HEADER):
             limit = "the file holds" if room < _LARGEST_HEADER else "at most allowed are"
             why = f"its header claims {length} bytes, {limit} {min(room, _LARGEST_HEADER)}"
@@ -114,7 +114,9 @@ def _mapped(path: Path) -> mmap.mmap:
         with path.open("rb") as file:
             size = path.stat().st_size
             if size < _LENGTH_BYTES:
-                raise BadWeightFile(str(path), f"it ends after {size} bytes, within the length")
+                raise BadWeightFile(
+                    str(path), (f"it ends after {size} bytes, within the length field")
+                )
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise BadWeightFile(str(path), error.strerror or str(error)) from error
@@ -155,7 +157,7 @@ def _entry(name: str, fields: Any, size: int) -> TensorEntry:
         raise ValueError(f"the offsets of `{name}` are not two positions")
     begin, end = place
     if not begin <= end <= size:
-        raise ValueError(f"`{name}` lies at bytes {begin} to {end} of {size}")
+        raise ValueError(f"`{name}` is at bytes {begin} to {end} of {size}")
     needed = math.prod(shape) * _DTYPES[dtype].itemsize
     if end - begin != needed:
         raise ValueError(f"`{name}` has {end - begin} bytes, its shape and dtype need {needed}")

@@ -56,8 +56,8 @@ def ops_markdown() -> str:
             parts.extend(_entry(spec) for spec in _members(section))
     parts.append("## Coming from torch, NumPy or Triton")
     parts.append(
-        "What other libraries call it, and what to write here. `x` and `y` are tiles `[16, 64]`, "
-        "`w` is `[64, 16]`, `mask` a tile of 0 and 1. Messages say the same."
+        "Names in other libraries, and what to write here. `x` and `y` are tiles `[16, 64]`, `w` "
+        "is `[64, 16]`, `mask` a tile of 0 and 1. Error messages suggest the same."
     )
     parts.append(equivalents_markdown())
     parts.append("## Loops, scopes and task control")

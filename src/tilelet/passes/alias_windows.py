@@ -213,13 +213,13 @@ class _BlockAnalysis:
         part = self._aliases.whole(source) if isinstance(source, Value) else None
         create = self._aliases.definition.get(part) if part else None
         if part is None or create is None or create.name != "create_tensor":
-            raise _NoAliasError("the source is not one tensor made in this function as a whole")
+            raise _NoAliasError("the source is not a whole tensor created in this function")
         if part not in self._place:
-            raise _NoAliasError("the source is not made as often as it is assembled")
+            raise _NoAliasError("the source is not created as often as it is assembled")
         if part in self._plan.made:
             raise _NoAliasError("the source is assembled more than once")
         if create.args.get("init_value") is not None or create.args.get("manual_dep"):
-            raise _NoAliasError("the source is made with options that a window does not have")
+            raise _NoAliasError("the source is created with options that a window does not have")
         return part, create
 
     def _check_filling(self, window: _Window, family: set[Value], first: int, at: int) -> None:
@@ -248,7 +248,7 @@ class _BlockAnalysis:
         for i in range(first, at):
             for op, root, how in self._footprints[i].accesses:
                 if root in family and how is not Direction.Out and self._plan.clears(op):
-                    raise _NoAliasError("the source may be cleared by arithmetic (`x * 0`)")
+                    raise _NoAliasError("the source may be zeroed by arithmetic (`x * 0`)")
 
     def _apart(self, a: _Window, b: _Window) -> bool:
         """Return whether two windows certainly do not overlap."""
@@ -320,7 +320,7 @@ def _placement(op: Op, create: Op) -> tuple[tuple[Arg, ...], tuple[Arg, ...]]:
     assert isinstance(offset, tuple)
     assert isinstance(shape, tuple)
     if create.args["dtype"] is not target.type.dtype:
-        raise _NoAliasError("the source has another element type than the target")
+        raise _NoAliasError("the source has a different element type than the target")
     extra = len(target.type.shape) - len(shape)
     if extra < 0 and any(d != 1 for d in shape[:-extra]):
         raise _NoAliasError("the source has more axes than the target")

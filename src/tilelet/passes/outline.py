@@ -262,7 +262,7 @@ class _Recovery:
         raise UnsupportedConstruct(
             result.loc,
             f"`{result.name}`, which is one of several tensors when its scope ends,",
-            "give each tensor a name of its own after the scope",
+            "bind each tensor to a separate name after the scope",
         )
 
     def _find(self, value: Arg) -> Arg:

@@ -143,7 +143,7 @@ def test_directories_that_are_none(tmp_path: Path) -> None:
         (b"", "not JSON"),
         (b"{", "not JSON"),
         (b"[1]", "is not an object"),
-        (b'{"a": 1, "a": 2}', "the key 'a' stands there twice"),
+        (b'{"a": 1, "a": 2}', "the key 'a' occurs twice"),
         (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": "\xff"}', "byte 7 is not UTF-8"),
         (b'{"a": ' + b"[" * 100_000, "nested too deeply"),

@@ -208,8 +208,8 @@ def test_headers_that_lie(tmp_path: Path, header: dict[str, Any], text: str) -> 
         (b"", None, "not JSON"),
         (b"[]", None, "is not an object"),
         (b'{"x": \xff\xfe}', None, "byte 6 is not UTF-8"),
-        (b'{"x": {}, "x": {}}', None, "the key 'x' stands there twice"),
-        (b'{"x": {"dtype": "F32", "dtype": "F16"}}', None, "stands there twice"),
+        (b'{"x": {}, "x": {}}', None, "the key 'x' occurs twice"),
+        (b'{"x": {"dtype": "F32", "dtype": "F16"}}', None, "occurs twice"),
         (b'{"x": ' + b"[" * 200_000, None, "nested too deeply"),
         (b'{"x": {"dtype": "F32", "shape": [' + b"9" * 9000 + b"]}}", None, "safetensors"),
     ],
@@ -339,7 +339,7 @@ def test_an_index_that_does_not_fit_its_files(tmp_path: Path) -> None:
         write_index(tmp_path, nonsense)
         refuse(tmp_path, models.BadWeightIndex, "it has no `weight_map`")
     (tmp_path / INDEX).write_bytes(b'{"weight_map": {"x": "a", "x": "b"}}')
-    refuse(tmp_path, models.BadModelConfig, "stands there twice")
+    refuse(tmp_path, models.BadModelConfig, "occurs twice")
     (tmp_path / INDEX).write_bytes(b"\xff")
     refuse(tmp_path, models.BadModelConfig, "byte 0 is not UTF-8")
     absent = {n: s for n, s in weight_map.items() if n != Q_PROJ}

@@ -48,9 +48,9 @@ class Comparison:
         on_path = [sum(k.path_tasks for k in p.kernels) for p in (self.a, self.b)]
         return Cause(
             b - a,
-            f"handing out and completing tasks: {_change(a, b)} on the critical path, which has "
-            f"{on_path[1]:,} instead of {plural(on_path[0], 'task')} "
-            f"(of {self.b.tasks:,} instead of {self.a.tasks:,} in all)",
+            f"dispatching and completing tasks: {_change(a, b)} on the critical path, which has "
+            f"{on_path[1]:,} instead of {plural(on_path[0], 'task')} (of {self.b.tasks:,} instead "
+            f"of {self.a.tasks:,} in all)",
         )
 
     def _orchestrator(self) -> Cause:
@@ -137,7 +137,7 @@ class Comparison:
             ("average latency us", _average("latency_us"), number),
             ("GM bytes", lambda p: p.moved, byte_text),
             ("compulsory traffic", lambda p: p.least, byte_text),
-            ("bytes that L2 did not save", lambda p: p.hbm_read + p.hbm_written, byte_text),
+            ("bytes that missed L2", lambda p: p.hbm_read + p.hbm_written, byte_text),
         ]
         for name, value, shown in rows:
             a, b = value(self.a), value(self.b)
@@ -194,7 +194,7 @@ class Comparison:
         if abs(sizes[1] - sizes[0]) <= 0.01 * max(sizes):
             return []
         a, b = map(byte_text, sizes)
-        return [f"not the same work: arguments of {a} in A and {b} in B"]
+        return [f"different work: arguments of {a} in A and {b} in B"]
 
     @property
     def pair(self) -> Mapping[str, float]:

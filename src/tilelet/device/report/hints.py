@@ -24,6 +24,6 @@ def row_hints(kernels: Iterable[DeviceKernel], machine: Machine) -> list[str]:
             where = f"{PurePath(step.loc.file).name}:{step.loc.line}"
             found[
                 f"PH001 {kernel.name} ({where}): {step.what} of `{name}` in {work.rows} rows of "
-                f"{work.row_bytes} bytes, {machine.name} moves {granule} at a time"
+                f"{work.row_bytes} bytes, {machine.name} moves {granule} bytes at a time"
             ] = None
     return list(found)

@@ -187,7 +187,7 @@ class Profile:
             raise BadProfile(file, f"it is not JSON: {error}") from None
         data = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
         if data.get("version") != VERSION:
-            raise BadProfile(file, f"it does not say `version: {VERSION}`")
+            raise BadProfile(file, f"it does not have `version: {VERSION}`")
         fields = {f.name for f in dataclasses.fields(cls)}
         missing = sorted(fields - set(data) - _OPTIONAL)
         if missing:
@@ -218,7 +218,7 @@ def _checked(name: str, value: Any, cls: type) -> Any:
     kind = str(next(f.type for f in dataclasses.fields(cls) if f.name == name))
     wanted = _KINDS.get(kind, (dict,) if kind.startswith("Mapping") else (list, tuple))
     if not isinstance(value, wanted) or isinstance(value, bool):
-        raise ValueError(f"`{name}` is not of the right kind")
+        raise ValueError(f"`{name}` has the wrong type")
     if kind.startswith("Mapping") and not all(isinstance(v, (int, float)) for v in value.values()):
         raise ValueError(f"`{name}` has something other than numbers")
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
@@ -231,7 +231,7 @@ def _row(cls: type, data: Any) -> Any:
     wanted = {f.name for f in dataclasses.fields(cls)}
     if set(data) | _OPTIONAL & wanted != wanted:
         odd = sorted((set(data) ^ wanted) - _OPTIONAL)
-        raise ValueError(f"a row lacks or has too much `{odd[0]}`")
+        raise ValueError(f"a row lacks or has an unexpected `{odd[0]}`")
     return cls(**{name: _checked(name, value, cls) for name, value in data.items()})
 
 
@@ -307,7 +307,7 @@ class _Summary:
         for cost, kernel in zip(self.stream.costs, self.stream.cost_kernel):
             for loc, assumed in cost.guesses:
                 name = self.stream.kernel_names[kernel]
-                found.setdefault(f"{place(loc)}: data decides in `{name}`; {assumed}")
+                found.setdefault(f"{place(loc)}: `{name}` depends on data; {assumed}")
         return sorted(found)
 
     def functions(self) -> list[FunctionRow]:

@@ -35,7 +35,7 @@ def report_parts(profile: Profile) -> list[str | Table]:
         parts.append(trust)
     if profile.guesses:
         shown = _some(profile.guesses)
-        parts.append("\n".join(["Guessed, because the inputs that decide it are unknown:", *shown]))
+        parts.append("\n".join(["Assumed, because the deciding inputs are unknown:", *shown]))
     return parts
 
 
@@ -45,16 +45,16 @@ def trust_text(profile: Profile) -> str:
     if profile.interval:
         low, high = profile.interval
         lines.append(
-            f"Total {number(profile.total_us)} us, nine of ten boards between {number(low)} and "
-            f"{number(high)}: so far off were published programs bound by {profile.bound}, unseen"
+            f"Total {number(profile.total_us)} us, 90 % interval {number(low)} to {number(high)} "
+            f"us: the errors for unseen published programs bound by {profile.bound}"
         )
     elif profile.bound:
         lines.append(
-            f"No interval for {profile.machine}: nothing published of it has been compared"
+            f"No interval for {profile.machine}: there are no published figures to compare with"
         )
     if profile.depends_on:
         each = [f"{name} ({change:+.2f})" for name, change in profile.depends_on.items()]
-        lines.append(f"It depends most on: {', '.join(each)}   [% per % of each]")
+        lines.append(f"Most sensitive to: {', '.join(each)}   [% per % of each]")
     return "\n".join(lines)
 
 
@@ -179,8 +179,8 @@ def kernel_table(profile: Profile) -> Table:
     if hidden > 0:
         table.notes.append(f"and {hidden} more kernels with less time")
     table.notes.append(
-        "bound: what limits it; of least: bytes against touching each byte once; "
-        "of roof: against what all cubes or global memory allow while it runs"
+        "bound: what limits it; of least: bytes relative to accessing each byte once; of roof: "
+        "relative to the limit of all cubes or global memory while it runs"
     )
     return table
 
@@ -221,7 +221,7 @@ def tensor_table(profile: Profile) -> Table:
     least = profile.least
     cells = (byte_text(read), byte_text(written), byte_text(least), times(read + written, least))
     table.rows.append(("total", "", "", *cells))
-    table.notes.append("compulsory: arguments once; the program's own tensors could stay on chip")
+    table.notes.append("compulsory: arguments once; temporary tensors could stay on chip")
     return table
 
 
@@ -243,7 +243,7 @@ def summary_table(profile: Profile) -> Table:
             add((what, f"{number(stall)} us"))
     missed = profile.hbm_read + profile.hbm_written
     rate = missed / total / 1000.0
-    add(("bytes that L2 did not save", byte_text(missed)))
+    add(("bytes that missed L2", byte_text(missed)))
     add(("rate of memory", f"{rate:,.0f} GB/s, {percent(rate / profile.hbm_gbs)} of sustained"))
     if profile.exchanged:
         add(("exchanged between AIC and AIV through GM", byte_text(profile.exchanged)))

@@ -73,8 +73,8 @@ class Trace:
         if len(self.tasks) == total:
             return ""
         return (
-            f"thinned to {len(self.tasks):,} of {total:,} tasks: "
-            "the end of the critical path and an even sample"
+            f"sampled {len(self.tasks):,} of {total:,} tasks: the end of the critical path and an "
+            "even sample"
         )
 
     def _kept_tasks(self) -> list[int]:

@@ -388,7 +388,7 @@ MODEL = Model(
         "tuned_attention": Variant("the same with tuned scope 2", make_tuned_attention),
         "optimised": Variant("the tuned scopes, overlapping", make_optimised),
         "fused_qk_rope": Variant(
-            "RoPE and cache update in the tasks that project",
+            "RoPE and cache update in the projecting tasks",
             make_fused_qk_rope,
             {"kv_out_chunk": 128, "walk_tile": ONE_HEAD_TILE},
         ),
@@ -397,7 +397,7 @@ MODEL = Model(
     specs=specs,
     golden=golden,
     tolerance=3e-3,
-    switches={"rmsnorm_fault": "RMSNorm as wrong as a public program had it; results change"},
+    switches={"rmsnorm_fault": "the wrong RMSNorm of a public program; results change"},
 )
 build_decode = MODEL.build
 

@@ -83,10 +83,10 @@ def _shards(config: Qwen3Config, layers_per_shard: int) -> Iterator[dict[str, tu
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="A checkpoint with random weights.")
+    parser = argparse.ArgumentParser(description="Write a checkpoint with random weights.")
     parser.add_argument("size", help="of a published model: 0.6B, 32B, 30B-A3B ...")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--layers", type=int, default=0, help="only so many (all)")
+    parser.add_argument("--layers", type=int, default=0, help="number of layers (all)")
     found = parser.parse_args(arguments)
     config = Qwen3Config.preset(found.size)
     if found.layers:

@@ -327,7 +327,7 @@ MODEL = Model(
     name="scope1",
     about="input RMSNorm and Q/K/V projections of a decode layer",
     variants={
-        "per_block": Variant("one task per output block, K and V apart", make_per_block),
+        "per_block": Variant("one task per output block, K and V separate", make_per_block),
         "chunked": Variant(
             "four blocks per task, K and V together", make_chunked, {"k_chunk": 512}
         ),
@@ -338,7 +338,7 @@ MODEL = Model(
             "accumulators on chip, rows of 512 bytes, loads overlapping products", make_wide
         ),
         "exchanged": Variant(
-            "as wide, with the loop over K outside the one over columns", make_exchanged
+            "like wide, with the loop over K outside the one over columns", make_exchanged
         ),
     },
     program=program,

@@ -366,7 +366,7 @@ MODEL = Model(
     about="output projection, residual, RMSNorm and MLP of a decode layer",
     variants={
         "baseline": Variant(
-            "down projection added up in global memory, block by block",
+            "down projection accumulated in global memory, block by block",
             make_baseline,
             {"hidden": 5120},
         ),
