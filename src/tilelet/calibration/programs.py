@@ -1,3 +1,4 @@
+# pyright: basic
 """The programs of the calibration rows, written from their descriptions.
 
 Each builder returns a program; `src/tilelet/calibration/rows.py` defines what is compared.

@@ -1,3 +1,4 @@
+# pyright: basic
 """Sample the next token from logits: greedy, or with temperature, top-k and top-p.
 
     choose = Sampler(batch, vocabulary)

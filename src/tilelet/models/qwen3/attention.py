@@ -1,3 +1,4 @@
+# pyright: basic
 """Attention of one new token over a K/V cache: the kernels of scope 2 and the decode layers.
 
   staged    four tasks per block of context, as first written

@@ -1,3 +1,4 @@
+# pyright: basic
 """Building blocks shared by several Qwen3 programs, written once and inlined where they are called.
 
 Each `make_*` function fixes the sizes and returns a `@pl.inline` function. Functions that compute

@@ -1,3 +1,4 @@
+# pyright: basic
 """A whole Qwen3 decode layer as one program: scopes 1, 2 and 3.
 
 Run it:   python -m tilelet.models.qwen3.decode --hidden 8192 --max-seq 512 -p a2a3sim

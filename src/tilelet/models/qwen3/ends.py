@@ -1,3 +1,4 @@
+# pyright: basic
 """The programs before and after the layers of a model: the embedding and the output head.
 
 Programs:

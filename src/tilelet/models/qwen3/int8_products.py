@@ -1,3 +1,4 @@
+# pyright: basic
 """Products with INT8 weights, in place of those of blocks.py.
 
 A weight is a pair: the numbers, which are widened on chip (all of them are exact in BF16), and a

@@ -1,3 +1,4 @@
+# pyright: basic
 """The mixture of experts of Qwen3-MoE, which replaces the MLP part of dense models.
 
 Every token goes to `num_experts_per_tok` experts, each a small MLP, and gets their weighted sum:

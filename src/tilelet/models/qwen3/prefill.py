@@ -1,3 +1,4 @@
+# pyright: basic
 """A Qwen3 prefill layer as one program: all tokens of ragged sequences, causal attention.
 
 Run it:   python -m tilelet.models.qwen3.prefill --variant tuned --batch 2 --max-seq 256

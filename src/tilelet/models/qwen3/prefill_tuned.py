@@ -1,3 +1,4 @@
+# pyright: basic
 """The stages of the tuned Qwen3 prefill layer; see `prefill.py` for how to run it.
 
 A stage works on one span of one sequence: `[span, ...]` tensors of which the first `length` rows

@@ -1,3 +1,4 @@
+# pyright: basic
 """Qwen3 layers of the published models, for decode and for prefill.
 
 Run it:   `LayerStack` in stack.py loads the weights of a model directory and calls these programs,

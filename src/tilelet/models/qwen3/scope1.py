@@ -1,3 +1,4 @@
+# pyright: basic
 """Scope 1 of a Qwen3 decode layer: input RMSNorm, then the Q, K and V projections.
 
 Run it:   python -m tilelet.models.qwen3.scope1 --variant chunked -p a2a3sim

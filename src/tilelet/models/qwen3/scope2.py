@@ -1,3 +1,4 @@
+# pyright: basic
 """Scope 2 of a Qwen3 decode layer: RoPE, update of the K/V caches, attention over the caches.
 
 Run it:   python -m tilelet.models.qwen3.scope2 --max-seq 512 -p a2a3sim

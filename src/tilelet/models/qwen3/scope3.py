@@ -1,3 +1,4 @@
+# pyright: basic
 """Scope 3 of a Qwen3 decode layer: output projection, residual, RMSNorm, MLP, residual.
 
 Run it:   python -m tilelet.models.qwen3.scope3 --variant refactored --hidden 8192 -p a2a3sim
