@@ -376,6 +376,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     harness.GoldenWroteNothing: lambda at: harness.GoldenWroteNothing(
         ["out", "state"], at("golden")
     ),
+    cautions.GoldenLeftOutputs: lambda at: cautions.GoldenLeftOutputs(["out", "state"]),
     harness.SpecMismatch: lambda at: harness.SpecMismatch(
         "x", "shape", "[16, 64]", "[16, 128]", at("x")
     ),

@@ -14,6 +14,8 @@ from tilelet.diag.catalogue.harness import (
     GoldenWrongShape,
     GoldenWroteNothing,
 )
+from tilelet.runtime import session
+from tilelet.runtime.session import Session
 from tilelet.runtime.validation.golden import compute_golden, takes_params
 
 X = np.arange(4, dtype=np.float32)
@@ -80,7 +82,16 @@ def test_a_golden_that_writes_nothing() -> None:
         out = tensors["x"] + 1  # noqa: F841
 
     with pytest.raises(GoldenWroteNothing, match="out"):
-        expected_of(golden)
+        compute_golden(golden, {"x": ZERO, "out": ZERO}, {}, ["out"], fresh=["out"])
+
+
+def test_a_golden_may_leave_outputs_with_initial_data_alone() -> None:
+    """A step that has nothing to do: the outputs are compared as they are."""
+    now = Session(quiet_diagnostics=True)
+    with session.active(now):
+        found = compute_golden(lambda tensors: None, {"out": ZERO + 3}, {}, ["out"])
+    assert found["out"].tolist() == (ZERO + 3).tolist()
+    assert [d.code for d in now.diagnostics] == ["W0603"]
 
 
 def test_a_golden_that_leaves_out_one_output() -> None:

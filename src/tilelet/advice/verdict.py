@@ -20,6 +20,7 @@ from tilelet.checks.registry import CHECKS, chosen
 from tilelet.checks.verdict import Part, Subject, Verdict, verdict_on
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import DeviceRun
+from tilelet.diag.catalogue.device import OnChipOverflow
 from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.diag.tables import Table, byte_text, number
 from tilelet.diag.text import plural
@@ -75,7 +76,7 @@ class ProgramVerdict:
 
     @property
     def fits(self) -> bool:
-        return not self.device_run.findings
+        return not any(isinstance(f, OnChipOverflow) for f in self.device_run.findings)
 
     def to_data(self) -> dict[str, Any]:
         return {

@@ -44,7 +44,9 @@ def give_place(error: UserError, frame: FrameType | None = None) -> None:
         frames = [f for f in stack if not in_package(f) and _is_of_user(f)]
     if not frames:
         return
-    at = frames[-1]
+    # A program of ours counts as the place only if nobody else's code led to it.
+    outside = [f for f in frames if not Path(f.filename).resolve().is_relative_to(_PACKAGE)]
+    at = (outside or frames)[-1]
     line = at.lineno or 0
     col = getattr(at, "colno", None) or 0  # columns are available from Python 3.11 on
     end_line = getattr(at, "end_lineno", None) or line

@@ -142,6 +142,7 @@ def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+@np.errstate(all="ignore")
 def answer(
     name: str, case: Case, options: Options, say: Callable[[str], None] = lambda _: None
 ) -> Answer:

@@ -600,11 +600,13 @@ class Visible:
     def unused_in_the_end(self) -> set[Value]:
         """Return tiles that nothing uses, including those only passed on by loops and branches."""
         found = set(self._unused_tiles)
+        used = {v for op in self.before if not op.spec.terminator for v in op.operands}
         for op in self._with_blocks:  # outer ones first
             for block in op.blocks:
                 handed = block.terminator.args.get("values")
                 pairs = zip(op.results, handed if isinstance(handed, tuple) else ())
-                found |= {v for r, v in pairs if r in found and isinstance(v, Value)}
+                passed_on = (v for r, v in pairs if r in found and isinstance(v, Value))
+                found.update(v for v in passed_on if v not in used)
         return found
 
     def unused_before(self, op: Op) -> list[Value]:

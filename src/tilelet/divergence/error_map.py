@@ -207,7 +207,7 @@ def shape_of(actual: Array, expected: Array, bad: Bools, ulp: float = 0.0) -> Sh
     if not wrong_a.size:
         return Shape("unknown", "close values: only the script's own comparison rejects them")
     if np.isnan(wrong_a).mean() > 0.5:
-        return Shape("NaN", "NaN: read or left uninitialized")
+        return Shape("NaN", "NaN: never written, or the result of 0 / 0 or inf - inf")
     keep = np.isfinite(wrong_a) & np.isfinite(wrong_e)
     wrong_a, wrong_e = wrong_a[keep], wrong_e[keep]
     if not wrong_a.size:

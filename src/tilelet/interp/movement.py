@@ -451,7 +451,9 @@ def lower_reinterpret_view(low: Lowering, op: Op) -> Step:
         if view is not None and shape is not None:
             view = view.reshape(shape)
         if view is None:
-            raise ReshapeNeedsCopy(loc, window.name, window.shape, shape or window.shape)
+            is_recast = _reinterpreted(window, dtype) is None
+            wanted = shape or window.shape
+            raise ReshapeNeedsCopy(loc, window.name, window.shape, wanted, is_recast)
         return view
 
     return _view(low, op, reinterpret)

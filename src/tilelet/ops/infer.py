@@ -108,7 +108,11 @@ def tile(call: Call, param: str) -> TileType:
     arg = call[param]
     if isinstance(arg, Value) and isinstance(arg.type, TileType):
         return arg.type
-    raise bad(call, param, "a tensor or tile")
+    helps: list[str] = []
+    if isinstance(arg, Value) and isinstance(arg.type, ScalarType):
+        ones = f"pl.full([1, 8], dtype=pl.{arg.type.dtype.name}, value=1.0)"
+        helps = [f"compute on a tile that holds the scalar: `pl.mul({ones}, {arg.name})`"]
+    raise bad(call, param, "a tensor or tile", helps)
 
 
 def scratch(call: Call, param: str) -> None:

@@ -121,8 +121,12 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server
 
     def do_GET(self) -> None:
-        asked = urlsplit(self.path)
-        token = parse_qs(asked.query).get("token", [""])[0]
+        try:
+            asked = urlsplit(self.path)
+            token = parse_qs(asked.query).get("token", [""])[0]
+        except ValueError:
+            self._answer(400, "text/plain", "this is not an address")
+            return
         if self.headers.get("Host") not in self._hosts():
             self._answer(403, "text/plain", "this address has another name")
         elif not hmac.compare_digest(token.encode(), self.pages.token.encode()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.diag.core import Caution, Label, Loc
-from tilelet.diag.text import optional, shape_text
+from tilelet.diag.text import optional, shape_text, ticked
 
 
 class RetiredSpelling(Caution):
@@ -309,3 +309,21 @@ class ValidationSkipped(Caution):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"validation skipped: {why}")
+
+
+class GoldenLeftOutputs(Caution):
+    """The golden function changed no output, so outputs are compared with their initial data.
+
+    This is right if a step has nothing to do. Otherwise the golden probably rebinds a name: write
+    the expected values in place.
+    """
+
+    code = "W0603"
+
+    def __init__(self, outputs: Sequence[str], loc: Loc | None = None) -> None:
+        super().__init__(
+            f"the golden function left {ticked(outputs, 'and')} unchanged",
+            [Label(loc, "this golden function")] if loc is not None else [],
+            notes=["outputs are compared with their initial data"],
+            helps=[f'write in place: `tensors["{outputs[0]}"][:] = ...`'],
+        )

@@ -373,10 +373,13 @@ class UnalignedTile(UserError):
         wider: Sequence[int],
         loc: Loc,
     ) -> None:
+        # A column is stored along its rows.
+        is_column = wider[-1] == 1
+        what = f"column `{name}` {tile} has" if is_column else f"rows of `{name}` {tile} have"
         super().__init__(
-            f"rows of `{name}` {tile} have {nbytes} bytes, not a multiple of 32",
-            [Label(loc, f"{nbytes} bytes per row")],
-            notes=[f"`{machine}` stores tiles in 32-byte blocks and does not pad rows"],
+            f"{what} {nbytes} bytes, not a multiple of 32",
+            [Label(loc, f"{nbytes} bytes" if is_column else f"{nbytes} bytes per row")],
+            notes=[f"`{machine}` stores tiles in 32-byte blocks and does not pad them"],
             helps=[
                 f"load a {shape_text(wider)} window, and mark the valid part with `valid_shape`"
             ],

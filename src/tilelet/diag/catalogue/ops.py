@@ -178,7 +178,28 @@ class ShapeMismatch(UserError):
             f"shapes `{lhs}` and `{rhs}` are incompatible in `{op}`",
             [Label(lhs_loc, f"`{lhs}`"), Label(rhs_loc, f"`{rhs}`")],
             notes=optional(why),
+            helps=_fitting_help(tuple(lhs_shape), tuple(rhs_shape), op == "subscript assignment"),
         )
+
+
+def _fitting_help(a: tuple[object, ...], b: tuple[object, ...], is_store: bool) -> list[str]:
+    """Say how two shapes can be made to agree, where one way is likely."""
+    if is_store:
+        if len(a) != len(b) or not all(isinstance(n, int) for n in (*a, *b)):
+            return []
+        part = ", ".join(":" if m == n else f"0:{m}" for m, n in zip(a, b))
+        return [f"store a part of the tile, `tile[{part}]`, or take a window `{shape_text(b)}`"]
+    for vector, other in ((a, b), (b, a)):
+        if len(vector) == 1 and len(other) == 2 and vector[0] in other:
+            is_row = vector[0] == other[1]
+            shape = (1, vector[0]) if is_row else (vector[0], 1)
+            return [f"make it a {'row' if is_row else 'column'}: `pl.reshape(v, {list(shape)})`"]
+    for column, row in ((a, b), (b, a)):
+        if len(column) == len(row) == 2 and column[1] == row[0] == 1 != column[0]:
+            whole = shape_text((column[0], row[1]))
+            zeros = f"pl.full({whole}, dtype=pl.FP32, value=0.0)"
+            return [f"expand one of them to `{whole}` first: `pl.row_expand({zeros}, column)`"]
+    return []
 
 
 class DTypeMismatch(UserError):

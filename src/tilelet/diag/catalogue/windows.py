@@ -335,11 +335,18 @@ class ReshapeNeedsCopy(UserError):
         """
 
     def __init__(
-        self, loc: Loc, name: str, from_shape: Sequence[object], to_shape: Sequence[object]
+        self,
+        loc: Loc,
+        name: str,
+        from_shape: Sequence[object],
+        to_shape: Sequence[object],
+        is_recast: bool = False,
     ) -> None:
+        """`is_recast`: the view also changes the element type."""
+        why = "does not consist of whole elements of the new type" if is_recast else "has gaps"
         super().__init__(
             f"cannot view a window of `{name}` as `{shape_text(to_shape)}`",
-            [Label(loc, f"the memory of this `{shape_text(from_shape)}` window has gaps")],
+            [Label(loc, f"the memory of this `{shape_text(from_shape)}` window {why}")],
             helps=["reshape the whole tensor first, or load the window and reshape the tile"],
         )
 

@@ -244,8 +244,10 @@ def _check_supported(fields: Mapping[str, Any]) -> None:
         found = fields.get(name, supported)
         if found != supported:
             raise UnsupportedModelSetting(name, found, f"`{json.dumps(supported)}`")
-    kinds = fields.get("layer_types")
-    others = [k for k in cast("list[Any]", kinds) if k != "full_attention"] if kinds else []
+    kinds: Any = fields.get("layer_types") or []
+    if not isinstance(kinds, list):
+        raise UnsupportedModelSetting("layer_types", kinds, "a list of `full_attention`")
+    others = [k for k in cast("list[Any]", kinds) if k != "full_attention"]
     if others:
         raise UnsupportedModelSetting("layer_types", others[0], "`full_attention`")
     for name in ("rope_parameters", "rope_scaling"):

@@ -18,7 +18,7 @@ from tilelet.diag.catalogue.generate import (
     NothingToGenerate,
 )
 from tilelet.models.qwen3.cache import CachedSequence
-from tilelet.models.qwen3.model import Model, token_array
+from tilelet.models.qwen3.model import Model, one_prompt
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.sampling import Sampler, Sampling
 
@@ -111,7 +111,7 @@ def generate(
     chosen_by = select or sampled(model, sampling or Sampling())
     waiting: deque[_Running] = deque()
     for number, prompt in enumerate(prompts):
-        tokens = token_array(prompt)
+        tokens = one_prompt(prompt)
         model.check_prompt(number, tokens)
         room = model.longest - len(tokens) + 1  # the last new token needs no position
         waiting.append(_Running(number, tokens, min(max_new_tokens, room)))

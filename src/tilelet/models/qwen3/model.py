@@ -339,6 +339,17 @@ def token_array(tokens: Any) -> Array:
     return found
 
 
+def one_prompt(tokens: Any) -> Array:
+    """Convert the tokens of one prompt, also in the form `[1, tokens]` of `transformers`."""
+    found = token_array(tokens)
+    if found.ndim == 2 and len(found) == 1:
+        return found[0]
+    if found.ndim != 1:
+        wanted = "`[tokens]` or `[1, tokens]`; several prompts are a list of those"
+        raise BadTokens(f"an array {list(found.shape)}", wanted)
+    return found
+
+
 def load(
     directory: str | Path,
     *,

@@ -203,7 +203,7 @@ def _special_lines(found: Differences) -> list[str]:
     lines = [f"Not finite: {', '.join(shown)}"] if shown else []
     if found.nan_actual and not found.nan_expected:
         lines.append(
-            "  memory of `pl.create_tensor` starts as NaN: write it (`pl.full`) before it is read"
+            "  memory that was never written reads as NaN; 0 / 0, inf - inf and 0 * inf give NaN"
         )
     return lines
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from tilelet.diag.catalogue.cautions import GoldenLeftOutputs
 from tilelet.diag.catalogue.harness import (
     GoldenRaised,
     GoldenUnknownName,
@@ -18,6 +19,7 @@ from tilelet.diag.catalogue.harness import (
 )
 from tilelet.diag.core import Loc
 from tilelet.diag.tracebacks import user_traceback
+from tilelet.runtime import session
 from tilelet.runtime.data.arrays import Array, as_array, as_tensor, is_array
 from tilelet.runtime.data.inputs import seed_of
 from tilelet.runtime.data.seeds import seeded, torch_seed
@@ -89,8 +91,11 @@ def compute_golden(
         marked = suspects or unchanged
         written |= _written(golden, arrays, scalars, names, marked, use_torch, seed)
     missing = [name for name in outputs if name in fresh and name not in written]
-    if missing or (names and not written):
-        raise GoldenWroteNothing(missing or names, golden_loc(golden))
+    if missing:
+        raise GoldenWroteNothing(missing, golden_loc(golden))
+    if names and not written:
+        session.current().report([GoldenLeftOutputs(names, golden_loc(golden)).diagnostic])
+        return results
     return {name: results[name] for name in names if name in outputs or name in written}
 
 
