@@ -31,6 +31,11 @@ _RUNTIME = {
     "tilelet.compat.bench": ("BenchmarkStats", "benchmark"),
     "tilelet.compat.surface": ("configure_log",),
     "tilelet.compat.worker": ("ChipWorker", "RegistrationHandle"),
+    "tilelet.runtime.programs.ranks_worker": (
+        "DistributedRunHandle",
+        "DistributedWorker",
+        "StackedDeviceTensor",
+    ),
 }
 _SPECS = {"tilelet.runtime": ("TensorSpec", "ScalarSpec")}
 _VALIDATION = {
@@ -66,6 +71,10 @@ NAMESPACES: dict[str, Contents] = {
             "_SWIMLANE_FULL_LEVEL",
             "_SWIMLANE_MAX_LEVEL",
         ),
+    },
+    "pypto.runtime.distributed_runner": {
+        "tilelet.compat.ranks": ("_tensor_from_continuous",),
+        "tilelet.runtime.programs.ranks_worker": ("DistributedWorker",),
     },
     "pypto.runtime.worker": {"tilelet.compat.worker": ("ChipWorker", "RegistrationHandle")},
     "simpler.worker": {"tilelet.compat.worker": ("Worker",)},
@@ -111,7 +120,7 @@ NAMESPACES: dict[str, Contents] = {
     },
     "pypto.ir.distributed_compiled_program": {
         "tilelet.ranks.config": ("DistributedConfig",),
-        "tilelet.runtime": ("CompiledProgram",),
+        "tilelet.compat.ranks": ("DistributedCompiledProgram",),
     },
     "pypto.ir.pass_manager": _PASS_MANAGER,
     "pypto.ir.printer": {"tilelet.compat.surface": ("python_print",)},

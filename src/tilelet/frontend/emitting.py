@@ -34,6 +34,7 @@ from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
 from tilelet.ir.types import (
     ArrayType,
     ComputedDim,
+    DistributedType,
     Mem,
     ScalarType,
     SymDim,
@@ -377,9 +378,11 @@ def _note_effects(
         target = args[param]
         if isinstance(target, Value) and results:
             facts.note_written(target)
-            if i < len(results):  # the others keep their names
-                facts.note_same(results[i], target)
+            # The others keep their names, and so do windows: peers write to them anyway.
+            if i < len(results) and not isinstance(target.type, DistributedType):
                 ctx.consumed[target] = (loc, results[i])
+            if i < len(results):
+                facts.note_same(results[i], target)
 
 
 def _note_region(

@@ -16,6 +16,7 @@ from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import Loc
 from tilelet.frontend.accumulators import write_windows_back
 from tilelet.frontend.desugar import desugar_jumps
+from tilelet.frontend.early_return import join_returns
 from tilelet.frontend.source import SourceFile, find_function
 from tilelet.ir.core import Function, FunctionKind
 from tilelet.syntax import markers
@@ -95,7 +96,7 @@ class KernelFunction:
         stmts = [s for s in self.node.body if not _is_text(s)]
         if self.is_graph:
             stmts = _in_a_graph(stmts)
-        return desugar_jumps(write_windows_back(stmts), self.source)
+        return desugar_jumps(write_windows_back(join_returns(stmts)), self.source)
 
     @functools.cached_property
     def _parameters(self) -> list[ast.arg]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import types
+from collections.abc import Sequence
 from typing import Any, cast
 
 from tilelet.diag.catalogue.ranks import BadDevice, BadDispatch
+from tilelet.frontend.annotations import parameters
 from tilelet.frontend.bindings import Binding
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import evaluate_arg
@@ -16,7 +18,6 @@ from tilelet.frontend.inlining import positional_arguments
 from tilelet.frontend.kernels import Launch, call_kernel
 from tilelet.ir.core import Arg, FunctionKind, Value
 from tilelet.ir.types import ScalarType
-from tilelet.ops.ranks import RANK_OPS
 
 _LANGUAGE = "tilelet.language.distributed"
 
@@ -42,9 +43,15 @@ def call_on_rank(ctx: Context, function: KernelFunction, node: ast.Call) -> Bind
     others = [k for k in node.keywords if k is not device]
     plain = ast.copy_location(ast.Call(node.func, node.args, others), node)
     if function.is_callback:
+        from tilelet.ops.ranks import RANK_OPS
+
         operands = tuple([evaluate_arg(ctx, a) for a in plain.args])
         args: dict[str, Arg] = {"name": function.name, "operands": operands}
-        return emit_op(ctx, RANK_OPS["pld.callback"], args, loc)
+        emit_op(ctx, RANK_OPS["pld.callback"], args, loc)
+        written = _outputs(function, operands)
+        for tensor in written:
+            ctx.facts.note_written(tensor)
+        return written[0] if len(written) == 1 else written or None
     if function.kind is FunctionKind.InCore:
         problem = f"the host function calls the kernel `{function.name}`"
         advice = f"call it from a `@pl.jit` function, and dispatch that one: `{_example(function)}`"
@@ -57,6 +64,12 @@ def call_on_rank(ctx: Context, function: KernelFunction, node: ast.Call) -> Bind
         raise BadDevice(ctx.loc(node), ast.unparse(node))
     launch = Launch(options=(("device", rank),))
     return call_kernel(ctx, function, nodes, loc, launch)
+
+
+def _outputs(function: KernelFunction, operands: Sequence[Arg]) -> tuple[Arg, ...]:
+    """What a sub-worker writes: its value, under the names of its operands."""
+    pairs = zip(operands, parameters(function))
+    return tuple([arg for arg, p in pairs if p.direction is not None])
 
 
 def _example(function: KernelFunction) -> str:

@@ -335,6 +335,8 @@ def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Bindi
     if node is None or not isinstance(last, ast.Return) or function.generic:
         return
     parts = node.slice.elts if _is_tuple(node) and isinstance(node.slice, ast.Tuple) else [node]
+    if len(returned) == 1:  # one call may give several values
+        returned = items_of(returned[0]) or returned
     declared_loc = function.source.loc(node)
     if len(parts) != len(returned):
         got, declared = plural(len(returned), "value"), plural(len(parts), "value")

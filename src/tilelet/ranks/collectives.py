@@ -138,8 +138,9 @@ def _broadcast(m: Meeting, args: dict[str, Any]) -> Suspension:
 
 
 def _allgather(m: Meeting, args: dict[str, Any]) -> Suspension:
-    for peer, row in enumerate(rows_of(args["target"], m.size, m.op)):
-        m.write(row, m.read(m.at(args["local"], peer)))
+    row = m.read(args["local"])
+    for peer in range(m.size):
+        m.write(rows_of(m.at(args["target"], peer), m.size, m.op)[m.me], row)
     return
     yield
 
@@ -154,8 +155,8 @@ def _reduce_scatter(m: Meeting, args: dict[str, Any]) -> Suspension:
 
 
 def _all_to_all(m: Meeting, args: dict[str, Any]) -> Suspension:
-    for peer, row in enumerate(rows_of(args["target"], m.size, m.op)):
-        m.write(row, m.read(rows_of(m.at(args["input"], peer), m.size, m.op)[m.me]))
+    for peer, row in enumerate(rows_of(args["input"], m.size, m.op)):
+        m.write(rows_of(m.at(args["target"], peer), m.size, m.op)[m.me], m.read(row))
     return
     yield
 
@@ -163,11 +164,11 @@ def _all_to_all(m: Meeting, args: dict[str, Any]) -> Suspension:
 def _all_to_all_v(m: Meeting, args: dict[str, Any]) -> Suspension:
     yield from _all_to_all(m, args)
     limit = args["target"].shape[0] // m.size
-    counts = args["recv_counts"]
+    sent = m.read(args["send_counts"]).reshape(-1)
     for peer in range(m.size):
-        sent = m.read(m.at(args["send_counts"], peer)).reshape(-1)[m.me]
-        at = (peer, *(0 for _ in counts.shape[1:]))
-        m.write(counts.slice(at, (1,) * len(counts.shape)), np.array(min(int(sent), limit)))
+        counts = m.at(args["recv_counts"], peer)
+        at = (m.me, *(0 for _ in counts.shape[1:]))
+        m.write(counts.slice(at, (1,) * len(counts.shape)), np.array(min(int(sent[peer]), limit)))
 
 
 BODIES: dict[str, Body] = {

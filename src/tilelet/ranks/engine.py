@@ -12,6 +12,7 @@ from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.scheduler import Callbacks, World
 from tilelet.ranks.static import check_places
+from tilelet.ranks.windows import KeptWindows
 from tilelet.tasks.arguments import bind_arguments
 
 
@@ -40,6 +41,7 @@ class RanksEngine:
 
     config: DistributedConfig
     callbacks: Callbacks | None = None
+    kept: KeptWindows | None = None
 
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""
@@ -50,6 +52,8 @@ class RanksEngine:
         check_places(program)
         bound = bind_arguments(program, arguments, execute=execute)
         plan = plan_of(program, bound, self.config.world)
+        if self.kept is not None:
+            self.kept.use(program.name, plan)
         world = World(program, plan, callbacks=self.callbacks)
         world.run()
         return RanksExecution(RankCounts(world.counts))

@@ -32,13 +32,14 @@ class Policy(Protocol):
 
 
 class InOrder:
-    """A strand goes on until it waits; then the next one in the order of their start."""
+    """The strand of the earliest dispatch, as the host submits them; then the one started first.
+
+    So no rank runs ahead of what the text of the host function has before it.
+    """
 
     def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand:
-        if last is not None and last in ready:
-            return last
-        after = -1 if last is None else last.number
-        return next((s for s in ready if s.number > after), ready[0])
+        del last
+        return min(ready, key=lambda s: (s.task.dispatch, s.number))
 
 
 class Random:

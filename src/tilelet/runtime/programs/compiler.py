@@ -25,6 +25,7 @@ from tilelet.runtime.session import Session
 if TYPE_CHECKING:
     from tilelet.cpu.prepared import PreparedCalls
     from tilelet.ranks.config import DistributedConfig
+    from tilelet.ranks.windows import KeptWindows
 
 
 class Specializable(Protocol):
@@ -96,6 +97,9 @@ class CompiledProgram(StepwiseCalls):
         self.parameters = parameters(program)
         self.config = config or RunConfig()
         self._is_c_kept = False
+        # Of a worker of several ranks: its sub-workers, and the windows that outlive a run.
+        self.callbacks: Mapping[str, Callable[..., Any]] | None = None
+        self.kept_windows: KeptWindows | None = None
         self._warm_calls = WarmCalls()
 
     @property
@@ -199,9 +203,17 @@ class CompiledProgram(StepwiseCalls):
         *,
         records: bool = False,
         now: Session | None = None,
-    ) -> None:
-        """Do all that `run_tasks` would have to do before it runs: compile the C text."""
-        self._engine(config, True, directory, records, None, now).prepare(self.program)
+        **worker: Any,
+    ) -> Any:
+        """Do all that `run_tasks` would have to do before it runs: compile the C text.
+
+        Of a program of several ranks: a `DistributedWorker`, with its options.
+        """
+        if self.has_ranks:
+            from tilelet.runtime.programs.ranks_worker import DistributedWorker
+
+            return DistributedWorker(self, config, **worker)
+        return self._engine(config, True, directory, records, None, now).prepare(self.program)
 
     def _engine(
         self,
@@ -214,7 +226,10 @@ class CompiledProgram(StepwiseCalls):
     ) -> engines.Engine:
         settings, now = config or self.config, now or session.current()
         if self.has_ranks:
-            return engines.of_ranks(self.ranks_config(settings))
+            from tilelet.runtime.programs.ranks_worker import program_callbacks
+
+            callbacks = program_callbacks(self) if self.callbacks is None else self.callbacks
+            return engines.of_ranks(self.ranks_config(settings), callbacks, self.kept_windows)
         records = records or settings.profiles
         chosen = settings.engine
         if not execute or (records and self._is_data_dependent()):

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.ir.core import Program
@@ -16,6 +16,9 @@ from tilelet.runtime import session
 from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.progress import progress
 from tilelet.runtime.session import Session
+
+if TYPE_CHECKING:
+    from tilelet.ranks.windows import KeptWindows
 
 
 class TaskCounter(Protocol):
@@ -116,11 +119,15 @@ def runs_natively(program: Program) -> bool:
     return not stops_for_a_debugger(program)
 
 
-def of_ranks(config: DistributedConfig | None) -> Engine:
-    """The engine for a program of several ranks."""
+def of_ranks(
+    config: DistributedConfig | None,
+    callbacks: Mapping[str, Callable[..., Any]] | None = None,
+    kept: KeptWindows | None = None,
+) -> Engine:
+    """The engine for a program of several ranks; `kept` are windows that outlive a run."""
     from tilelet.ranks.engine import RanksEngine
 
-    return RanksEngine(config or DistributedConfig())
+    return RanksEngine(config or DistributedConfig(), callbacks, kept)
 
 
 def _interpreter(request: RunRequest) -> Engine:

@@ -20,8 +20,9 @@ from tilelet.runtime.programs.compiler import (
 )
 from tilelet.runtime.programs.warm_calls import NOT_WARM, WarmCalls
 
-# Compiled programs by the identity of the frontend's; the program is kept, so ids stay unique.
-_COMPILED: dict[int, tuple[Program, CompiledProgram]] = {}
+# Compiled programs by the identity of the frontend's, and by their ranks; the program is kept, so
+# ids stay unique.
+_COMPILED: dict[tuple[int, tuple[int, ...]], tuple[Program, CompiledProgram]] = {}
 
 
 def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> Any:
@@ -98,11 +99,13 @@ def lower(jit_fn: Any, args: Sequence[Any]) -> Program:
 
 def compiled(program: Program, config: RunConfig | None = None) -> CompiledProgram:
     """The program after all passes, compiled at most once."""
-    known = _COMPILED.get(id(program))
+    ranks = config.distributed_config if config is not None else None
+    key = id(program), () if ranks is None else tuple(ranks.device_ids)
+    known = _COMPILED.get(key)
     now = session.current()
     folder = now.dump_folder(now.run_directory(program.name, config), config)
     if known is not None and folder is None:
         return known[1]
     result = compile_program(program, folder, config, now=now)
-    _COMPILED[id(program)] = (program, result)
+    _COMPILED[key] = (program, result)
     return result
