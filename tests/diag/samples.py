@@ -826,6 +826,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     cautions.AssembleCopies: lambda at: cautions.AssembleCopies(
         at("pl.assemble(out, x, [0, 0])"), "its source is a parameter"
     ),
+    cautions.HoldsForInputs: lambda at: cautions.HoldsForInputs(
+        "moe", "counts", ["x", "expert"], "1c291ca3"
+    ),
     cautions.ValidationSkipped: lambda at: cautions.ValidationSkipped("no golden was given"),
     # E12xx
     portability.NotInDialect: lambda at: portability.NotInDialect(

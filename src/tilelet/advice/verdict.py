@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelet.advice.core import Costs, costs_of
-from tilelet.checks.registry import CHECKS, chosen
+from tilelet.checks.registry import CHECKS, chosen, unchecked_line
 from tilelet.checks.verdict import Part, Subject, Verdict, verdict_on
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import DeviceRun
@@ -174,6 +174,8 @@ class ScriptVerdict:
         found = plural(len(self.findings), "finding") if self.findings else "no findings"
         if self.programs:
             text += f"\n{found}; tiles {'fit' if self.fits else 'do not fit'} on chip"
+        unchecked = unchecked_line(program.checks.unchecked for program in self.programs)
+        text += f"\n{unchecked}" if unchecked else ""
         if self.golden is not None:
             text += f"\ngolden: {self.golden.summary}"
         table = Table("", ("machine", "us", "nine of ten boards", "tasks", "GM bytes"), left=1)

@@ -327,3 +327,24 @@ class GoldenLeftOutputs(Caution):
             notes=["outputs are compared with their initial data"],
             helps=[f'write in place: `tensors["{outputs[0]}"][:] = ...`'],
         )
+
+
+class HoldsForInputs(Caution):
+    """A program was executed to record its tasks, so the answer holds for its inputs only.
+
+    The control program reads what a task computes, and decides by it which tasks follow: a mixture
+    of experts whose token counts come from a task, for example. `tilelet check`, `profile`,
+    `advise`, `tune` and `tasks` execute such a program once, on the inputs of the script, and work
+    on the tasks of that run. Other inputs may have other tasks. The digest is a checksum of the
+    inputs: two answers with the same digest are about the same data.
+    """
+
+    code = "W0604"
+    severity = "note"
+
+    def __init__(self, program: str, name: str, inputs: Sequence[str], digest: str) -> None:
+        named = ticked(inputs, "and") if inputs else "none"
+        super().__init__(
+            f"`{program}` was executed: `{name}`, which its tasks compute, decides which tasks "
+            f"follow; the answer holds for these inputs: {named} (digest {digest})"
+        )

@@ -381,8 +381,8 @@ class DependsOnTaskData(UserError):
     """The number of tasks was requested without running them, but it depends on what they compute.
 
     The control program reads an element that a task writes, and uses it in a loop bound or branch.
-    The tasks that follow are known only after that task has run, so run the program; the run also
-    counts the tasks. `tilelet tasks` does this automatically; `tilelet profile` needs `--execute`.
+    The tasks that follow are known only after that task has run. Commands execute such a program
+    once, on the inputs of the script; this error remains where there are no inputs.
     """
 
     code = "E0514"
@@ -398,6 +398,7 @@ class DependsOnTaskData(UserError):
         """
 
     def __init__(self, loc: Loc, name: str) -> None:
+        self.name = name
         super().__init__(
             f"the value of `{name}` depends on tasks that were not run",
             [Label(loc, "unknown while tasks are only counted")],

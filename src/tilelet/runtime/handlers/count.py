@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilelet.analysis.control_reads import parameters_read
+from tilelet.diag.catalogue.cautions import HoldsForInputs
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.text import plural, printable
 from tilelet.ir.types import TensorType
@@ -120,8 +122,14 @@ def execute_to_count(
     """Execute a program whose tasks decide which tasks follow; raise `problem` without data."""
     if data is None:
         raise problem
-    now.say_once(f"note: {program.name} is run: what its tasks compute decides how many follow")
-    return program.run_tasks(data(), records=records, now=now)
+    arguments = data()
+    inputs = [p.name for p in program.parameters if not p.is_pure_output]
+    digest = 0
+    for name in inputs:
+        digest = zlib.crc32(np.ascontiguousarray(arguments[name]).view(np.uint8).data, digest)
+    note = HoldsForInputs(program.name, problem.name, inputs, f"{digest:08x}")
+    now.report([note.diagnostic])
+    return program.run_tasks(arguments, records=records, now=now)
 
 
 def note_counted(run: CaseRun, tasks: TaskCounter) -> None:
