@@ -46,8 +46,8 @@ ALLOWED = {
     "tuning": "checks device diag equivalence ir models runtime scripts",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
-    " export frontend interp ir language models native ops ranks report runtime scripts tasks"
-    " tuning",
+    " equivalence export frontend interp ir language models native ops passes ranks report runtime"
+    " scripts tasks tuning",
 }
 
 

@@ -324,13 +324,14 @@ class Reversed:
 
 @dataclass
 class Version:
-    """A text, and what it becomes."""
+    """A text, and the program it becomes, unless that is given."""
 
     text: str
+    made: Program | None = None
 
     @cached_property
     def program(self) -> Program:
-        return run_passes(parse(self.text))
+        return self.made or run_passes(parse(self.text))
 
     def outputs(self, given: Mapping[str, Any], *, backwards: bool = False) -> Any:
         arguments = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}

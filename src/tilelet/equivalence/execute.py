@@ -7,7 +7,6 @@ branch that data decides both sides are executed.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,15 +69,20 @@ class Outcome:
     modulus: int | None
 
 
-def execute(program: Program, *, rounding: bool) -> Outcome:
-    """Execute a program on unknown inputs; `rounding`: FP32 sums in any order are equal."""
-    return _Execution(program, rounding=rounding).outcome()
+def execute(program: Program, *, rounding: bool, budget: int | None = None) -> Outcome:
+    """Execute a program on unknown inputs.
+
+    rounding  FP32 sums in any order are equal
+    budget    elements that may be hashed; None: `MAX_WORK`
+    """
+    return _Execution(program, rounding, MAX_WORK if budget is None else budget).outcome()
 
 
 class _Execution:
-    def __init__(self, program: Program, *, rounding: bool) -> None:
+    def __init__(self, program: Program, rounding: bool, budget: int) -> None:
         self.program = program
         self.rounding = rounding
+        self.budget = budget
         self.memory = Memory()
         self.obligations: set[np.uint64] = set()
         self.path: list[np.uint64] = []
@@ -130,8 +134,8 @@ class _Execution:
 
     def _spend(self, elements: int) -> None:
         self.work += elements
-        if self.work > MAX_WORK:
-            raise UnprovableError(f"it takes more than {MAX_WORK:,} symbolic elements")
+        if self.work > self.budget:
+            raise UnprovableError(f"it takes more than {self.budget:,} symbolic elements")
 
     def _get(self, arg: Arg, env: Env) -> Any:
         if isinstance(arg, Value):
@@ -530,9 +534,23 @@ class _Execution:
         """The effect of a loop with an unknown trip count, by one iteration in an unknown state."""
         depth = len(self.path)
         loop = tag("loop", bounds, depth)
+        vague: set[int] = set()
+        outer = {*self._buffers}
+        labels = _labels(init)
 
         def once(salts: Mapping[Buffer, np.uint64]) -> tuple[Any, Any, dict[Buffer, Terms]]:
-            state = [self._unknown(v, depth, k) for k, v in _numbered(init)]
+            """One iteration; again with less known of it if it changes more than was thought."""
+            while True:
+                found, changed = attempt(salts)
+                if changed <= vague:
+                    return found
+                vague.update(changed)
+
+        def attempt(salts: Mapping[Buffer, np.uint64]) -> tuple[Any, set[int]]:
+            for k in vague:
+                if isinstance(init[k], View):
+                    init[k].buffer.is_frozen = True  # a name for it may be one for later memory
+            state = [self._unknown(v, depth, labels[k], k in vague) for k, v in enumerate(init)]
             inner = dict(env)
             with self._under(loop), self._saved() as frame:
                 for buffer, salt in salts.items():
@@ -548,9 +566,15 @@ class _Execution:
                 inner.update(zip(body.params, [*first, *state]))
                 values = self._block(body, inner)
                 after = {b: b.elements().copy() for b in frame}
+                if any(
+                    isinstance(v, View) and v.buffer in outer
+                    for k, v in enumerate(values)
+                    if k in vague
+                ):
+                    raise UnprovableError("a loop that data bounds carries different windows")
+                values = tuple(self._handed_on(k in vague, v) for k, v in enumerate(values))
             self._restore(frame)
-            _check_carried(init, values)
-            return holds, values, after
+            return (holds, values, after), _changed(state, values)
 
         written = list(once({})[2])
         before = {b: b.elements().copy() for b in written}
@@ -566,7 +590,8 @@ class _Execution:
                 (after[b] == after2[b]).all() for b in kept
             )
             relevant = kept if same else written
-        parts: list[Any] = [loop, _digests(holds, values), _digests((), init)]
+        given = tuple(self._handed_on(k in vague, v) for k, v in enumerate(init))
+        parts: list[Any] = [loop, _digests(holds, values), _digests((), given)]
         for buffer in sorted(relevant, key=lambda b: b.key):
             parts += [buffer.key, digest(after[buffer])[()], digest(before[buffer])[()]]
         effect = tag(*parts)
@@ -583,42 +608,82 @@ class _Execution:
             own = tag(own, digest(after[buffer])[()], digest(before[buffer])[()])
             made = combine(own, before[buffer], grid((buffer.size,)))
             buffer.data, buffer.last = np.where(unchanged, before[buffer], made), None
-        return tuple(_carried_out(effect, k, first) for k, first in _numbered(init))
+        return tuple(
+            self._carried_out(tag(effect, labels[k]), first, value, k in vague)
+            for k, (first, value) in enumerate(zip(init, given))
+        )
 
     @property
     def _parameters(self) -> set[str]:
         return {p.name for p in self.program.main.params}
 
-    def _unknown(self, value: Any, depth: int, k: int) -> Any:
-        """What a loop carries, in an unknown iteration."""
+    def _unknown(self, value: Any, depth: int, k: str, vague: bool) -> Any:
+        """What a loop carries, in an unknown iteration.
+
+        vague  of a tile: its valid region is unknown, too; of a window: it is other memory in every
+               iteration, of which only the contents are known, and to which nobody may write
+        """
         if isinstance(value, View):
-            return value
+            if not vague:
+                return value
+            view = self._fresh(f"carried {depth} {k}", value.shape, ZERO)
+            view.buffer.data = combine(tag("carried", depth, k), grid((view.buffer.size,)))
+            view.buffer.is_frozen = True
+            return view
         if isinstance(value, Tile):
-            return Tile(combine(tag("carried", depth, k), grid(value.terms.shape)), value.valid)
+            extents = tuple(symbol("extent", depth, k, axis) for axis in range(value.terms.ndim))
+            terms = combine(tag("carried", depth, k), grid(value.terms.shape))
+            return Tile(terms, extents if vague else value.valid)
         if isinstance(value, tuple):
             raise UnprovableError("a loop that data bounds carries an array of scalars")
         return symbol("carried", depth, k)
 
+    def _handed_on(self, vague: bool, value: Any) -> Any:
+        """What an iteration gives to the next; of memory that changes, the contents."""
+        if isinstance(value, View) and vague:
+            if value.valid is not None:
+                raise UnprovableError("a loop that data bounds carries a window valid in part")
+            return Tile(self.memory.load(value), value.shape)
+        return value
 
-def _check_carried(init: Sequence[Any], values: Sequence[Any]) -> None:
-    """What stays the same in every iteration must do so."""
-    for first, value in zip(init, values):
-        if isinstance(first, View) and not (
-            isinstance(value, View) and value.is_same(first) and value.valid == first.valid
-        ):
-            raise UnprovableError("a loop that data bounds carries different windows")
-        if isinstance(first, Tile) and value.valid != first.valid:
-            raise UnprovableError("a loop that data bounds changes how much of a tile is valid")
+    def _carried_out(self, effect: np.uint64, first: Any, value: Any, vague: bool) -> Any:
+        """A carried value behind a loop whose trip count is unknown.
+
+        value  the initial one, as it is handed on
+        """
+        if isinstance(value, View):
+            return value
+        if not isinstance(value, Tile):
+            return symbol(effect, "carried out")
+        terms = combine(tag(effect, "carried out"), value.terms, grid(value.terms.shape))
+        if isinstance(first, View):
+            view = self._fresh("carried out", value.terms.shape, ZERO)
+            view.buffer.data, view.buffer.is_frozen = terms.reshape(-1), True
+            return view
+        if not vague:
+            return Tile(terms, value.valid)
+        return Tile(terms, tuple(symbol(effect, "extent", axis) for axis in range(terms.ndim)))
 
 
-def _carried_out(effect: np.uint64, k: int, first: Any) -> Any:
-    """A carried value behind a loop whose trip count is unknown."""
-    if isinstance(first, View):
-        return first
-    if isinstance(first, Tile):
-        terms = combine(tag(effect, "carried out", k), first.terms, grid(first.terms.shape))
-        return Tile(terms, first.valid)
-    return symbol(effect, "carried out", k)
+def _labels(values: Sequence[Any]) -> list[str]:
+    """Names of carried values that stay when a window is carried no more."""
+    found: list[str] = []
+    for value in values:
+        number = sum(isinstance(v, View) == isinstance(value, View) for v in values[: len(found)])
+        found.append(f"window {number}" if isinstance(value, View) else f"value {number}")
+    return found
+
+
+def _changed(state: Sequence[Any], values: Sequence[Any]) -> set[int]:
+    """Positions of windows and valid regions that are others in the next iteration."""
+    found: set[int] = set()
+    for k, (known, value) in enumerate(zip(state, values)):
+        if isinstance(known, Tile) and known.valid != value.valid:
+            found.add(k)
+        elif isinstance(known, View) and isinstance(value, View):
+            same = value.is_same(known) and value.valid == known.valid
+            found |= set() if same else {k}
+    return found
 
 
 def _digests(*groups: Sequence[Any]) -> tuple[object, ...]:
@@ -629,12 +694,6 @@ def _digests(*groups: Sequence[Any]) -> tuple[object, ...]:
         for v in group
         if not isinstance(v, View)
     )
-
-
-def _numbered(values: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Values, each with its number among those that are no windows."""
-    counted = itertools.accumulate((not isinstance(v, View) for v in values), initial=0)
-    return list(zip(counted, values))
 
 
 def _with_valid(view: View, valid: tuple[Extent, ...], shape: tuple[int, ...]) -> View:

@@ -39,12 +39,14 @@ class Buffer:
     key   tells it from all other buffers of the program, and is the same in a rewritten program
     data  its elements; None as long as they are those of an unwritten parameter
     last  the last store at an unknown offset, while nothing has been written since
+    is_frozen  it stands for memory of which only the contents are known: it must not be written
     """
 
     key: str
     size: int
     data: Terms | None = None
     last: Store | None = None
+    is_frozen: bool = False
 
     def elements(self) -> Terms:
         if self.data is None:
@@ -204,6 +206,8 @@ class Memory:
 
     def touch(self, buffer: Buffer) -> None:
         """Remember what a buffer holds, for paths that have not written to it."""
+        if buffer.is_frozen:
+            raise UnprovableError("a loop that data bounds decides which memory is written")
         for frame in reversed(self.saved):
             if buffer in frame:
                 break

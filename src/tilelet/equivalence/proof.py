@@ -22,15 +22,19 @@ class Equivalence:
     """Compares rewritten programs with one original.
 
     rounding  FP32 sums and products may be summed in another order
+    budget    elements that may be hashed for each program; None: `MAX_WORK`
     """
 
-    def __init__(self, original: Program, *, rounding: bool = False) -> None:
+    def __init__(
+        self, original: Program, *, rounding: bool = False, budget: int | None = None
+    ) -> None:
         self._rounding = rounding
+        self._budget = budget
         self._original = self._executed(original)
 
     def _executed(self, program: Program) -> Outcome | str:
         try:
-            return execute(program, rounding=self._rounding)
+            return execute(program, rounding=self._rounding, budget=self._budget)
         except UnprovableError as error:
             return str(error)
 
@@ -50,9 +54,11 @@ class Equivalence:
         return Proof(True)
 
 
-def prove_equal(original: Program, rewritten: Program, *, rounding: bool = False) -> Proof:
+def prove_equal(
+    original: Program, rewritten: Program, *, rounding: bool = False, budget: int | None = None
+) -> Proof:
     """Show that a rewritten program leaves the same in memory as the original."""
-    return Equivalence(original, rounding=rounding).proof(rewritten)
+    return Equivalence(original, rounding=rounding, budget=budget).proof(rewritten)
 
 
 def _is_same(

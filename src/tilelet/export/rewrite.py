@@ -20,21 +20,26 @@ _serial = itertools.count()
 
 @dataclasses.dataclass
 class Rewriter:
-    """Makes the fixes of all findings; what has none is left in `remaining`."""
+    """Makes the fixes of all findings; what has none is left in `remaining`.
+
+    read  the program of the text that the last call returned
+    """
 
     dialect: Dialect
     language: types.ModuleType
     program: Callable[[types.ModuleType], Program]
     remaining: list[Diagnostic] = dataclasses.field(default_factory=list[Diagnostic])
+    read: Program | None = None
 
     def __call__(self, text: str) -> str:
         for _ in range(_ROUNDS):
-            program = self.program(self._load(text))
-            self.remaining = check(program, self.dialect)
+            self.read = self.program(self._load(text))
+            self.remaining = check(self.read, self.dialect)
             fixes = [d.fixes for d in self.remaining if d.fixes]
             if not fixes:
-                break
+                return text
             text = apply_fixes(text, fixes)
+        self.read = self.program(self._load(text))
         return text
 
     def _load(self, text: str) -> types.ModuleType:

@@ -95,10 +95,11 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Script:
-    """A script's text, and what in it the dialect still does not take."""
+    """A script's text, what in it the dialect still does not take, and its program."""
 
     text: str
     findings: list[Diagnostic]
+    program: Program
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ def script_text(case: Case, dialect: Dialect) -> Script:
         tolerances,
     ]
     text = "\n\n".join(part.rstrip("\n") + "\n" for part in parts if part) + "\n" + harness
-    return Script(text, rewrite.remaining)
+    assert rewrite.read is not None
+    return Script(text, rewrite.remaining, rewrite.read)
 
 
 def _program(module: ModuleType, kernels: KernelText) -> Program:
