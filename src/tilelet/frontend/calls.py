@@ -7,31 +7,17 @@ import builtins
 import types
 from collections.abc import Callable
 
-from tilelet.diag.catalogue.ops import (
-    BadArgument,
-    WrongArity,
-)
-from tilelet.diag.catalogue.python import (
-    CompileTimeFailed,
-    NotCallable,
-    PythonRange,
-)
+from tilelet.diag.catalogue.ops import BadArgument, WrongArity
+from tilelet.diag.catalogue.python import CompileTimeFailed, NotCallable, PythonRange
 from tilelet.diag.core import Loc
-from tilelet.frontend.bindings import (
-    Binding,
-    describe,
-    is_kernel_value,
-    items_of,
-)
+from tilelet.frontend.bindings import Binding, describe, is_kernel_value, items_of
 from tilelet.frontend.context import Context
-from tilelet.frontend.dispatch import call_rule, evaluate, expression
+from tilelet.frontend.dispatch import call_function, call_rule, evaluate, expression
 from tilelet.frontend.emitting import emit_op
-from tilelet.frontend.hosts import call_on_rank
-from tilelet.frontend.kernels import call_function
 from tilelet.frontend.op_calls import call_op
 from tilelet.frontend.resolve import MethodReference, ValueMethod, as_kernel_function
 from tilelet.frontend.source import spelling
-from tilelet.ir.core import Arg, Const, FunctionKind, Value
+from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY, spec_of
 from tilelet.ir.types import SymDim, TensorType
 from tilelet.ops.equivalents import equivalent
@@ -52,8 +38,6 @@ def lower_call(ctx: Context, node: ast.Call, is_statement: bool = False) -> Bind
     if isinstance(callee, MethodReference):
         callee = ctx.module.method(callee.name, loc)
     function = as_kernel_function(callee)
-    if function is not None and ctx.host and function.kind is not FunctionKind.Inline:
-        return call_on_rank(ctx, function, node)
     if function is not None:
         return call_function(ctx, function, node, is_statement)
     if isinstance(callee, ValueMethod):

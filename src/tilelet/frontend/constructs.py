@@ -4,6 +4,7 @@ from tilelet.frontend import (  # noqa: F401
     barriers,
     calls,
     expressions,
+    hosts,
     kernels,
     lanes,
     loops,

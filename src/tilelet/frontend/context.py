@@ -16,7 +16,7 @@ from tilelet.frontend.module_state import ModuleState
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.source import SourceFile
 from tilelet.ir import structure
-from tilelet.ir.core import Arg, Block, Op, Value
+from tilelet.ir.core import Arg, Block, FunctionKind, Op, Value
 from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import SymDim, Type
 
@@ -78,7 +78,7 @@ class Context:
     barriers: list[Op] = field(default_factory=list[Op])
     # The parts of the cores, in a function of type Group; None elsewhere.
     parts: list[CorePart] | None = None
-    host: bool = False  # in a host function, which dispatches to ranks
+    kind: FunctionKind = FunctionKind.Opaque  # of the function, also in inlined bodies
 
     @property
     def sink(self) -> Sink:

@@ -16,20 +16,23 @@ from tilelet.diag.core import UserError
 from tilelet.frontend.bindings import Binding, Poison, ReportedError
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import is_arg, to_arg
+from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import NONE, Names
 from tilelet.frontend.source import spelling
-from tilelet.ir.core import Arg, Value
+from tilelet.ir.core import Arg, FunctionKind, Value
 
 # The node type of a rule is that of its entry.
 ExpressionRule: TypeAlias = Callable[[Context, Any], Binding]
 StatementRule: TypeAlias = Callable[[Context, Any, Names], None]
 CallRule: TypeAlias = Callable[[Context, ast.Call], Binding]
+FunctionCallRule: TypeAlias = Callable[[Context, KernelFunction, ast.Call, bool], Binding]
 BlockRule: TypeAlias = Callable[[Context, list[ast.stmt], Names], None]
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
 _EXPRESSIONS: dict[type[ast.AST], ExpressionRule] = {}
 _STATEMENTS: dict[type[ast.AST], StatementRule] = {}
 _CALLS: dict[object, CallRule] = {}
+_FUNCTION_CALLS: dict[FunctionKind | None, FunctionCallRule] = {}
 _CONTROL_BLOCKS: list[BlockRule] = []
 
 
@@ -46,6 +49,14 @@ def statement(*kinds: type[ast.stmt]) -> Callable[[Rule], Rule]:
 def call(*markers: object) -> Callable[[Rule], Rule]:
     """Enter the rule for calls of these objects of the language, which are not ops."""
     return _enter(_CALLS, markers)
+
+
+def function_call(*callers: FunctionKind) -> Callable[[Rule], Rule]:
+    """Enter the rule for calls of kernel functions, other than helpers, by callers of these kinds.
+
+    Without a kind it is the rule for all other calls.
+    """
+    return _enter(_FUNCTION_CALLS, callers or (None,))
 
 
 def control_block(rule: BlockRule) -> BlockRule:
@@ -85,6 +96,15 @@ def evaluate_arg(ctx: Context, node: ast.expr) -> Arg:
         return found  # the common case needs neither location nor spelling
     name = spelling(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
     return to_arg(ctx, found, ctx.loc(node), name)
+
+
+def call_function(
+    ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool
+) -> Binding:
+    """Lower a call of a kernel function; one that is a statement need not return a value."""
+    caller = None if function.kind is FunctionKind.Inline else ctx.kind
+    rule = _FUNCTION_CALLS.get(caller) or _FUNCTION_CALLS[None]
+    return rule(ctx, function, node, is_statement)
 
 
 # --- statements ----------------------------------------------------------------------------------

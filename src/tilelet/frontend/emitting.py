@@ -145,6 +145,22 @@ def emit_op(
     return results[0] if len(results) == 1 else results
 
 
+def emit_value(
+    ctx: Context,
+    op: str,
+    loc: Loc,
+    name: str = "",
+    arg_locs: Mapping[str, Loc] | None = None,
+    /,
+    **args: Arg,
+) -> Value:
+    """Emit the op called `op`, which has one result, with defaults for missing arguments."""
+    spec = REGISTRY[op]
+    result = emit_op(ctx, spec, default_args(spec, **args), loc, name, arg_locs)
+    assert isinstance(result, Value)
+    return result
+
+
 def _note_swapped(ctx: Context, result: Value, args: Mapping[str, Arg]) -> None:
     x, axes = args["x"], (args["axis1"], args["axis2"])
     if isinstance(x, Value) and isinstance(x.type, TensorType):
@@ -233,8 +249,8 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
     fits = math.prod(given) == math.prod(wanted) and (len(given) == 1 or given[at] == 1)
     if given == wanted or len(given) == len(wanted) or not fits:
         return args
-    reshape = default_args(REGISTRY["reshape"], x=vector, shape=wanted)
-    return {**args, name: emit_op(ctx, REGISTRY["reshape"], reshape, loc, vector.name)}
+    reshaped = emit_value(ctx, "reshape", loc, vector.name, x=vector, shape=wanted)
+    return {**args, name: reshaped}
 
 
 def _pad_ranks(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
@@ -249,8 +265,8 @@ def _pad_ranks(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, 
     for name, shape in shapes.items():
         lacking = longest[: len(longest) - len(shape)]
         if lacking and set(lacking) == {1}:
-            given = default_args(REGISTRY["reshape"], x=args[name], shape=(*lacking, *shape))
-            padded[name] = to_arg(ctx, emit_op(ctx, REGISTRY["reshape"], given, loc), loc)
+            shape = (*lacking, *shape)
+            padded[name] = emit_value(ctx, "reshape", loc, x=args[name], shape=shape)
     return padded
 
 
@@ -332,8 +348,7 @@ def load(ctx: Context, tensor: Value, loc: Loc) -> Value:
     assert isinstance(tensor.type, TensorType)
     zero = (0,) * len(tensor.type.shape)
     shape: Arg = tuple(_extent(ctx, tensor, axis, loc) for axis in range(len(zero)))
-    args = default_args(REGISTRY["slice"], x=tensor, shape=shape, offset=zero)
-    return emit_op(ctx, REGISTRY["slice"], args, loc, tensor.name)  # type: ignore[return-value]
+    return emit_value(ctx, "slice", loc, tensor.name, x=tensor, shape=shape, offset=zero)
 
 
 def _extent(ctx: Context, tensor: Value, axis: int, loc: Loc) -> Arg:

@@ -29,6 +29,7 @@ from tilelet.frontend.emitting import (
     dim_of,
     emit_op,
     emit_scalar,
+    emit_value,
     fold,
     to_arg,
 )
@@ -166,9 +167,8 @@ def binary(
     if is_shaped(left) or is_shaped(right):
         if operation not in TENSOR_BINARY:
             raise UnsupportedExpression(loc, f"`{symbol}` on tensors", equivalent(symbol))
-        spec = REGISTRY[TENSOR_BINARY[operation]]
         lhs, rhs = to_arg(ctx, left, loc), to_arg(ctx, right, loc)
-        return emit_op(ctx, spec, default_args(spec, lhs=lhs, rhs=rhs), loc)
+        return emit_value(ctx, TENSOR_BINARY[operation], loc, lhs=lhs, rhs=rhs)
     if operation is None:
         raise UnsupportedExpression(loc, f"`{symbol}`", equivalent(symbol))
     left, right = _resolve_dims(ctx, left, loc), _resolve_dims(ctx, right, loc)

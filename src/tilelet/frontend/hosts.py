@@ -11,7 +11,7 @@ from tilelet.diag.catalogue.ranks import BadDevice, BadDispatch
 from tilelet.frontend.annotations import parameters
 from tilelet.frontend.bindings import Binding
 from tilelet.frontend.context import Context
-from tilelet.frontend.dispatch import evaluate_arg
+from tilelet.frontend.dispatch import evaluate_arg, function_call
 from tilelet.frontend.emitting import emit_op
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.inlining import positional_arguments
@@ -36,7 +36,8 @@ def names_ranks(function: types.FunctionType) -> bool:
     )
 
 
-def call_on_rank(ctx: Context, function: KernelFunction, node: ast.Call) -> Binding:
+@function_call(FunctionKind.Host)
+def call_on_rank(ctx: Context, function: KernelFunction, node: ast.Call, _: bool) -> Binding:
     """`per_rank(x[r], y[r], device=r)`: run a control program on a rank."""
     loc = ctx.loc(node)
     device = next((k for k in node.keywords if k.arg == "device"), None)

@@ -8,16 +8,10 @@ from dataclasses import dataclass, replace
 from tilelet import dtypes
 from tilelet.diag.catalogue.names import BranchTypesDiffer, MaybeUndefined, UndefinedName
 from tilelet.diag.core import Loc
-from tilelet.frontend.bindings import (
-    Binding,
-    Poison,
-    describe,
-    is_scalar_constant,
-)
+from tilelet.frontend.bindings import Binding, Poison, describe, is_scalar_constant
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import check_literal, default_args, emit_op, load
+from tilelet.frontend.emitting import check_literal, emit_value, load
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import TASK_ID, Dim, JoinedDim, ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops.scalar import as_number
 
@@ -201,9 +195,8 @@ def cast_at_end(ctx: Context, side: Side, t: ScalarType) -> Arg:
     """Cast the side's scalar at the end of its block."""
     if scalar_dtype(side.binding) is t.dtype:
         return side.binding
-    spec = REGISTRY["scalar.cast"]
-    args = default_args(spec, x=side.binding, target_type=t.dtype)
-    return emit_op(ctx.fork(ops=side.ops), spec, args, side.loc)  # type: ignore[return-value]
+    end = ctx.fork(ops=side.ops)
+    return emit_value(end, "scalar.cast", side.loc, x=side.binding, target_type=t.dtype)
 
 
 def load_at_end(ctx: Context, side: Side) -> Value:

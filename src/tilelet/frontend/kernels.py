@@ -5,40 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import ArgumentTypeMismatch
 from tilelet.diag.catalogue.ops import BadArgument, MissingArgument, UnknownKeyword
 from tilelet.diag.catalogue.ranks import BadDispatch
-from tilelet.diag.catalogue.scopes import (
-    OnlyAtOrchestration,
-)
+from tilelet.diag.catalogue.scopes import OnlyAtOrchestration
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations
-from tilelet.frontend.bindings import (
-    Binding,
-    ReportedError,
-    describe,
-)
+from tilelet.frontend.bindings import Binding, ReportedError, describe
 from tilelet.frontend.context import Context, CorePart
-from tilelet.frontend.dispatch import call, evaluate, evaluate_arg
-from tilelet.frontend.emitting import default_args, emit_op, spilled_type
+from tilelet.frontend.dispatch import call, evaluate, evaluate_arg, function_call
+from tilelet.frontend.emitting import emit_value, spilled_type
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.inlining import arg_of, arguments, inline, positional_arguments, wrong_arity
 from tilelet.frontend.resolve import MethodReference, as_kernel_function, static_callee
 from tilelet.frontend.task_options import block_count, comparison, convert_scalar, dependencies
 from tilelet.ir import structure
-from tilelet.ir.core import (
-    Arg,
-    Direction,
-    Function,
-    FunctionKind,
-    Value,
-    scalar_dtype,
-)
-from tilelet.ir.spec import REGISTRY
+from tilelet.ir.core import Arg, Direction, Function, FunctionKind, Value, scalar_dtype
 from tilelet.ir.types import DistributedType, ScalarType, TensorType, Type
 from tilelet.syntax import markers
 
@@ -54,6 +39,7 @@ class Launch:
     options: tuple[Arg, ...] = ()
 
 
+@function_call()
 def call_function(
     ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool = False
 ) -> Binding:
@@ -83,7 +69,7 @@ def call_kernel(
             no_dep.append(i)
         value = evaluate(ctx, inner or node)
         operands.append(arg_of(ctx, value, inner or node))
-    if ctx.host:
+    if ctx.kind is FunctionKind.Host:
         operands = _declared_views(ctx, function, operands, loc)
     types = tuple(_operand_type(o) for o in operands)
     callee = ctx.module.kernel(function, types, loc)
@@ -141,8 +127,7 @@ def _declared_views(
             and all(isinstance(d, int) for d in wanted.shape)
         ):
             shape: Arg = tuple(d for d in wanted.shape if isinstance(d, int))
-            args = default_args(REGISTRY["reshape"], x=operand, shape=shape)
-            operand = cast("Arg", emit_op(ctx, REGISTRY["reshape"], args, loc, operand.name))
+            operand = emit_value(ctx, "reshape", loc, operand.name, x=operand, shape=shape)
         found.append(operand)
     return found
 
@@ -161,11 +146,8 @@ def _omitted_outputs(
             raise wrong_arity(loc, function, given)
         if not isinstance(t, TensorType) or not all(isinstance(d, int) for d in t.shape):
             raise wrong_arity(loc, function, given)
-        spec = REGISTRY["create_tensor"]
         shape: Arg = tuple(d for d in t.shape if isinstance(d, int))
-        created = emit_op(ctx, spec, default_args(spec, shape=shape, dtype=t.dtype), loc)
-        assert isinstance(created, Value)
-        made.append(created)
+        made.append(emit_value(ctx, "create_tensor", loc, shape=shape, dtype=t.dtype))
     if made:
         modern = f"{function.name}(..., {callee.params[given].name})"
         ctx.module.note_retired(RetiredSpelling(loc, "a call without its output", modern))
@@ -211,9 +193,7 @@ def _reinterpret_output(
         return operand
     why = f"`{function.name}` writes it as {wanted.dtype}"
     ctx.sink.add(NoEffect(loc, f"the type {made} of `{operand.name}`", why))
-    spec = REGISTRY["reinterpret_view"]
-    args = default_args(spec, x=operand, dtype=wanted.dtype)
-    return emit_op(ctx, spec, args, loc, operand.name)  # type: ignore[return-value]
+    return emit_value(ctx, "reinterpret_view", loc, operand.name, x=operand, dtype=wanted.dtype)
 
 
 def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:

@@ -17,8 +17,8 @@ from tilelet.diag.catalogue.scopes import OutsideLanes
 from tilelet.frontend.bindings import Binding, describe
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import call, evaluate
-from tilelet.frontend.emitting import default_args, emit_op
-from tilelet.ir.core import Arg, Value
+from tilelet.frontend.emitting import emit_op, emit_value
+from tilelet.ir.core import Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import TensorType, TileType
 from tilelet.syntax import pipes as markers
@@ -68,7 +68,9 @@ def _shard(ctx: Context, node: ast.Call) -> Binding:
         what = f"{shape[axis]} {'columns' if axis else 'rows'}"
         raise BadArgument(ctx.loc(node), "aiv_shard", "x", what, "an even number of them")
     shape[axis] //= LANES
-    return _emit(ctx, node, "slice", x=x, shape=tuple(shape), offset=_place(ctx, shape))
+    return emit_value(
+        ctx, "slice", ctx.loc(node), x=x, shape=tuple(shape), offset=_place(ctx, shape)
+    )
 
 
 @call(markers.aic_gather)
@@ -84,8 +86,12 @@ def _gather(ctx: Context, node: ast.Call) -> Binding:
     if whole is None:
         shape[_AXES[lane.mode]] *= LANES
         assert isinstance(x.type, (TileType, TensorType))
-        whole = _emit(ctx, node, "full", shape=tuple(shape), dtype=x.type.dtype, value=0)
-    lane.gathered[node] = _emit(ctx, node, "assemble", target=whole, source=x, offset=place)
+        whole = emit_value(
+            ctx, "full", ctx.loc(node), shape=tuple(shape), dtype=x.type.dtype, value=0
+        )
+    lane.gathered[node] = emit_value(
+        ctx, "assemble", ctx.loc(node), target=whole, source=x, offset=place
+    )
     return lane.gathered[node]
 
 
@@ -105,10 +111,3 @@ def _place(ctx: Context, half: list[int]) -> tuple[int, int]:
     axis = _AXES[ctx.lane.mode]
     start[axis] = ctx.lane.index * half[axis]
     return start[0], start[1]
-
-
-def _emit(ctx: Context, node: ast.Call, name: str, **args: Arg) -> Value:
-    spec = REGISTRY[name]
-    made = emit_op(ctx, spec, default_args(spec, **args), ctx.loc(node))
-    assert isinstance(made, Value)
-    return made

@@ -33,12 +33,7 @@ from tilelet.diag.core import Loc
 from tilelet.diag.text import integer_text
 from tilelet.frontend import joins, lanes, scopes
 from tilelet.frontend.barriers import has_barrier, launches
-from tilelet.frontend.bindings import (
-    Binding,
-    Poison,
-    as_items,
-    describe,
-)
+from tilelet.frontend.bindings import Binding, Poison, as_items, describe
 from tilelet.frontend.context import Context, Lane, finish_block
 from tilelet.frontend.dispatch import (
     evaluate,
@@ -512,11 +507,7 @@ def _loop_state(
     for c in explicit:
         if c.type is None:
             raise BadArgument(
-                header.loc,
-                header.kind,
-                "init_values",
-                describe(c.init),
-                "tensors or scalars",
+                header.loc, header.kind, "init_values", describe(c.init), "tensors or scalars"
             )
     yield_names = _yield_targets(ctx, body) if header.init is not None else []
     exclude = exclude | frozenset(explicit_names) | frozenset(yield_names)

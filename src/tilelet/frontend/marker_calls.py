@@ -25,10 +25,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import UserError
 from tilelet.dtypes import DType
-from tilelet.frontend import (
-    annotations,
-    shorthands,
-)
+from tilelet.frontend import annotations, shorthands
 from tilelet.frontend.bindings import (
     Binding,
     ReportedError,

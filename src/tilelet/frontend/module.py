@@ -32,16 +32,7 @@ from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.reading import Reading
 from tilelet.frontend.resolve import SelfReference, rebound_by
 from tilelet.ir import structure
-from tilelet.ir.core import (
-    Arg,
-    Block,
-    Direction,
-    Function,
-    FunctionKind,
-    Op,
-    Program,
-    Value,
-)
+from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Program, Value
 from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops.block_scaled import LAYOUTS
@@ -144,7 +135,7 @@ class ModuleBuilder(ModuleState):
             scope_loc=function.loc() if function.kind is FunctionKind.InCore else None,
             dims=_dims(params),
             split=function.split,
-            host=function.kind is FunctionKind.Host,
+            kind=function.kind,
         )
         ctx.facts.layouts = annotations.layouts_of(function, env)
         if function.is_method:
@@ -280,10 +271,7 @@ def _dims(params: list[tuple[Value, Direction | None]]) -> dict[SymDim, Binding]
 
 
 def _close_function(
-    ctx: Context,
-    function: KernelFunction,
-    params: list[tuple[Value, Direction | None]],
-    name: str,
+    ctx: Context, function: KernelFunction, params: list[tuple[Value, Direction | None]], name: str
 ) -> Function:
     loc = function.loc()
     returned: list[Arg] = []

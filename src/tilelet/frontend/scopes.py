@@ -22,13 +22,7 @@ from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
 from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.barriers import check_kernel, has_barrier, launches
-from tilelet.frontend.bindings import (
-    Binding,
-    Poison,
-    as_items,
-    describe,
-    is_shaped,
-)
+from tilelet.frontend.bindings import Binding, Poison, as_items, describe, is_shaped
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import (
     control_block,

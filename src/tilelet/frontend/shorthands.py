@@ -11,7 +11,7 @@ from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
 from tilelet.frontend.bindings import Binding, describe, is_shaped
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import default_args, emit_op, swapped_tensor, to_arg
+from tilelet.frontend.emitting import default_args, emit_value, swapped_tensor, to_arg
 from tilelet.frontend.windows import WINDOWS
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.spec import REGISTRY
@@ -55,19 +55,13 @@ def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | N
     return None
 
 
-def _emit(ctx: Context, name: str, loc: Loc, locs: Locs | None = None, **args: Arg) -> Value:
-    made = emit_op(ctx, REGISTRY[name], default_args(REGISTRY[name], **args), loc, arg_locs=locs)
-    assert isinstance(made, Value)
-    return made
-
-
 def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
     """Lower `create_tensor(shape, dtype, valid_shape=...)`: a window of new memory."""
-    made = _emit(ctx, "create_tensor", loc, locs, **{**args, "valid_shape": None})
+    made = emit_value(ctx, "create_tensor", loc, "", locs, **{**args, "valid_shape": None})
     offset = (0,) * len(made.type.shape)  # type: ignore[union-attr]
     region = args["valid_shape"]
-    return _emit(
-        ctx, "slice", loc, locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
+    return emit_value(
+        ctx, "slice", loc, "", locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
     )
 
 
@@ -77,17 +71,11 @@ def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) ->
     assert isinstance(tensor, Value)
     layout = ctx.facts.layouts[tensor]
     window = {name: args[name] for name in ("offsets", "shapes", "target_memory")}
-    return _emit(ctx, "load_scale", loc, locs, tensor=tensor, layout=layout, **window)
+    return emit_value(ctx, "load_scale", loc, "", locs, tensor=tensor, layout=layout, **window)
 
 
 def tensor_view(
-    ctx: Context,
-    tensor: Arg,
-    shape: Arg,
-    valid_shape: Arg,
-    layout: Arg,
-    loc: Loc,
-    locs: Locs,
+    ctx: Context, tensor: Arg, shape: Arg, valid_shape: Arg, layout: Arg, loc: Loc, locs: Locs
 ) -> Binding:
     """Lower `pl.tensor.view`: the same memory in another shape or layout.
 
@@ -110,13 +98,13 @@ def tensor_view(
         raise RankMismatch(locs["layout"], "tensor.view", "the view", rank, "2 or more")
     if shape is not None:
         lying = (*shape[:-2], shape[-1], shape[-2]) if swaps and isinstance(shape, tuple) else shape
-        view = _emit(ctx, "reshape", loc, locs, x=view, shape=lying)
+        view = emit_value(ctx, "reshape", loc, "", locs, x=view, shape=lying)
     if swaps:
-        view = _emit(ctx, "transpose", loc, locs, x=view, axis1=rank - 2, axis2=rank - 1)
+        view = emit_value(ctx, "transpose", loc, "", locs, x=view, axis1=rank - 2, axis2=rank - 1)
     if valid_shape is not None:
         offset = (0,) * rank
         region: dict[str, Arg] = {"shape": shape, "offset": offset, "valid_shape": valid_shape}
-        view = _emit(ctx, "slice", loc, locs, x=view, **region)
+        view = emit_value(ctx, "slice", loc, "", locs, x=view, **region)
     if isinstance(layout, TensorLayout) and layout.name in LAYOUTS:
         ctx.facts.layouts[view] = layout.name
     return view
@@ -138,7 +126,7 @@ def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -
     names = {"x": "tensor", "shape": "shapes", "offset": "offsets"}
     at = {ours: locs.get(theirs, loc) for ours, theirs in names.items()}
     special = shorthand(ctx, "slice", made)
-    return special(ctx, made, loc, at) if special else _emit(ctx, "slice", loc, at, **made)
+    return special(ctx, made, loc, at) if special else emit_value(ctx, "slice", loc, "", at, **made)
 
 
 def _is_swapped(ctx: Context, args: Mapping[str, Arg]) -> bool:
@@ -187,13 +175,13 @@ def _load_swapped(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -
             made[name] = (*given[:-2], given[-1], given[-2])
     old, new = "offsets and shapes of the transposed tensor", "those of the tensor itself"
     ctx.module.note_retired(RetiredSpelling(loc, old, new))
-    return _emit(ctx, "load", loc, locs, **made)
+    return emit_value(ctx, "load", loc, "", locs, **made)
 
 
 def _store_into_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
     at = {"target": locs.get("tensor", loc), "source": locs.get("tile", loc)}
     window = {"target": args["tensor"], "source": args["tile"], "offset": args["offsets"]}
-    return _emit(ctx, "assemble", loc, at, **window, atomic=args["atomic"])
+    return emit_value(ctx, "assemble", loc, "", at, **window, atomic=args["atomic"])
 
 
 def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
@@ -216,7 +204,9 @@ def _select_modulo(
     assert isinstance(x.type, (TileType, TensorType))
     assert isinstance(number, (int, float))
     _, highest = x.type.dtype.limits
-    return _emit(ctx, name, loc, locs, **{**args, "scalar": int(number) + int(highest) + 1})
+    return emit_value(
+        ctx, name, loc, "", locs, **{**args, "scalar": int(number) + int(highest) + 1}
+    )
 
 
 _DRAINS = {"store": ("tile", "tensor"), "assemble": ("source", "target")}
@@ -241,19 +231,21 @@ def _drain(name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Loc
     source, target = _DRAINS[name]
     x, wanted, scale = args[source], _dtype(args[target]), args["pre_quant"]
     if scale is not None and _dtype(x) is not FP32:
-        x = _emit(ctx, "cast", loc, {"x": locs.get(source, loc)}, x=x, target_type=FP32)
+        x = emit_value(ctx, "cast", loc, "", {"x": locs.get(source, loc)}, x=x, target_type=FP32)
     if args["pre_relu"] is True:
-        x = _emit(ctx, "maximums", loc, locs, lhs=x, rhs=0)
+        x = emit_value(ctx, "maximums", loc, "", locs, lhs=x, rhs=0)
     if scale is not None:
-        x = _emit(ctx, "muls", loc, {"rhs": locs.get("pre_quant", loc)}, lhs=x, rhs=scale)
+        x = emit_value(ctx, "muls", loc, "", {"rhs": locs.get("pre_quant", loc)}, lhs=x, rhs=scale)
         if wanted in (FP16, BF16):
-            x = _emit(ctx, "maximums", loc, locs, lhs=x, rhs=-wanted.largest)
-            x = _emit(ctx, "minimums", loc, locs, lhs=x, rhs=wanted.largest)
+            x = emit_value(ctx, "maximums", loc, "", locs, lhs=x, rhs=-wanted.largest)
+            x = emit_value(ctx, "minimums", loc, "", locs, lhs=x, rhs=wanted.largest)
     if _dtype(x) is FP32 and wanted is not FP32:
-        x = _emit(ctx, "cast", loc, locs, x=x, target_type=wanted, mode="rint")
+        x = emit_value(ctx, "cast", loc, "", locs, x=x, target_type=wanted, mode="rint")
     made = {**args, source: x, "pre_quant": None, "pre_relu": False}
     special = shorthand(ctx, name, made)
-    return special(ctx, made, loc, locs) if special else _emit(ctx, name, loc, locs, **made)
+    return (
+        special(ctx, made, loc, locs) if special else emit_value(ctx, name, loc, "", locs, **made)
+    )
 
 
 def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
@@ -277,7 +269,7 @@ def as_accumulated(ctx: Context, source: Value, target: Value) -> Value:
     if product is None:
         return source
     args: dict[str, Arg] = {**product.args, "out_dtype": FP32}
-    return _emit(ctx, "matmul", product.loc, None, **args)
+    return emit_value(ctx, "matmul", product.loc, "", None, **args)
 
 
 def _assemble_product(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
@@ -285,7 +277,7 @@ def _assemble_product(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Loc
     assert isinstance(source, Value)
     assert isinstance(target, Value)
     made = {**args, "source": as_accumulated(ctx, source, target)}
-    return _emit(ctx, "assemble", loc, locs, **made)
+    return emit_value(ctx, "assemble", loc, "", locs, **made)
 
 
 def _dtype(arg: Arg) -> DType:
@@ -301,24 +293,24 @@ def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Bi
         at = {"shape": locs.get("shapes", loc)}
         offset = (0,) * len(tile.type.shape)
         if _is_part(shape, tile.type.shape):
-            tile = _emit(ctx, "slice", loc, at, x=tile, shape=shape, offset=offset)
+            tile = emit_value(ctx, "slice", loc, "", at, x=tile, shape=shape, offset=offset)
         elif _is_computed(shape, len(offset)):
             at = {"valid_shape": at["shape"]}
             whole: Arg = tile.type.shape
-            tile = _emit(
-                ctx, "slice", loc, at, x=tile, shape=whole, offset=offset, valid_shape=shape
+            tile = emit_value(
+                ctx, "slice", loc, "", at, x=tile, shape=whole, offset=offset, valid_shape=shape
             )
         else:
-            tile = _emit(ctx, "reshape", loc, at, x=tile, shape=shape)
+            tile = emit_value(ctx, "reshape", loc, "", at, x=tile, shape=shape)
     made = {**args, "tile": tile, "shapes": None}
     if _is_tile(args["tensor"]):
         return _store_into_tile(ctx, made, loc, locs)
-    return _emit(ctx, "store", loc, locs, **made)
+    return emit_value(ctx, "store", loc, "", locs, **made)
 
 
 def _move_transposed(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    tile = _emit(ctx, "transpose", loc, locs, x=args["tile"], axis1=0, axis2=1)
-    return _emit(ctx, "move", loc, locs, tile=tile, target_memory=args["target_memory"])
+    tile = emit_value(ctx, "transpose", loc, "", locs, x=args["tile"], axis1=0, axis2=1)
+    return emit_value(ctx, "move", loc, "", locs, tile=tile, target_memory=args["target_memory"])
 
 
 def _is_part(shape: Arg, whole: tuple[object, ...]) -> bool:
@@ -342,10 +334,17 @@ def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> 
     assert isinstance(target, Value)
     assert isinstance(target.type, TensorType)
     shape: Arg = tuple(to_arg(ctx, d, loc) for d in target.type.shape)
-    like = _emit(ctx, "create_tensor", loc, locs, shape=shape, dtype=target.type.dtype)
-    tile = _emit(ctx, "expand_clone", loc, locs, src=args["src"], target=like)
-    return _emit(
-        ctx, "assemble", loc, locs, target=target, source=tile, offset=(0,) * len(target.type.shape)
+    like = emit_value(ctx, "create_tensor", loc, "", locs, shape=shape, dtype=target.type.dtype)
+    tile = emit_value(ctx, "expand_clone", loc, "", locs, src=args["src"], target=like)
+    return emit_value(
+        ctx,
+        "assemble",
+        loc,
+        "",
+        locs,
+        target=target,
+        source=tile,
+        offset=(0,) * len(target.type.shape),
     )
 
 
@@ -377,13 +376,13 @@ def _widened(args: Mapping[str, Arg], shape: str, *regions: str) -> tuple[dict[s
 def _narrow_slice(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
     made, missing = _widened(args, "shape", "valid_shape")
     made["drop_dims"] = tuple(range(missing))
-    return _emit(ctx, "slice", loc, locs, **made)
+    return emit_value(ctx, "slice", loc, "", locs, **made)
 
 
 def _narrow_load(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
     made, missing = _widened(args, "shapes", "valid_shape", "valid_shapes")
-    tile = _emit(ctx, "load", loc, locs, **made)
-    return _emit(ctx, "reshape", loc, x=tile, shape=tile.type.shape[missing:])  # type: ignore[union-attr]
+    tile = emit_value(ctx, "load", loc, "", locs, **made)
+    return emit_value(ctx, "reshape", loc, x=tile, shape=tile.type.shape[missing:])  # type: ignore[union-attr]
 
 
 # --- row vectors of one block per row -------------------------------------------------------------
@@ -416,9 +415,9 @@ def _expand_blocks(
     shape: tuple[int, int] = x.type.shape  # type: ignore[union-attr]
     wide = vector
     while wide.type.shape[1] < shape[1]:  # type: ignore[union-attr]
-        wide = _emit(ctx, "concat", loc, src0=wide, src1=wide)
-    wide = _emit(ctx, "slice", loc, x=wide, shape=shape, offset=(0, 0))
+        wide = emit_value(ctx, "concat", loc, src0=wide, src1=wide)
+    wide = emit_value(ctx, "slice", loc, x=wide, shape=shape, offset=(0, 0))
     function = name.removeprefix(_ROW_FAMILY)
     if function == "expdif":
-        return _emit(ctx, "exp", loc, x=_emit(ctx, "sub", loc, locs, lhs=x, rhs=wide))
-    return _emit(ctx, _SAME_SHAPE.get(function, function), loc, locs, lhs=x, rhs=wide)
+        return emit_value(ctx, "exp", loc, x=emit_value(ctx, "sub", loc, "", locs, lhs=x, rhs=wide))
+    return emit_value(ctx, _SAME_SHAPE.get(function, function), loc, "", locs, lhs=x, rhs=wide)

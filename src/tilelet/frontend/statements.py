@@ -20,19 +20,8 @@ from tilelet.diag.catalogue.python import (
     UnsupportedStatement,
 )
 from tilelet.diag.core import Loc
-from tilelet.frontend import (
-    annotations,
-    calls,
-    expressions,
-    joins,
-    pipes,
-    subscripts,
-)
-from tilelet.frontend.bindings import (
-    Binding,
-    describe,
-    items_of,
-)
+from tilelet.frontend import annotations, calls, expressions, joins, pipes, subscripts
+from tilelet.frontend.bindings import Binding, describe, items_of
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.dispatch import evaluate, lower_block, statement
 from tilelet.frontend.emitting import emit_scalar, to_arg

@@ -16,14 +16,10 @@ from tilelet.diag.catalogue.windows import (
     WrongIndexCount,
 )
 from tilelet.diag.core import Loc
-from tilelet.frontend.bindings import (
-    Binding,
-    describe,
-    is_scalar,
-)
+from tilelet.frontend.bindings import Binding, describe, is_scalar
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import evaluate, evaluate_arg, expression
-from tilelet.frontend.emitting import default_args, dim_of, emit_op, emit_scalar, to_arg
+from tilelet.frontend.emitting import default_args, dim_of, emit_scalar, emit_value, to_arg
 from tilelet.frontend.shorthands import as_accumulated
 from tilelet.frontend.windows import with_region
 from tilelet.ir.core import Arg, Value
@@ -58,23 +54,18 @@ def read(ctx: Context, node: ast.Subscript) -> Binding:
         return _python_item(ctx, base, node)
     if isinstance(base.type, ArrayType):
         index = evaluate_arg(ctx, node.slice)
-        spec = REGISTRY["array.get"]
-        array, position = spec.signature.parameters
-        return emit_op(ctx, spec, default_args(spec, **{array: base, position: index}), loc)
+        return emit_value(ctx, "array.get", loc, array=base, index=index)
     if not isinstance(base.type, (TensorType, TileType)):
         raise UnsupportedExpression(loc, f"a subscript of {base.type}")
     window = parse_window(ctx, base, node)
     if window.is_element:
-        spec = REGISTRY["read"]
-        names = list(spec.signature.parameters)
-        args = default_args(spec, **{names[0]: base, names[1]: window.starts})
-        return emit_op(ctx, spec, args, loc, base.name)
+        return emit_value(ctx, "read", loc, base.name, x=base, indices=window.starts)
     return _window_value(ctx, base, window, loc)
 
 
 def _window_value(ctx: Context, base: Value, window: SubscriptWindow, loc: Loc) -> Binding:
-    args = default_args(REGISTRY["slice"], x=base, shape=window.sizes, offset=window.starts)
-    value = emit_op(ctx, REGISTRY["slice"], args, loc, base.name)
+    place: dict[str, Arg] = {"shape": window.sizes, "offset": window.starts}
+    value = emit_value(ctx, "slice", loc, base.name, x=base, **place)
     if not window.scalar_axes or not ctx.style.drops_axis:
         return value
     kept = window.kept
@@ -85,12 +76,7 @@ def _window_value(ctx: Context, base: Value, window: SubscriptWindow, loc: Loc) 
         kept = promoted
     if len(kept) == len(window.sizes):
         return value
-    assert isinstance(value, Value)
-    spec = REGISTRY["reshape"]
-    names = list(spec.signature.parameters)
-    return emit_op(
-        ctx, spec, default_args(spec, **{names[0]: value, names[1]: tuple(kept)}), loc, base.name
-    )
+    return emit_value(ctx, "reshape", loc, base.name, x=value, shape=tuple(kept))
 
 
 def _python_item(ctx: Context, base: Binding, node: ast.Subscript) -> Binding:
@@ -178,11 +164,7 @@ def _index(ctx: Context, node: ast.expr) -> Arg:
     index = evaluate_arg(ctx, node)
     if not is_scalar(index):
         raise BadArgument(
-            ctx.loc(node),
-            "subscript",
-            "index",
-            describe(index),
-            "an integer or a slice",
+            ctx.loc(node), "subscript", "index", describe(index), "an integer or a slice"
         )
     if isinstance(index, int) and index < 0:
         raise BadSubscript(ctx.loc(node), "a negative index", "count from the start of the axis")
@@ -211,11 +193,8 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
         raise BadAssignTarget(loc, f"an item of {describe(base)}")
     if isinstance(base.type, ArrayType):
         index = evaluate_arg(ctx, target.slice)
-        spec = REGISTRY["array.set"]
-        names = list(spec.signature.parameters)
         value = to_arg(ctx, source, ctx.loc(source_node))
-        args = default_args(spec, **{names[0]: base, names[1]: index, names[2]: value})
-        return emit_op(ctx, spec, args, loc, base.name)
+        return emit_value(ctx, "array.set", loc, base.name, array=base, index=index, value=value)
     if not isinstance(base.type, (TensorType, TileType)):
         raise BadAssignTarget(loc, f"an item of {base.type}")
     source_loc = ctx.loc(source_node)
@@ -223,9 +202,9 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
         raise ScalarIntoWindow(source_loc, describe(source))
     window = parse_window(ctx, base, target, source)
     source = _fit(ctx, as_accumulated(ctx, source, base), source_loc, window, loc)
-    args = default_args(REGISTRY["assemble"], target=base, source=source, offset=window.starts)
     locs = {"target": ctx.loc(target.value), "source": source_loc, "offset": loc}
-    return emit_op(ctx, REGISTRY["assemble"], args, loc, target.value.id, locs)
+    parts: dict[str, Arg] = {"target": base, "source": source, "offset": window.starts}
+    return emit_value(ctx, "assemble", loc, target.value.id, locs, **parts)
 
 
 def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, loc: Loc) -> Value:
@@ -255,10 +234,7 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, 
 
 
 def _reshape(ctx: Context, source: Value, shape: tuple[Arg, ...], loc: Loc) -> Value:
-    spec = REGISTRY["reshape"]
-    names = list(spec.signature.parameters)
-    args = default_args(spec, **{names[0]: source, names[1]: shape})
-    return emit_op(ctx, spec, args, loc, source.name)  # type: ignore[return-value]
+    return emit_value(ctx, "reshape", loc, source.name, x=source, shape=shape)
 
 
 def _limit_valid_region(ctx: Context, source: Value, window: SubscriptWindow, loc: Loc) -> Value:
@@ -271,10 +247,8 @@ def _limit_valid_region(ctx: Context, source: Value, window: SubscriptWindow, lo
         size if isinstance(size, int) else to_arg(ctx, _emit_min(ctx, size, extent, loc), loc)
         for size, extent in zip(window.sizes, shape, strict=True)
     )
-    args = default_args(
-        REGISTRY["slice"], x=source, shape=shape, offset=(0,) * len(shape), valid_shape=valid
-    )
-    return emit_op(ctx, REGISTRY["slice"], args, loc, source.name)  # type: ignore[return-value]
+    window_args: dict[str, Arg] = {"shape": shape, "offset": (0,) * len(shape)}
+    return emit_value(ctx, "slice", loc, source.name, x=source, valid_shape=valid, **window_args)
 
 
 def _emit_min(ctx: Context, size: Arg, extent: int, loc: Loc) -> Binding:

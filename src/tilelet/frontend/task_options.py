@@ -10,10 +10,9 @@ from tilelet.diag.core import Loc
 from tilelet.frontend.bindings import Binding, as_items, describe
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import evaluate, evaluate_arg
-from tilelet.frontend.emitting import check_literal, default_args, emit_op
+from tilelet.frontend.emitting import check_literal, emit_value
 from tilelet.frontend.joins import round_literal
 from tilelet.ir.core import Arg, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import INDEX, ArrayType, ScalarType, TensorType, Type
 from tilelet.ops.infer import check_constant, constant_of
 
@@ -116,6 +115,4 @@ def convert_scalar(ctx: Context, operand: Arg, wanted: Type, loc: Loc) -> Arg:
         return round_literal(operand, wanted, loc)
     if operand.type == wanted:
         return operand
-    spec = REGISTRY["scalar.cast"]
-    args = default_args(spec, x=operand, target_type=wanted.dtype)
-    return emit_op(ctx, spec, args, loc, operand.name)  # type: ignore[return-value]
+    return emit_value(ctx, "scalar.cast", loc, operand.name, x=operand, target_type=wanted.dtype)

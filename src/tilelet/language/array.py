@@ -2,10 +2,4 @@
 
 from tilelet.ops.tasks import create, get, get_element, set, update_element
 
-__all__ = [
-    "create",
-    "get",
-    "get_element",
-    "set",
-    "update_element",
-]
+__all__ = ["create", "get", "get_element", "set", "update_element"]

@@ -63,13 +63,7 @@ class MemRef:
     """
 
     def __init__(
-        self,
-        base: Any = None,
-        byte_offset: Any = 0,
-        size: int = 0,
-        *,
-        slots: int = 1,
-        **_: Any,
+        self, base: Any = None, byte_offset: Any = 0, size: int = 0, *, slots: int = 1, **_: Any
     ) -> None:
         self.base, self.byte_offset, self.size, self.slots = base, byte_offset, size, slots
 
