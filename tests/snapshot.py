@@ -294,8 +294,8 @@ class Recorder:
             failed(errors, *args, **named)
             self._parts[problem_text(errors)] = None
 
-        Program.__init__ = note_program
-        UserErrors.__init__ = note_errors
+        Program.__init__ = note_program  # pyright: ignore[reportAttributeAccessIssue]
+        UserErrors.__init__ = note_errors  # pyright: ignore[reportAttributeAccessIssue]
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_pycollect_makemodule(self, module_path: Path) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.checks.programs import generate, parsed, subject_of
@@ -51,7 +53,7 @@ def test_qwen3_programs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     agree(monkeypatch, case.program, case.arguments, fresh)
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, kernel, **arguments) -> tuple[int, object]:
+def counted(monkeypatch: pytest.MonkeyPatch, kernel, **arguments) -> tuple[int, Any]:
     """How many executions of a program are followed; and what is found."""
     count = 0
     plain = State.run_kernel

@@ -110,7 +110,7 @@ def test_what_has_one_column_is_not_halved() -> None:
     kernel = only_kernel(epilogue(pl.SplitMode.LEFT_RIGHT), A2A3)
     names = [p.name for p in kernel.function.params]
     loads = [s.work for s in kernel.walk() if s.what == "load" and s.core is Core.AIV]
-    widths = {names[work.param]: work.row_bytes for work in loads}
+    widths = {names[work.param]: work.row_bytes for work in loads}  # pyright: ignore[reportAttributeAccessIssue]
     assert widths == {"rows": 4, "columns": 64 * 4}
 
 

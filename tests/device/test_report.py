@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,7 +184,7 @@ def test_bytes_and_what_is_compulsory() -> None:
 def test_a_summary_lacks_only_what_takes_long() -> None:
     run = device_run(chain)
 
-    def rest(profile: Profile) -> dict[str, object]:
+    def rest(profile: Profile) -> dict[str, Any]:
         quick = {"depends_on", "kernels", "tensors"}
         found = {k: v for k, v in vars(profile).items() if k not in quick}
         rows = [*profile.kernels, *profile.tensors]

@@ -8,7 +8,7 @@ from tilelet.frontend.nameflow import NameFlow
 def flow() -> NameFlow:
     def rebinds(call: ast.Call):
         if isinstance(call.func, ast.Name) and call.func.id == "write":
-            yield call.args[0].id
+            yield call.args[0].id  # pyright: ignore[reportAttributeAccessIssue]
 
     return NameFlow(rebinds)
 

@@ -519,7 +519,7 @@ class WithoutSelf:
 
     @pl.function(type=pl.FunctionType.Inline)
     def bare(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):  # noqa: N805
-        return self.double(x, out)  # noqa: F821
+        return self.double(x, out)  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
 
     @pl.function(type=pl.FunctionType.Orchestration)
     def main(self, x: pl.Tensor[[64, 128], pl.FP32], out: pl.Tensor[[64, 128], pl.FP32]):

@@ -98,10 +98,10 @@ class Scalars(Writer):
         if len(dtypes) == 2:
             # A number that is known takes the other's type, one that is not stays an INDEX.
             for one, other in ((a, b), (b, a)):
-                if one.type.is_constant:
+                if one.type.is_constant:  # pyright: ignore[reportAttributeAccessIssue]
                     return other
         dtype = "INDEX" if "INDEX" in dtypes else "INT32"
-        is_constant = all(t.is_constant or not t.dtype for t in (a.type, b.type))
+        is_constant = all(t.is_constant or not t.dtype for t in (a.type, b.type))  # pyright: ignore[reportAttributeAccessIssue]
         type_ = ScalarT(dtype, is_constant=is_constant)
         return Expr(text, lambda r: wrapped(operation(a.value(r), b.value(r)), dtype), type_)
 
@@ -133,7 +133,7 @@ class Scalars(Writer):
     def _extreme(self, depth: int) -> Expr:
         """Arithmetic with a number at the end of its type's range."""
         a = self.integer(depth - 1)
-        if not a.type.dtype or a.type.is_constant:
+        if not a.type.dtype or a.type.is_constant:  # pyright: ignore[reportAttributeAccessIssue]
             return a
         by = self._limit_of(a.type.dtype)
         symbol = self.choices.pick(("//", "%", "+", "-", "*", "min", "max"))

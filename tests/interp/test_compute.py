@@ -108,6 +108,7 @@ def test_fault_of_a_reference_has_the_ops_place() -> None:
 
     with pytest.raises(IndexOutOfRange, match="index 8 is outside axis 1") as caught:
         on_tiles(work, ramp(2, 8), bad)
+    assert caught.value.diagnostic.loc
     assert caught.value.diagnostic.loc.file == "kernel.py"
 
 
@@ -218,7 +219,7 @@ def test_integer_scalars_follow_their_reference(name: str, a: int, b: int) -> No
     value = build.op(f"scalar.{name}", lhs=lhs, rhs=Const(b, INT32))
     (got,) = run(build.program(value), a=a).returned
     spec = REGISTRY[f"scalar.{name}"]
-    expected = spec.reference(lhs=a, rhs=b, result_type=value.type)
+    expected = spec.reference(lhs=a, rhs=b, result_type=value.type)  # pyright: ignore[reportOptionalCall]
     assert got == expected
     assert type(got) is type(expected)
 
@@ -239,6 +240,7 @@ def test_integer_division_by_zero(name: str, symbol: str) -> None:
     assert run(program, n=-2).returned == ((-3,) if name == "floordiv" else (1,))
     with pytest.raises(DivisionByZero, match=f"integer `{symbol}` by zero") as caught:
         run(program, n=0)
+    assert caught.value.diagnostic.loc
     assert caught.value.diagnostic.loc.file == "kernel.py"
 
 

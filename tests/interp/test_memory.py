@@ -197,7 +197,7 @@ def test_any_strided_array_is_used_in_place(view: str) -> None:
 def test_read_only_array_stays_read_only() -> None:
     array = np.zeros((2, 4), np.float32)
     array.flags.writeable = False
-    assert not window_of_array("x", array, FP32).buffer.data.flags.writeable
+    assert not window_of_array("x", array, FP32).buffer.data.flags.writeable  # pyright: ignore[reportOptionalMemberAccess]
 
 
 @pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "task"], ids=str)

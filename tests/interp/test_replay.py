@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -121,10 +123,10 @@ class ReadsBack:
         return y
 
 
-def arrays(program: Program, **given: np.ndarray) -> dict[str, np.ndarray]:
+def arrays(program: Program, **given: np.ndarray) -> dict[str, Any]:
     """Arguments of a program: those given, zeros for the rest."""
     return {
-        p.name: given.get(p.name, np.zeros(p.type.shape, p.type.dtype.numpy))
+        p.name: given.get(p.name, np.zeros(p.type.shape, p.type.dtype.numpy))  # pyright: ignore[reportAttributeAccessIssue]
         for p in program.main.params
     }
 

@@ -136,9 +136,9 @@ def test_a_placed_tile_agrees_with_one_that_is_not():
     program = sample()
     ops = program.functions["work"].body.ops
     assert isinstance(ops[0].result.type, TileType)
-    ops[0].result.type = replace(ops[0].result.type, space=Mem.Vec)
+    ops[0].result.type = replace(ops[0].result.type, space=Mem.Vec)  # pyright: ignore[reportAttributeAccessIssue]
     verify(program)
-    ops[1].result.type = replace(ops[0].result.type, space=Mem.Left)
+    ops[1].result.type = replace(ops[0].result.type, space=Mem.Left)  # pyright: ignore[reportAttributeAccessIssue]
     rejected(program, "result 0 has type")
 
 

@@ -345,7 +345,7 @@ def test_one_function_can_be_parsed(tmp_path: Path) -> None:
     file.write_text("import tilelet.language as pl\n" + ONE_FUNCTION)
     for function in (pl.parse(ONE_FUNCTION), pl.loads(file)):
         assert function.name == "doubled"
-        assert [str(t) for t in function.return_types] == ["pl.Tensor[[64], pl.FP32]"]
+        assert [str(t) for t in function.return_types] == ["pl.Tensor[[64], pl.FP32]"]  # pyright: ignore[reportAttributeAccessIssue]
         assert "pl.mul" in function.as_python()
         assert deserialize(serialize(function)).as_python() == function.as_python()
 

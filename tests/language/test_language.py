@@ -32,7 +32,7 @@ def test_tensor_annotation():
     m = pl.dynamic("M")
     assert pl.Tensor[[16, 128], pl.BF16] == types.TensorAnnotation((16, 128), dtypes.BF16)
     assert pl.Tensor[[m, 64], pl.FP32].shape == (m, 64)
-    assert pl.Tensor[[16], pl.FP32, pl.NZ].layout is pl.TensorLayout.NZ
+    assert pl.Tensor[[16], pl.FP32, pl.NZ].layout is pl.TensorLayout.NZ  # pyright: ignore[reportAttributeAccessIssue]
     assert pl.Tile[[16, 16], pl.FP32, pl.Mem.Vec] == types.TileAnnotation(
         (16, 16), dtypes.FP32, Mem.Vec
     )
@@ -44,8 +44,8 @@ def test_directions():
     inner = pl.Tensor[[16], pl.FP32]
     assert pl.Out[inner] == types.DirectionAnnotation(inner, Direction.Out)
     assert pl.InOut[inner] == types.DirectionAnnotation(inner, Direction.InOut)
-    assert pl.Out[pl.Tensor].inner is pl.Tensor
-    assert pl.Tuple[inner, inner].__args__ == (inner, inner)
+    assert pl.Out[pl.Tensor].inner is pl.Tensor  # pyright: ignore[reportAttributeAccessIssue]
+    assert pl.Tuple[inner, inner].__args__ == (inner, inner)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize(

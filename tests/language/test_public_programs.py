@@ -614,7 +614,7 @@ def doubled(x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.
 @pl.jit
 def calls_beside(x: pl.Tensor[[16, 16], pl.FP32], out: pl.Out[pl.Tensor[[16, 16], pl.FP32]]):
     with pl.manual_scope():
-        out, _tid = pl.submit(self.doubled, x, out)  # noqa: F821
+        out, _tid = pl.submit(self.doubled, x, out)  # noqa: F821  # pyright: ignore[reportUndefinedVariable]
     return out
 
 

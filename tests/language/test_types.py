@@ -12,6 +12,7 @@ import sysconfig
 import venv
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ class Editor:
 
     def __init__(self, folder):
         command = [sys.executable, "-m", "pyright.langserver", "--stdio"]
-        self._server = subprocess.Popen(
+        self._server: Any = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder
         )
         self._number = 0

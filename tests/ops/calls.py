@@ -13,7 +13,7 @@ from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.rebuild import Builder
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, bind
-from tilelet.ir.types import Mem, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.types import Mem, ScalarType, SymDim, TensorType, TileType
 
 CALL = Loc("kernel.py", 1, 0, 1, 40)
 
@@ -30,7 +30,7 @@ def number(dtype: DType = dtypes.INDEX, name: str = "n") -> Value:
     return Value(name, ScalarType(dtype))
 
 
-def infer(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> tuple[Type, ...]:
+def infer(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> tuple[Any, ...]:
     """Result types of a call; argument number i has the span of line 10 + i."""
     spec = REGISTRY[name]
     bound = bind(spec, *args, **kwargs)
@@ -43,7 +43,7 @@ def infer(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> tuple[
     return types
 
 
-def infer1(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> Type:
+def infer1(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> Any:
     (only,) = infer(name, *args, in_scope=in_scope, **kwargs)
     return only
 
@@ -113,13 +113,16 @@ def _run_with_region(spec: OpSpec, bound: Mapping[str, Any]) -> list[tuple[Any, 
     if spec.takes_result_type:
         extra["result_type"] = types[0]
     assert spec.valid is not None
-    regions = [spec.valid(operands, t.shape, plain) for t in types]
+    assert spec.reference is not None
+    shapes = [t.shape for t in types if isinstance(t, TileType)]
+    regions = [spec.valid(operands, shape, plain) for shape in shapes]
     made = spec.reference(**plain, **extra)
     arrays = made if isinstance(made, tuple) else (made,)
     for param, old in before.items():
         assert plain[param].tobytes() == old.tobytes(), f"{name} changed `{param}`"
     return [
-        (finish(spec, array, t, valid), valid) for array, t, valid in zip(arrays, types, regions)
+        (finish(spec, array, t, valid), valid)
+        for array, t, valid in zip(arrays, types, regions, strict=True)
     ]
 
 

@@ -199,6 +199,7 @@ def test_the_rest():
 
 def cast_value(x, dtype: dtypes.DType):
     spec = REGISTRY["scalar.cast"]
+    assert spec.reference is not None
     return spec.reference(x=x, target_type=dtype, mode="round", result_type=ScalarType(dtype))
 
 

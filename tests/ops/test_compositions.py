@@ -65,7 +65,7 @@ def _cube(x: np.ndarray) -> np.ndarray:
     valid=valid.kept("x"),
     section="elementwise",
 )
-def cube(x: Shaped) -> Shaped:
+def cube(x: Shaped) -> Shaped:  # pyright: ignore[reportReturnType]
     """`x * x * x`, rounded after each step.
 
     x: floats or integers

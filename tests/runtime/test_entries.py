@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ class Two:
 
 
 def test_a_compiled_class_is_called_by_entry() -> None:
-    compiled = surface.compile(Two)
+    compiled: Any = surface.compile(Two)
     assert compiled.orchestration_names == ["double", "quadruple"]
     y, middle = np.zeros_like(X), np.zeros_like(X)
     compiled.double(X, y)

@@ -77,7 +77,7 @@ def test_nothing_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> 
     before = threading.active_count()
     with progress("running P"):
         assert threading.active_count() == before
-    assert sys.stderr.getvalue() == ""
+    assert sys.stderr.getvalue() == ""  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_a_debugger_gets_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,5 +166,5 @@ def test_pages_come_back_when_the_caller_stops() -> None:
     running = generate(model, texts, max_new_tokens=20)
     next(running)
     assert model.cache.free_pages < free
-    running.close()
+    running.close()  # pyright: ignore[reportAttributeAccessIssue]
     assert model.cache.free_pages == free
