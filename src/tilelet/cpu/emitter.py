@@ -69,12 +69,6 @@ class Emitter:
             for inner in op.blocks:
                 self._survey(inner)
 
-    def begin_again(self) -> None:
-        """Forget what was written."""
-        self.out = Text()
-        self.values = {}
-        self._names = 0
-
     def name(self, hint: str) -> str:
         self._names += 1
         return f"{identifier(hint)}_{self._names}"

@@ -16,7 +16,7 @@ from tilelet.cpu.emitter import (
     emit_scalar,
     loop_head,
 )
-from tilelet.cpu.kernel import KernelEmitter, Restart, TensorRef, emits
+from tilelet.cpu.kernel import KernelEmitter, TensorRef, emits
 from tilelet.cpu.loop_carried import LoopCarried, emit_while_body, set_at_once
 from tilelet.cpu.text import Dim
 from tilelet.cpu.tiles import Leaf, Slot, Tile, count, leaves
@@ -69,23 +69,24 @@ class _Carried(LoopCarried[KernelEmitter]):
 
     def _declare_tile(self, first: Arg | None) -> Tile:
         k, t = self.emitter, self.emitter.tile_type(self.value)
-        shape: tuple[Dim, ...] = t.shape
+        region = k.regions.of[self.value]
+        valid: tuple[Dim, ...] = t.shape if None in region else region  # type: ignore[assignment]
         if first is None:
             self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
         else:
             tile = k.tile(first)
-            shape = tile.valid
+            valid = tile.valid
             self.slot = k.reuse_buffer(first, self.op.results[self.at])
             if self.slot is None:
                 k.flush_pending(tile.form.slot if isinstance(tile.form, Leaf) else None)
                 self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
                 k.materialised(tile, slot=self.slot)
-        if (self.op, self.at) in k.dynamic or any(isinstance(v, str) for v in shape):
+        if None in region:
             self.valid_names = [k.name("valid") for _ in t.shape]
-            for name, extent in zip(self.valid_names, shape):
+            for name, extent in zip(self.valid_names, valid):
                 k.out.add(f"int64_t {name} = {extent};")
-            shape = tuple(self.valid_names)
-        return k.slot_tile(self.slot, t.shape, t.dtype, shape)
+            valid = tuple(self.valid_names)
+        return k.slot_tile(self.slot, t.shape, t.dtype, valid)
 
     def window_form(self) -> TensorRef:
         assert isinstance(self.value.type, TensorType)
@@ -106,13 +107,6 @@ class _Carried(LoopCarried[KernelEmitter]):
         if self.slot is not None:
             self.emitter.touch(self.slot)
 
-    def check_region(self, tile: Tile) -> None:
-        """A region that was taken for constant must be the one assumed."""
-        assert isinstance(self.form, Tile)
-        if not self.valid_names and tile.valid != self.form.valid:
-            self.emitter.dynamic.add((self.op, self.at))
-            raise Restart
-
 
 def assign(k: KernelEmitter, targets: Sequence[_Carried], args: Sequence[Arg]) -> None:
     """All targets get their new values at once."""
@@ -127,7 +121,8 @@ def assign(k: KernelEmitter, targets: Sequence[_Carried], args: Sequence[Arg]) -
 
 def _assign_tiles(k: KernelEmitter, pending: list[tuple[_Carried, Tile]]) -> None:
     for target, tile in pending:
-        target.check_region(tile)
+        if not target.valid_names:
+            k.check_region(target.value, tile)
     regions = [
         (name, k.variable("region", extent))
         for target, tile in pending
@@ -241,24 +236,9 @@ def emit_if(k: KernelEmitter, op: Op) -> None:
     for block, head in zip(op.blocks, (f"if ({k.scalar(op.args['cond'])})", "else")):
         with k.out.block(head, op.loc), k.inside():
             k.block(block)
-            if block is op.blocks[0]:
-                _assume_regions(k, joined, yielded(block))
             assign(k, joined, yielded(block))
     for j, result in zip(joined, op.results):
         j.bind(result)
-
-
-def _assume_regions(k: KernelEmitter, joined: Sequence[_Carried], args: Sequence[Arg]) -> None:
-    """Until the other branch says otherwise, a joined tile has the first one's region."""
-    for j, arg in zip(joined, args):
-        if j.slot is None or j.valid_names:
-            continue
-        tile = k.tile(arg)
-        if any(isinstance(v, str) for v in tile.valid):
-            k.dynamic.add((j.op, j.at))
-            raise Restart
-        assert isinstance(j.form, Tile)
-        j.form.valid = tile.valid
 
 
 @emits("undef")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tilelet.cpu import scalars
 from tilelet.cpu.elements import element, word_field
 from tilelet.cpu.emitter import Emitter, OpNumbers, first_use
+from tilelet.cpu.plan.regions import find_regions
 from tilelet.cpu.scratch import pack
 from tilelet.cpu.sites import Sites
 from tilelet.cpu.text import Dim, Place, array_text, identifier, product, total
@@ -84,10 +85,6 @@ def _is_view_of_tensor(op: Op) -> bool:
 
 def _c_list(products: Sequence[str]) -> str:
     return f"(tl_product *const[]){{{', '.join(products)}}}, {len(products)}"
-
-
-class Restart(Exception):  # noqa: N818  (not an error)
-    """Something assumed about a value that is carried or joined does not hold: begin again."""
 
 
 @dataclass(frozen=True)
@@ -225,16 +222,7 @@ class KernelEmitter(Emitter):
     ) -> None:
         super().__init__(kernel, functions, sites, host)
         self.windows = windows
-        self.dynamic: set[tuple[Op, int]] = set()  # carried or joined values of changing region
-
-    def emit(self) -> KernelCode:
-        """The kernel's text; begun again whenever a valid region turns out not to be constant."""
-        while True:
-            with suppress(Restart):
-                return self._attempt()
-
-    def _attempt(self) -> KernelCode:
-        self.begin_again()
+        self.regions = find_regions(kernel, self.aliases, windows_are_full=windows.are_full)
         self.slots: list[Slot] = []
         self.declarations: list[str] = []
         self.loops: list[Loop] = []
@@ -249,6 +237,9 @@ class KernelEmitter(Emitter):
         self._fills: set[int] = set()
         self.has_products = False
         self._clock = 0
+
+    def emit(self) -> KernelCode:
+        """Write the kernel."""
         windows, numbers = self._parameters()
         name = f"k_{identifier(self.function.name)}"
         with self.out.indented():
@@ -643,12 +634,20 @@ class KernelEmitter(Emitter):
         value = op.result
         if not self.uses[value]:
             return
+        self.check_region(value, tile)
         once = self.uses[value] == 1 and self.user[value] is self.home[value]
         waits = lazy and (once or self._is_reduced_first(value))
         if isinstance(tile.form, Leaf) or (waits and tile.form.depth < DEEPEST):
             self.values[value] = tile
         else:
             self.values[value] = self.materialised(tile, value.name)
+
+    def check_region(self, value: Value, tile: Tile) -> None:
+        """Check that a tile has the region that was planned for it."""
+        found = tuple(v if isinstance(v, int) else None for v in tile.valid)
+        if found != self.regions.of[value]:
+            problem = f"valid region {tile.valid}, planned as {self.regions.of[value]}"
+            raise InternalError(problem, self.function.name, value.name, value.loc)
 
     def _is_reduced_first(self, value: Value) -> bool:
         """Whether the first use is a reduction of rows, which are best reduced as they are made."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from tilelet import dtypes
 from tilelet.cpu.elements import Element, element
 from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.plan.regions import define_elementwise
 from tilelet.cpu.scalars import constant_of, saturated
 from tilelet.cpu.text import Dim, lesser
 from tilelet.cpu.tiles import Leaf, Node, Tile
@@ -237,6 +238,17 @@ def _leaky(e: Element, x: str, slope: str) -> str:
 @emits("lrelu", "prelu")
 def emit_leaky(k: KernelEmitter, op: Op) -> None:
     elementwise(k, op, ("x", "slope"), _leaky)
+
+
+define_elementwise([*_TWO, *_SAME, "cmp", "cmps"], lambda _: ("lhs", "rhs"))
+define_elementwise(list(_ONE), lambda _: ("x",))
+define_elementwise(["lrelu", "prelu"], lambda _: ("x", "slope"))
+define_elementwise(["sel"], lambda _: ("mask", "lhs", "rhs"))
+define_elementwise(["sels"], lambda _: ("mask", "x", "scalar"))
+for _axis in ("row", "col"):
+    define_elementwise(
+        [f"{_axis}_expand_{n}" for n in _EXPANDED], lambda name: ("x", f"{name[:3]}_vec")
+    )
 
 
 # --- comparison and selection --------------------------------------------------------------------

@@ -15,6 +15,7 @@ from tilelet.cpu.kernel import (
 )
 from tilelet.cpu.ops_elementwise import named, spread
 from tilelet.cpu.ops_movement import is_tile, replaced
+from tilelet.cpu.plan.regions import define_products
 from tilelet.cpu.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.tiles import Axis, Node, Slot, Tile, count, merged_axes, strides_in
 from tilelet.dtypes import FP32, INT8, INT32, UINT8, DType
@@ -27,6 +28,9 @@ WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
 MOST_RESULTS = 64 << 10  # elements of products that wait in the cache for their tasks to go on
 VERY_FEW_ROWS = 8  # so few that operands are read for longer than they are multiplied
 FEW_ROWS = 64  # with more of them, reading B takes a small part of the time
+
+
+define_products([*PRODUCTS, "matmul_bias", "gemv_bias"], ["matmul_acc", "gemv_acc"])
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tilelet.cpu.elements import element
 from tilelet.cpu.kernel import PIECE, KernelEmitter, emits
 from tilelet.cpu.ops_host import emit_host
+from tilelet.cpu.plan.regions import define_reductions
 from tilelet.cpu.text import Dim, array_text, product, total
 from tilelet.cpu.tiles import Axis, Leaf, Slot, Tile, count, merged_axes, strides_in
 from tilelet.dtypes import FP16, FP32
@@ -19,6 +20,10 @@ _COMBINE = {
     "max": "ts_max_{2}({0}, {1})",
     "min": "ts_min_{2}({0}, {1})",
 }
+
+
+define_reductions([f"row_{n}" for n in (*_NAMES, "argmax", "argmin")], -1)
+define_reductions([f"col_{n}" for n in _NAMES], -2)
 
 
 def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int) -> tuple[Dim, ...]:

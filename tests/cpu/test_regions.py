@@ -1,0 +1,108 @@
+"""`plan/regions.py`: which extents are constants, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.interp.build import Build, tensor
+
+from tilelet.analysis.aliases import Aliases
+from tilelet.cpu.kernel import BY_REFERENCE, EMITTERS
+from tilelet.cpu.ops_host import emit_host
+from tilelet.cpu.plan import regions
+from tilelet.cpu.plan.regions import Regions, find_regions
+from tilelet.cpu.program import emit_program
+from tilelet.dtypes import INT32
+from tilelet.ir.core import FunctionKind, Value
+from tilelet.passes.pipeline import run_passes
+
+ROWS, COLUMNS = 8, 16
+Body = Callable[[Build, Value, Value], Value]
+
+
+def planned(body: Body, *, windows_are_full: bool = True) -> tuple[Regions, dict[str, object]]:
+    """Regions of a kernel that stores what `body` makes of tensor x and scalar n; by name."""
+    b = Build()
+    x, out = (b.param(n, tensor([ROWS, COLUMNS])) for n in ("x", "out"))
+    sizes = b.param("sizes", tensor([1], INT32))
+
+    def scope(s: Build) -> list[Value]:
+        n = s.op("read", x=sizes, indices=[0])
+        return [s.put(out, body(s, x, n), [0, 0])]
+
+    b.scope(scope)
+    functions = run_passes(b.program()).functions
+    (kernel,) = (f for f in functions.values() if f.kind is FunctionKind.InCore)
+    aliases = Aliases(kernel.body, functions)
+    found = find_regions(kernel, aliases, windows_are_full=windows_are_full)
+    return found, {v.name: region for v, region in found.of.items()}
+
+
+def cut(s: Build, x: Value, rows: object, name: str = "") -> Value:
+    return s.op(
+        "slice", x=x, shape=[ROWS, COLUMNS], offset=[0, 0], valid_shape=[rows, 5], result=name
+    )
+
+
+def test_a_load_is_whole_unless_it_is_cut() -> None:
+    _, whole = planned(lambda s, x, _: s.op("exp", x=s.whole(x), result="e"))
+    assert whole["e"] == (ROWS, COLUMNS)
+    _, partial = planned(lambda s, x, _: s.op("exp", x=cut(s, x, 3), result="e"))
+    assert partial["e"] == (None, None)
+    _, unknown = planned(
+        lambda s, x, _: s.op("exp", x=s.whole(x), result="e"), windows_are_full=False
+    )
+    assert unknown["e"] == (None, None)
+
+
+def test_what_a_loop_does_not_change_stays_constant() -> None:
+    def body(s: Build, x: Value, n: Value) -> Value:
+        (acc,) = s.for_(n, lambda t, _, acc: [t.op("add", lhs=acc, rhs=t.whole(x))], [s.whole(x)])
+        return acc
+
+    found, _ = planned(body)
+    assert not found.variable
+    assert set(found.of.values()) == {(ROWS, COLUMNS)}
+
+
+def test_what_a_loop_changes_is_variable_and_so_is_what_depends_on_it() -> None:
+    """The inner loop's value is constant until the outer one's turns out not to be."""
+
+    def body(s: Build, x: Value, n: Value) -> Value:
+        def outer(t: Build, _: Value, acc: Value) -> list[Value]:
+            (inner,) = t.for_(n, lambda u, _, v: [u.op("exp", x=v)], [acc])
+            return [t.op("set_validshape", x=inner, rows=3, cols=5)]
+
+        (acc,) = s.for_(n, outer, [s.whole(x)])
+        return acc
+
+    found, _ = planned(body)
+    # The inner loop starts with variables; it does not change them.
+    ((op, at),) = found.variable
+    assert (op.name, at) == ("for", 0)
+    assert (3, 5) in found.of.values()
+    assert (None, None) in found.of.values()
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(3, (3, 5)), (4, (None, None))])
+def test_branches_that_agree(rows: int, expected: tuple[int | None, ...]) -> None:
+    def body(s: Build, x: Value, n: Value) -> Value:
+        def branch(rows: int) -> Callable[[Build], list[Value]]:
+            return lambda t: [t.op("set_validshape", x=t.whole(x), rows=rows, cols=5)]
+
+        (joined,) = s.if_(s.op("scalar.gt", lhs=n, rhs=0), branch(3), branch(rows))
+        return s.op("exp", x=joined, result="e")
+
+    found, names = planned(body)
+    assert names["e"] == expected
+    assert bool(found.variable) == (None in expected)
+
+
+def test_every_op_with_c_of_its_own_has_a_rule() -> None:
+    """An op without one would have variables where its C has numbers."""
+    assert emit_program  # its module declares the rules of all ops
+    own = {name for name, emit in EMITTERS.items() if emit is not emit_host} - {BY_REFERENCE}
+    without = own - set(regions._RULES) - set(regions._FLOW)
+    makes_no_tile = ("scalar.", "array.", "get_", "system.", "tensor.dim", "read", "store")
+    assert not {name for name in without if not name.startswith(makes_no_tile)}
