@@ -263,7 +263,7 @@ def test_check(tilelet: Run) -> None:
     assert "error" not in err
     code, out, err = tilelet("check", "k.py", "-p", "a2a3")
     assert code == 1
-    assert out.splitlines()[0] == "scale on a2a3: 1 finding"
+    assert out.splitlines()[0] == "scale on a2a3: 1 finding (would not run: 1)"
     assert "help: sizes that fit, fastest first (modelled):" in err
     assert not Path("build_output").exists()
 

@@ -92,6 +92,7 @@ def test_every_option_with_a_value_is_checked_or_named_here() -> None:
     # These are looked up in what there is: `test_a_name_that_does_not_exist`, and test_tune.py.
     looked_up = {"-p", "--platform", "--period", "--engine", "--only", "--executor", "--like"}
     looked_up |= {"--dialect", "--portable", "--program", "--profile", "--against"}
+    looked_up |= {"--replay"}
     texts = {"--prompt"}
     assert {spelling for _, spelling in free} == looked_up | texts
 

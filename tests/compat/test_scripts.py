@@ -48,7 +48,7 @@ def test_the_oldest_style(tilelet: Run) -> None:
     code, out, err = tilelet("run", "seed_scale")
     assert code == 0
     assert out == "  y: PASS (8192/8192 elements matched)\n=== All 1 cases passed ===\n"
-    assert "no `a5` board here" in err
+    assert "no `a5` board found" in err
     (directory,) = Path("build_output").iterdir()
     assert directory.name.startswith("ScaleProgram_")
     dumps = sorted(p.name for p in (directory / "passes_dump").iterdir())
@@ -549,8 +549,8 @@ def test_mistakes_in_a_call_of_run(tilelet: Run, call: str, message: str) -> Non
 def test_a_platform_counts_although_the_script_reads_no_arguments(tilelet: Run) -> None:
     script = write(MISTAKES + "run(kernel, [x, out], golden)")
     assert "no `a2a3` board found" in tilelet("run", script, "-p", "a2a3")[2]
-    assert "no `a5` board here" in tilelet("run", script, "--platform=a5")[2]
-    assert tilelet("run", script, "-p", "a5sim")[2] == ""
+    assert "no `a5` board found" in tilelet("run", script, "--platform=a5")[2]
+    assert "board" not in tilelet("run", script, "-p", "a5sim")[2]
 
 
 def test_a_fault_while_running_names_the_line(tilelet: Run) -> None:

@@ -97,3 +97,11 @@ def test_commands_of_one_chip_refuse_it(
 ) -> None:
     assert main([command, write(tmp_path, "i + 1", "Ge")]) == 3
     assert "E1712" in capsys.readouterr().err
+
+
+def test_a_single_rank_program_has_no_schedule_to_replay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    hello = Path(__file__).parents[2] / "examples" / "01_hello.py"
+    assert main(["check", str(hello), "--replay", "random:1"]) == 2
+    assert "`--replay` is for programs of several ranks" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from tilelet.cli.page import wants_page, write_page
 from tilelet.cli.portable import NEWEST, portability, print_places
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
+from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
@@ -48,6 +49,10 @@ def check_command(options: CheckCommand) -> int:
             subjects.append(subject)
     if recording.code and not recording.runs and all(found.ok for found in schedules):
         return failed(recording, options)
+    if options.replay is not None and not schedules:
+        raise BadFlag(
+            f"`--replay` is for programs of several ranks; `{options.target.name}` has one"
+        )
     if wants_page(options):
         checked = [(s.device_run, v.to_data()) for s, v in zip(subjects, verdicts)]
         write_page(options, options.target.name, lambda: check_document(checked))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 SOURCES = Path(__file__).parent / "c"
-PRODUCTS = "matmul.c"
+PRODUCTS = ("matmul.c", "products.c")
 LIBRARY = "program.so"
 OPTIMISE = "-O3"  # programs: loops over elements are vectorised by the compiler
 OPTIMISE_RUNTIME = "-O2"  # its loops are vectors already; -O3 only takes longer
@@ -195,10 +195,11 @@ def _room(target: Path) -> str:
 
 def _parts(*, has_products: bool) -> dict[str, list[Path]]:
     """Sources of the parts of the C library that a program is linked with, by name."""
-    runtime = [path for path in sorted(SOURCES.glob("*.c")) if path.name != PRODUCTS]
+    runtime = [path for path in sorted(SOURCES.glob("*.c")) if path.name not in PRODUCTS]
     parts = {"runtime": runtime}
     if has_products:
-        parts = {"products": [SOURCES / PRODUCTS], **parts}  # takes longest: started first
+        # First, because they take longest to compile.
+        parts = {"products": [SOURCES / name for name in PRODUCTS], **parts}
     return parts
 
 

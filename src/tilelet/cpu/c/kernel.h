@@ -65,22 +65,10 @@ TL_INLINE int tl_is_next_piece(const tl_product *p, const tl_matmul_args *args, 
            x->n == args->n && (p->pieces == 1 || (a_step == p->a_step && b_step == p->b_step));
 }
 
-static void __attribute__((noinline, unused)) tl_run_product(tl_product *p, tl_ctx *c) {
-    if (p->pieces) tl_matmul_pieces(p, c->matmul);
-    p->pieces = 0;
-}
-
-/* Several that do not need each other. */
-static void __attribute__((noinline, unused))
-tl_run_products(tl_ctx *c, tl_product *const *products, int count, const void *then) {
-    tl_product all[TL_PRODUCTS];
-    int total = 0;
-    for (int i = 0; i < count; i++) {
-        if (products[i]->pieces) all[total++] = *products[i];
-        products[i]->pieces = 0;
-    }
-    tl_matmul_side_by_side(all, total, then, c->matmul);
-}
+/* Both in products.c, which is linked only into programs with products: a static function here would
+ * refer to the matrix product from every program at -O0. */
+void tl_run_product(tl_product *p, tl_ctx *c);
+void tl_run_products(tl_ctx *c, tl_product *const *products, int count, const void *then);
 
 /* A product that may be deferred: all pieces of a loop's matmul_acc are run as one. `is_lasting`:
  * both operands stay where they are until then. */
