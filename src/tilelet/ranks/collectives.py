@@ -74,7 +74,7 @@ class Meeting:
         wanted = [Condition(self._cell(self.me, p), self._phase, WaitCmp.Ge) for p in self.peers]
         yield Request(self.op.name, self.op.loc, tuple(wanted))
         for condition in wanted:
-            self.state.observe("wait", condition.cell, self.op)
+            self.state.waited(condition, self.op)
 
     def leave(self) -> None:
         """Take the credits of this call away."""

@@ -233,7 +233,7 @@ def lower_wait(low: Lowering, op: Op) -> Routine:
     def run(frame: Frame) -> Suspension:
         wanted = condition(frame)
         yield Request(op.name, op.loc, (wanted,))
-        state.observe("wait", wanted.cell, op)
+        state.waited(wanted, op)
 
     return run
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.analysis.overlap import Bytes, meet
+from tilelet.analysis.overlap import meet
 from tilelet.diag.catalogue.ranks import BadSeed
 from tilelet.diag.core import UserError
 from tilelet.ir.core import Program
@@ -23,15 +23,15 @@ from tilelet.ranks import static
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.memory import symmetric
-from tilelet.ranks.races import HappensBefore
+from tilelet.ranks.races import HappensBefore, Touch
 from tilelet.ranks.rank import Strand
+from tilelet.ranks.requests import Condition
 from tilelet.ranks.scheduler import InOrder, Policy, Random, World
 from tilelet.ranks.schedules import Schedules
 from tilelet.tasks.arguments import bind_arguments
-from tilelet.tasks.window import Window
 
 Key = tuple[int, ...]
-Footprint = Sequence[tuple[tuple[str, int], Bytes, str]]
+Footprint = Sequence[Touch]
 
 MAX_COVERED = 400
 """Executions that partial-order reduction may take before seeded schedules take over."""
@@ -123,13 +123,13 @@ class Bounded:
 def _dependent(a: Footprint, b: Footprint) -> bool:
     """Whether the order of two steps matters: they touch common bytes, and not only by adding."""
     return any(
-        buffer == other and _ordered(how, also) and meet(mine, theirs)
-        for buffer, mine, how in a
-        for other, theirs, also in b
+        x.slice == y.slice and _ordered(x.how, y.how) and meet(x.bytes, y.bytes)
+        for x in a
+        for y in b
     )
 
 
-_READS = ("read", "wait")
+_READS = ("read", "wait", "match")
 _ADDS = ("notify", "add")
 
 
@@ -244,7 +244,7 @@ class Explorer:
             number += 1
             states = policy.states
             pending = [
-                (key_of(s), [_waited(c.cell) for c in s.request.conditions])
+                (key_of(s), [_waited(c) for c in s.request.conditions])
                 for s in world.strands
                 if s.request is not None
             ]
@@ -265,34 +265,106 @@ def _left(state: State) -> set[Key]:
     return state.todo - set(state.tried) - set(state.sleep)
 
 
-def _waited(cell: Window) -> tuple[tuple[str, int], Bytes, str]:
-    buffer = symmetric(cell)
-    return (buffer.name, buffer.index), cell.bytes, "wait"
+def _waited(c: Condition) -> Touch:
+    """A wait that is not over, as its step would be."""
+    buffer = symmetric(c.cell)
+    return Touch((buffer.name, buffer.index), c.cell.bytes, "match", c.expected)
 
 
 def _backtrack(states: list[State], pending: Sequence[tuple[Key, Footprint]]) -> None:
     """Note which strands to try earlier: those whose step depends on an unordered earlier one."""
-    steps = [(s.chosen, s.footprint) for s in states]
-    ordered: list[set[int]] = []  # for each step, those before it in every equivalent schedule
-    latest: dict[Key, int] = {}
-    for j, (key, footprint) in enumerate([*steps, *pending]):
-        before: set[int] = set()
-        if key in latest:
-            before |= ordered[latest[key]] | {latest[key]}
-        if footprint:
-            for i in range(min(j, len(steps)) - 1, -1, -1):
+    exact = _Waits([s.footprint for s in states])
+    order = _Order(states, pending, exact)
+    while order.overtaken:
+        exact.loose |= order.overtaken
+        order = _Order(states, pending, exact)
+    for state, keys in zip(states, order.todo):
+        state.todo |= keys
+
+
+class _Waits:
+    """Waits that need every signal before them: these are ordered before, not raced with.
+
+    A wait for at least N that ends when its cell is exactly N needs all that was added so far, as
+    long as all that is added later comes after it in every schedule. `loose` are the others: the
+    order of such a wait and a signal matters.
+    """
+
+    def __init__(self, footprints: Sequence[Footprint]) -> None:
+        self.loose: set[int] = set()
+        self.signals: dict[tuple[Any, ...], list[int]] = {}
+        values: dict[tuple[Any, ...], int] = {}
+        self._cells: list[list[tuple[Any, ...]]] = []
+        for j, footprint in enumerate(footprints):
+            waits: list[tuple[Any, ...]] = []
+            for t in footprint:
+                cell = (t.slice, t.bytes)
+                if t.how == "notify":
+                    values[cell] = values.get(cell, 0) + t.value
+                    self.signals.setdefault(cell, []).append(j)
+                elif t.how == "wait":
+                    waits.append(cell)
+                    if values.get(cell, 0) != t.value:
+                        self.loose.add(j)
+                elif t.how in ("match", "set"):
+                    self.loose.add(j)
+            self._cells.append(waits)
+        setters = {(t.slice, t.bytes) for f in footprints for t in f if t.how in ("set", "write")}
+        for j, waits in enumerate(self._cells):
+            if setters.intersection(waits):
+                self.loose.add(j)
+
+    def needed(self, j: int) -> list[int]:
+        """Steps that must come before step j: the signals that its waits count."""
+        if j >= len(self._cells) or j in self.loose:
+            return []
+        return [i for cell in self._cells[j] for i in self.signals.get(cell, ()) if i < j]
+
+    def later(self, j: int) -> list[int]:
+        """Signals after step j to the cells that it waits for."""
+        if j >= len(self._cells) or j in self.loose:
+            return []
+        return [i for cell in self._cells[j] for i in self.signals.get(cell, ()) if i > j]
+
+    def footprint(self, j: int, whole: Footprint) -> Footprint:
+        """What decides the dependences of a step: without the waits that are exact."""
+        if j in self.loose or j >= len(self._cells):
+            return whole
+        return [t for t in whole if t.how != "wait"]
+
+
+class _Order:
+    """The steps of one execution: which are ordered, and which to try the other way round.
+
+    overtaken  exact waits that a later signal may come before
+    """
+
+    def __init__(
+        self, states: Sequence[State], pending: Sequence[tuple[Key, Footprint]], waits: _Waits
+    ) -> None:
+        steps = [(s.chosen, waits.footprint(j, s.footprint)) for j, s in enumerate(states)]
+        self.todo: list[set[Key]] = [set() for _ in states]
+        ordered: list[set[int]] = []  # for each step, those before it in every equivalent schedule
+        latest: dict[Key, int] = {}
+        for j, (key, footprint) in enumerate([*steps, *pending]):
+            before: set[int] = set()
+            for i in (*waits.needed(j), *([latest[key]] if key in latest else ())):
+                before |= ordered[i] | {i}
+            for i in range(min(j, len(steps)) - 1, -1, -1) if footprint else ():
                 if i in before or not steps[i][1] or steps[i][0] == key:
                     continue
                 if _dependent(steps[i][1], footprint):
-                    state = states[i]
-                    if key in state.enabled:
-                        state.todo.add(key)
-                    else:
-                        state.todo.update(state.enabled)
+                    enabled = states[i].enabled
+                    self.todo[i].update([key] if key in enabled else enabled)
                     before |= ordered[i] | {i}
-        ordered.append(before)
-        if j < len(steps):
-            latest[key] = j
+            ordered.append(before)
+            if j < len(steps):
+                latest[key] = j
+        self.overtaken = {
+            j
+            for j in range(len(states))
+            if any(j not in ordered[k] and steps[k][0] != steps[j][0] for k in waits.later(j))
+        }
 
 
 _POLICIES: dict[str, Callable[[int], Policy]] = {"random": Random, "bounded": Bounded}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilelet.analysis.overlap import Bytes
 from tilelet.diag.catalogue.ranks import LineShared, RanksRace, SetBySeveral
@@ -43,6 +43,19 @@ def join(into: Clock, other: Clock | None) -> None:
     for key, count in (other or {}).items():
         if count > into.get(key, 0):
             into[key] = count
+
+
+class Touch(NamedTuple):
+    """What a step did to a slice, named as in every schedule.
+
+    how    as of an `Access`; "match" is a wait for exactly one value
+    value  what a notify adds or sets, or what a wait expects
+    """
+
+    slice: tuple[str, int]
+    bytes: Bytes
+    how: str
+    value: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ class HappensBefore:
 
     def __init__(self) -> None:
         self.findings: dict[tuple[Any, ...], UserError] = {}
-        self.footprint: list[tuple[tuple[str, int], Bytes, str]] = []
+        self.footprint: list[Touch] = []
         self.notified: dict[tuple[int, int], list[Access]] = {}
         self._accesses: dict[int, list[Access]] = {}
         self._cells: dict[tuple[int, int], Clock] = {}
@@ -133,14 +146,13 @@ class HappensBefore:
     # Accesses
 
     def access(self, strand: Strand, how: str, window: Window, op: Op, value: int = 0) -> None:
-        del value
         buffer = window.buffer
         if not isinstance(buffer, SymmetricBuffer):
             return
-        self.footprint.append(((buffer.name, buffer.index), window.bytes, how))
+        self.footprint.append(Touch((buffer.name, buffer.index), window.bytes, how, value))
         clock = strand.clock
         now = Access(strand, how, window, op, clock[strand.number])
-        if how == "wait":
+        if how in ("wait", "match"):
             join(clock, self._cells.get(_key(window)))
             return
         self._compare(now, buffer)

@@ -18,6 +18,7 @@ from tilelet.ops.tasks import CLUSTERS, LANES
 from tilelet.ranks import collectives, comm
 from tilelet.ranks.code import LowerRoutine, ResumableFunction, Routine, Suspension
 from tilelet.ranks.requests import Condition, Request
+from tilelet.syntax.ranks import WaitCmp
 from tilelet.tasks.stream import TaskGroup, TaskKind
 from tilelet.tasks.window import Window
 
@@ -272,6 +273,11 @@ class RankState(State):
             follower.waits_for.discard(task)
             if not follower.waits_for and not follower.started:
                 self.waiting.append(follower)
+
+    def waited(self, condition: Condition, op: Op) -> None:
+        """Tell that a wait is over."""
+        how = "wait" if condition.cmp is WaitCmp.Ge else "match"
+        self.observe(how, condition.cell, op, condition.expected)
 
     def observe(self, how: str, window: Window, op: Op, value: int = 0) -> None:
         """Tell an access to the run's watcher, if there is one."""
