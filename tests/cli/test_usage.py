@@ -285,7 +285,8 @@ def test_an_export_goes_where_it_is_told(tilelet: Run, mention: str) -> None:
     )
     name = script(f'"""A {mention} kernel."""\n{arguments}', KERNEL + specs)
     code, out, err = tilelet("export", name, "-o", "out.py")
-    assert (code, out) == (0, "out.py: 85 lines, in the language of 2026-08\n"), err
+    assert code == 0, err
+    assert re.match(r"out.py: \d+ lines, in the language of 2026-08\n", out)
     assert "def double" in Path("out.py").read_text()
 
 
