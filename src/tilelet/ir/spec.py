@@ -24,12 +24,15 @@ import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar
 
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import UNKNOWN, Loc, UserError
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.types import TileType, Type
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -297,6 +300,31 @@ class OpSpec:
         return f"<op {self.name}>"
 
 
+class OpFields(TypedDict, total=False):
+    """Fields of an `OpSpec` that a definition gives, or that a family of ops shares."""
+
+    infer: Infer
+    engine: Engine
+    plane: Plane
+    traits: Trait
+    cost: Cost
+    valid: ValidRule | None
+    reference: Callable[..., Any] | None
+    cut_to_valid: bool
+    takes_valid: bool
+    takes_result_type: bool
+    on_chip: tuple[str, ...] | None
+    writes: tuple[str, ...]
+    view: str | None
+    replaces: str | None
+    reduces: int | None
+    moves: tuple[str, ...]
+    seed_region: SeedRegion
+    limits: tuple[Limit, ...]
+    era: str
+    section: str
+
+
 REGISTRY: dict[str, OpSpec] = {}
 
 
@@ -348,36 +376,50 @@ def bind(spec: OpSpec, *args: Arg, **named: Arg) -> dict[str, Arg]:
 
 
 def op(
-    *,
-    infer: Infer,
-    name: str | None = None,
-    **fields: Any,
+    *, name: str | None = None, family: OpFields | None = None, **fields: Unpack[OpFields]
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Define an op from a typed, documented function whose body is only a docstring."""
+    """Define an op from a typed, documented function whose body is only a docstring.
+
+    `family` holds fields that several ops share; those given beside it take precedence.
+    """
+    given: OpFields = {**(family or {}), **fields}
+    if "infer" not in given:
+        raise TypeError("an op needs a rule for the types of its results: `infer`")
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
-        return _define(function, name=name or function.__name__, infer=infer, **fields)
+        return _define(function, name, given)
 
     return make
 
 
 def composition(
-    *, infer: Infer = unchecked, name: str | None = None, **fields: Any
+    *, name: str | None = None, family: OpFields | None = None, **fields: Unpack[OpFields]
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Define an op from a typed, documented function whose body calls the ops it consists of."""
-    fields = {"engine": Engine.VEC, "plane": Plane.SCOPE, **fields}
+    given: OpFields = {"engine": Engine.VEC, "plane": Plane.SCOPE, **(family or {}), **fields}
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
-        named = name or function.__name__
-        return _define(function, name=named, infer=infer, expands=function, **fields)
+        return _define(function, name, given, expands=function)
 
     return make
 
 
-def _define(function: Callable[P, R], **fields: Any) -> Callable[P, R]:
-    given: dict[str, Any] = {"section": function.__module__.rsplit(".", 1)[-1], **fields}
-    doc, signature = inspect.getdoc(function) or "", inspect.signature(function)
-    spec = register(OpSpec(doc=doc, signature=signature, **given))
+def _define(
+    function: Callable[P, R],
+    name: str | None,
+    fields: OpFields,
+    expands: Callable[..., Any] | None = None,
+) -> Callable[P, R]:
+    given: OpFields = {"section": function.__module__.rsplit(".", 1)[-1], **fields}
+    spec = register(
+        OpSpec(
+            name=name or function.__name__,
+            expands=expands,
+            doc=inspect.getdoc(function) or "",
+            signature=inspect.signature(function),
+            **given,
+        )
+    )
 
     @functools.wraps(function)
     def outside_kernel(*args: P.args, **named: P.kwargs) -> R:

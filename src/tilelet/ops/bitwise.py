@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilelet import numerics
-from tilelet.ir.spec import Cost, Engine, Plane, SeedRegion, Trait, op
+from tilelet.ir.spec import Cost, Engine, OpFields, Plane, SeedRegion, Trait, op
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.infer import BITS, INTEGERS
@@ -28,14 +26,14 @@ __all__ = [
     "xors",
 ]
 
-_BINARY: dict[str, Any] = {
+_BINARY: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
     "traits": Trait.POINTWISE,
     "valid": valid.meet("lhs", "rhs"),
     "seed_region": SeedRegion.LEFT,
 }
-_UNARY: dict[str, Any] = {
+_UNARY: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
     "traits": Trait.POINTWISE,
@@ -43,7 +41,9 @@ _UNARY: dict[str, Any] = {
 }
 
 
-@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), cost=Cost.LOGIC, **_BINARY)
+@op(
+    infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), cost=Cost.LOGIC, family=_BINARY
+)
 def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Bitwise and.
 
@@ -56,7 +56,10 @@ def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
 
 
 @op(
-    infer=infer.infer_with_number(BITS), reference=of_two(numerics.and_), cost=Cost.LOGIC, **_BINARY
+    infer=infer.infer_with_number(BITS),
+    reference=of_two(numerics.and_),
+    cost=Cost.LOGIC,
+    family=_BINARY,
 )
 def ands(lhs: Shaped, rhs: Number) -> Shaped:
     """Bitwise and with a number.
@@ -69,7 +72,7 @@ def ands(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), cost=Cost.LOGIC, **_BINARY)
+@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), cost=Cost.LOGIC, family=_BINARY)
 def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Bitwise or.
 
@@ -81,7 +84,12 @@ def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(BITS), reference=of_two(numerics.or_), cost=Cost.LOGIC, **_BINARY)
+@op(
+    infer=infer.infer_with_number(BITS),
+    reference=of_two(numerics.or_),
+    cost=Cost.LOGIC,
+    family=_BINARY,
+)
 def ors(lhs: Shaped, rhs: Number) -> Shaped:
     """Bitwise or with a number.
 
@@ -97,7 +105,7 @@ def ors(lhs: Shaped, rhs: Number) -> Shaped:
     infer=infer.infer_binary(BITS, "tmp"),
     reference=of_two(numerics.xor),
     cost=Cost.LOGIC,
-    **_BINARY,
+    family=_BINARY,
 )
 def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or.
@@ -115,7 +123,7 @@ def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     infer=infer.infer_with_number(BITS, "tmp"),
     reference=of_two(numerics.xor),
     cost=Cost.LOGIC,
-    **_BINARY,
+    family=_BINARY,
 )
 def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or with a number.
@@ -129,7 +137,7 @@ def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), cost=Cost.LOGIC, **_UNARY)
+@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), cost=Cost.LOGIC, family=_UNARY)
 def not_(x: Shaped) -> Shaped:
     """Bitwise complement; logical for BOOL.
 
@@ -141,7 +149,12 @@ def not_(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shl), cost=Cost.LOGIC, **_BINARY)
+@op(
+    infer=infer.infer_binary(INTEGERS),
+    reference=of_two(numerics.shl),
+    cost=Cost.LOGIC,
+    family=_BINARY,
+)
 def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """`lhs << rhs`; bits shifted out are lost.
 
@@ -157,7 +170,7 @@ def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     infer=infer.infer_with_number(INTEGERS),
     reference=of_two(numerics.shl),
     cost=Cost.ADDS,
-    **_BINARY,
+    family=_BINARY,
 )
 def shls(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs << rhs` for a number `rhs`.
@@ -170,7 +183,12 @@ def shls(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(INTEGERS), reference=of_two(numerics.shr), cost=Cost.LOGIC, **_BINARY)
+@op(
+    infer=infer.infer_binary(INTEGERS),
+    reference=of_two(numerics.shr),
+    cost=Cost.LOGIC,
+    family=_BINARY,
+)
 def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """`lhs >> rhs`: arithmetic for signed types, logical for unsigned.
 
@@ -186,7 +204,7 @@ def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     infer=infer.infer_with_number(INTEGERS),
     reference=of_two(numerics.shr),
     cost=Cost.ADDS,
-    **_BINARY,
+    family=_BINARY,
 )
 def shrs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs >> rhs` for a number `rhs`.

@@ -11,7 +11,7 @@ In memory, scales have the layout that the cube of A5 expects: that of a paramet
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice, InnerDimMismatch, ShapeMismatch
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.dtypes import BF16, FP4, FP8E4M3FN, FP8E8M0, FP16, FP32, DType
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
+from tilelet.ir.spec import Call, Cost, Engine, OpFields, Plane, Shape, Trait, Valid, op
 from tilelet.ir.types import Mem, TileType
 from tilelet.numerics.block_scaled import GROUP, quantised
 from tilelet.numerics.casts import Array, widen
@@ -36,7 +36,7 @@ __all__ = ["load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias", "quant_
 _BLOCK, _PAIR = 16, 2  # of the layouts: rows or columns per block, adjacent groups
 LAYOUTS = ("MX_A_ZZ", "MX_B_NN")
 
-_CUBE: dict[str, Any] = {
+_CUBE: OpFields = {
     "engine": Engine.CUBE,
     "plane": Plane.SCOPE,
     "cut_to_valid": True,
@@ -263,7 +263,7 @@ def _matmul_mx(
     return numerics.matmul(a[:, :inner], b[:inner], acc)
 
 
-@op(infer=_infer_plain, reference=_matmul_mx, valid=valid.product, **_CUBE)
+@op(infer=_infer_plain, reference=_matmul_mx, valid=valid.product, family=_CUBE)
 def matmul_mx(lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped) -> Shaped:
     """Matrix product of block-scaled operands.
 
@@ -276,7 +276,7 @@ def matmul_mx(lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped) ->
     ...
 
 
-@op(infer=_infer_acc, reference=_matmul_mx, valid=valid.accumulated, **_CUBE)
+@op(infer=_infer_acc, reference=_matmul_mx, valid=valid.accumulated, family=_CUBE)
 def matmul_mx_acc(
     acc: Shaped, lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped
 ) -> Shaped:
@@ -290,7 +290,7 @@ def matmul_mx_acc(
     ...
 
 
-@op(infer=_infer_bias, reference=_matmul_mx, valid=valid.product, **_CUBE)
+@op(infer=_infer_bias, reference=_matmul_mx, valid=valid.product, family=_CUBE)
 def matmul_mx_bias(
     lhs: Shaped, lhs_scale: Shaped, rhs: Shaped, rhs_scale: Shaped, bias: Shaped
 ) -> Shaped:

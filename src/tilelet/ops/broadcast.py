@@ -9,13 +9,23 @@ A row vector holds one value per row, a column vector one per column.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import ShapeMismatch
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, composition, op
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    OpFields,
+    Plane,
+    Shape,
+    Trait,
+    Valid,
+    composition,
+    op,
+)
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
@@ -71,17 +81,15 @@ def _infer_with(vec: str, axis: int) -> Callable[[Call], infer.Types]:
 
 def _with_row(
     function: Callable[[Array, Array], Array], cost: Cost = Cost.ROW_BROADCAST
-) -> dict[str, Any]:
+) -> OpFields:
     return _family(function, "row_vec", _ROW_AXIS, cost)
 
 
-def _with_col(function: Callable[[Array, Array], Array]) -> dict[str, Any]:
+def _with_col(function: Callable[[Array, Array], Array]) -> OpFields:
     return _family(function, "col_vec", _COL_AXIS, Cost.BROADCAST)
 
 
-def _family(
-    function: Callable[[Array, Array], Array], vec: str, axis: int, cost: Cost
-) -> dict[str, Any]:
+def _family(function: Callable[[Array, Array], Array], vec: str, axis: int, cost: Cost) -> OpFields:
     return {
         "infer": _infer_with(vec, axis),
         "reference": of_two(function, "x", vec),
@@ -93,7 +101,7 @@ def _family(
     }
 
 
-@op(**_with_row(numerics.add))
+@op(family=_with_row(numerics.add))
 def row_expand_add(x: Shaped, row_vec: Shaped) -> Shaped:
     """`x[i, j] + row_vec[i]`.
 
@@ -105,7 +113,7 @@ def row_expand_add(x: Shaped, row_vec: Shaped) -> Shaped:
     ...
 
 
-@op(**_with_row(numerics.sub))
+@op(family=_with_row(numerics.sub))
 def row_expand_sub(x: Shaped, row_vec: Shaped) -> Shaped:
     """`x[i, j] - row_vec[i]`.
 
@@ -117,7 +125,7 @@ def row_expand_sub(x: Shaped, row_vec: Shaped) -> Shaped:
     ...
 
 
-@op(**_with_row(numerics.mul))
+@op(family=_with_row(numerics.mul))
 def row_expand_mul(x: Shaped, row_vec: Shaped) -> Shaped:
     """`x[i, j] * row_vec[i]`.
 
@@ -129,7 +137,7 @@ def row_expand_mul(x: Shaped, row_vec: Shaped) -> Shaped:
     ...
 
 
-@op(**_with_row(numerics.div, Cost.ROW_DIVIDE))
+@op(family=_with_row(numerics.div, Cost.ROW_DIVIDE))
 def row_expand_div(x: Shaped, row_vec: Shaped) -> Shaped:
     """`x[i, j] / row_vec[i]`, correctly rounded.
 
@@ -141,7 +149,7 @@ def row_expand_div(x: Shaped, row_vec: Shaped) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_with_row(numerics.maximum))
+@op(era="HEAD", family=_with_row(numerics.maximum))
 def row_expand_max(x: Shaped, row_vec: Shaped) -> Shaped:
     """The greater of `x[i, j]` and `row_vec[i]`.
 
@@ -153,7 +161,7 @@ def row_expand_max(x: Shaped, row_vec: Shaped) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_with_row(numerics.minimum))
+@op(era="HEAD", family=_with_row(numerics.minimum))
 def row_expand_min(x: Shaped, row_vec: Shaped) -> Shaped:
     """The smaller of `x[i, j]` and `row_vec[i]`.
 
@@ -177,7 +185,7 @@ def row_expand_expdif(x: Shaped, row_vec: Shaped) -> Shaped:
     return exp(row_expand_sub(x, row_vec))
 
 
-@op(era="HEAD", **_with_col(numerics.add))
+@op(era="HEAD", family=_with_col(numerics.add))
 def col_expand_add(x: Shaped, col_vec: Shaped) -> Shaped:
     """`x[i, j] + col_vec[j]`.
 
@@ -189,7 +197,7 @@ def col_expand_add(x: Shaped, col_vec: Shaped) -> Shaped:
     ...
 
 
-@op(**_with_col(numerics.sub))
+@op(family=_with_col(numerics.sub))
 def col_expand_sub(x: Shaped, col_vec: Shaped) -> Shaped:
     """`x[i, j] - col_vec[j]`.
 
@@ -201,7 +209,7 @@ def col_expand_sub(x: Shaped, col_vec: Shaped) -> Shaped:
     ...
 
 
-@op(**_with_col(numerics.mul))
+@op(family=_with_col(numerics.mul))
 def col_expand_mul(x: Shaped, col_vec: Shaped) -> Shaped:
     """`x[i, j] * col_vec[j]`.
 
@@ -213,7 +221,7 @@ def col_expand_mul(x: Shaped, col_vec: Shaped) -> Shaped:
     ...
 
 
-@op(**_with_col(numerics.div))
+@op(family=_with_col(numerics.div))
 def col_expand_div(x: Shaped, col_vec: Shaped) -> Shaped:
     """`x[i, j] / col_vec[j]`, correctly rounded.
 
@@ -225,7 +233,7 @@ def col_expand_div(x: Shaped, col_vec: Shaped) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_with_col(numerics.maximum))
+@op(era="HEAD", family=_with_col(numerics.maximum))
 def col_expand_max(x: Shaped, col_vec: Shaped) -> Shaped:
     """The greater of `x[i, j]` and `col_vec[j]`.
 
@@ -237,7 +245,7 @@ def col_expand_max(x: Shaped, col_vec: Shaped) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_with_col(numerics.minimum))
+@op(era="HEAD", family=_with_col(numerics.minimum))
 def col_expand_min(x: Shaped, col_vec: Shaped) -> Shaped:
     """The smaller of `x[i, j]` and `col_vec[j]`.
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +14,18 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.ops import BadArgument, BadChoice, NotConstant
 from tilelet.dtypes import DType
 from tilelet.ir.core import Value
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, composition, op
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    OpFields,
+    Plane,
+    Shape,
+    Trait,
+    Valid,
+    composition,
+    op,
+)
 from tilelet.ir.types import Mem, TensorType, TileType, Type
 from tilelet.numerics.casts import Array
 from tilelet.numerics.philox import philox
@@ -250,7 +261,7 @@ def _valid_patterned(operands: valid.Operands, result_shape: Shape, args: valid.
     return result_shape if region is None else valid.given(region, result_shape)
 
 
-_PATTERNED: dict[str, Any] = {
+_PATTERNED: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
     "valid": _valid_patterned,
@@ -272,7 +283,7 @@ def _tri(
     return (columns >= last if upper else columns <= last).astype(dtype.numpy)
 
 
-@op(name="tile.tri", infer=_infer_tri, reference=_tri, cost=Cost.COPY, **_PATTERNED)
+@op(name="tile.tri", infer=_infer_tri, reference=_tri, cost=Cost.COPY, family=_PATTERNED)
 def tri(
     diagonal: Int,
     shape: Ints,
@@ -311,7 +322,7 @@ def _random(
     return np.reshape(words.astype(dtype.numpy), shape)
 
 
-@op(infer=_infer_random, reference=_random, cost=Cost.TRIGONOMETRIC, **_PATTERNED)
+@op(infer=_infer_random, reference=_random, cost=Cost.TRIGONOMETRIC, family=_PATTERNED)
 def random(
     key0: Int,
     key1: Int,

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from tilelet import numerics
-from tilelet.ir.spec import Call, Cost, Engine, Plane, SeedRegion, Trait, composition, op
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    OpFields,
+    Plane,
+    SeedRegion,
+    Trait,
+    composition,
+    op,
+)
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
@@ -65,7 +75,7 @@ __all__ = [
     "subsc",
 ]
 
-_BINARY: dict[str, Any] = {
+_BINARY: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
     "traits": Trait.POINTWISE | Trait.ARITHMETIC,
@@ -73,8 +83,8 @@ _BINARY: dict[str, Any] = {
     "seed_region": SeedRegion.LEFT,
     "limits": (limits.NUMBER_FIRST, *limits.ROW_OPERANDS),
 }
-_PRODUCT: dict[str, Any] = {**_BINARY, "limits": (*_BINARY["limits"], limits.FILLED_COLUMN)}
-_UNARY: dict[str, Any] = {
+_PRODUCT: OpFields = {**_BINARY, "limits": (*_BINARY["limits"], limits.FILLED_COLUMN)}
+_UNARY: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
     "traits": Trait.POINTWISE | Trait.ARITHMETIC,
@@ -82,7 +92,7 @@ _UNARY: dict[str, Any] = {
 }
 # Computed in several steps; the last one still reads the operand.
 _STEPWISE = Trait.ELEMENTWISE | Trait.KEEPS_VALID | Trait.ARITHMETIC
-_STEPWISE_UNARY: dict[str, Any] = {**_UNARY, "traits": _STEPWISE}
+_STEPWISE_UNARY: OpFields = {**_UNARY, "traits": _STEPWISE}
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
@@ -93,7 +103,7 @@ def _infer_div(call: Call) -> infer.Types:
     return (infer.binary(call),)
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.add), cost=Cost.ADD, **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.add), cost=Cost.ADD, family=_BINARY)
 def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise sum `lhs + rhs`.
 
@@ -106,7 +116,7 @@ def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.sub), cost=Cost.ADD, **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.sub), cost=Cost.ADD, family=_BINARY)
 def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise difference `lhs - rhs`.
 
@@ -120,7 +130,7 @@ def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), cost=Cost.MUL, **_PRODUCT)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), cost=Cost.MUL, family=_PRODUCT)
 def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise product `lhs * rhs`.
 
@@ -133,7 +143,7 @@ def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=_infer_div, reference=of_two(numerics.div), era="APR", cost=Cost.DIV, **_BINARY)
+@op(infer=_infer_div, reference=of_two(numerics.div), era="APR", cost=Cost.DIV, family=_BINARY)
 def div(lhs: Shaped, rhs: Shaped | Number, *, high_precision: bool = False) -> Shaped:
     """Elementwise quotient `lhs / rhs`.
 
@@ -148,7 +158,7 @@ def div(lhs: Shaped, rhs: Shaped | Number, *, high_precision: bool = False) -> S
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.add), cost=Cost.ADDS, **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.add), cost=Cost.ADDS, family=_BINARY)
 def adds(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs + rhs` for a number `rhs`: the tile-level name of `pl.add`.
 
@@ -160,7 +170,7 @@ def adds(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.sub), cost=Cost.ADDS, **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.sub), cost=Cost.ADDS, family=_BINARY)
 def subs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs - rhs` for a number `rhs`: the tile-level name of `pl.sub`.
 
@@ -172,7 +182,7 @@ def subs(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.mul), cost=Cost.MULS, **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.mul), cost=Cost.MULS, family=_BINARY)
 def muls(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs * rhs` for a number `rhs`: the tile-level name of `pl.mul`.
 
@@ -184,7 +194,7 @@ def muls(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.div), cost=Cost.DIV, **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.div), cost=Cost.DIV, family=_BINARY)
 def divs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs / rhs` for a number `rhs`: the tile-level name of `pl.div`.
 
@@ -196,7 +206,7 @@ def divs(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), cost=Cost.DIV, **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), cost=Cost.DIV, family=_BINARY)
 def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `rhs`, as Python's `%`.
 
@@ -209,7 +219,7 @@ def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.rem), cost=Cost.DIV, **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.rem), cost=Cost.DIV, family=_BINARY)
 def rems(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.rem` with a number.
 
@@ -221,7 +231,7 @@ def rems(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), cost=Cost.DIV, **_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), cost=Cost.DIV, family=_BINARY)
 def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `lhs`, as C's `fmod`; it is exact.
 
@@ -234,7 +244,7 @@ def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.fmod), cost=Cost.DIV, **_BINARY)
+@op(infer=infer.infer_with_number(), reference=of_two(numerics.fmod), cost=Cost.DIV, family=_BINARY)
 def fmods(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.fmod` with a number.
 
@@ -249,7 +259,12 @@ def fmods(lhs: Shaped, rhs: Number) -> Shaped:
 # --- maximum and minimum -------------------------------------------------------------------------
 
 
-@op(infer=infer.infer_binary(ORDERED), reference=of_two(numerics.maximum), cost=Cost.ADD, **_BINARY)
+@op(
+    infer=infer.infer_binary(ORDERED),
+    reference=of_two(numerics.maximum),
+    cost=Cost.ADD,
+    family=_BINARY,
+)
 def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """The greater of two elements.
 
@@ -266,7 +281,7 @@ def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     reference=of_two(numerics.minimum),
     era="HEAD",
     cost=Cost.ADD,
-    **_BINARY,
+    family=_BINARY,
 )
 def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """The smaller of two elements.
@@ -283,7 +298,7 @@ def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     infer=infer.infer_with_number(ORDERED),
     reference=of_two(numerics.maximum),
     cost=Cost.ADDS,
-    **_BINARY,
+    family=_BINARY,
 )
 def maximums(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.maximum` with a number.
@@ -300,7 +315,7 @@ def maximums(lhs: Shaped, rhs: Number) -> Shaped:
     infer=infer.infer_with_number(ORDERED),
     reference=of_two(numerics.minimum),
     cost=Cost.ADDS,
-    **_BINARY,
+    family=_BINARY,
 )
 def minimums(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.minimum` with a number.
@@ -340,7 +355,7 @@ def mins(lhs: Shaped, rhs: Number) -> Shaped:
 # --- functions of one operand --------------------------------------------------------------------
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.neg), cost=Cost.MULS, **_UNARY)
+@op(infer=infer.infer_unary(), reference=of_one(numerics.neg), cost=Cost.MULS, family=_UNARY)
 def neg(x: Shaped) -> Shaped:
     """`-x`.
 
@@ -352,7 +367,7 @@ def neg(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.abs_), cost=Cost.ABS, **_UNARY)
+@op(infer=infer.infer_unary(), reference=of_one(numerics.abs_), cost=Cost.ABS, family=_UNARY)
 def abs(x: Shaped) -> Shaped:
     """`|x|`.
 
@@ -368,7 +383,7 @@ def abs(x: Shaped) -> Shaped:
     infer=infer.infer_unary(NUMBERS, to_float=True),
     reference=of_one(numerics.exp),
     cost=Cost.EXP,
-    **_UNARY,
+    family=_UNARY,
 )
 def exp(x: Shaped) -> Shaped:
     """The exponential function, e to the power x.
@@ -385,7 +400,7 @@ def exp(x: Shaped) -> Shaped:
     infer=infer.infer_unary(NUMBERS, to_float=True),
     reference=of_one(numerics.log),
     cost=Cost.LOG,
-    **_UNARY,
+    family=_UNARY,
 )
 def log(x: Shaped) -> Shaped:
     """Natural logarithm.
@@ -402,7 +417,7 @@ def log(x: Shaped) -> Shaped:
     infer=infer.infer_unary(NUMBERS, to_float=True),
     reference=of_one(numerics.sqrt),
     cost=Cost.SQRT,
-    **_UNARY,
+    family=_UNARY,
 )
 def sqrt(x: Shaped) -> Shaped:
     """Square root, correctly rounded.
@@ -419,7 +434,7 @@ def sqrt(x: Shaped) -> Shaped:
     infer=infer.infer_unary(NUMBERS, to_float=True),
     reference=of_one(numerics.rsqrt),
     cost=Cost.RSQRT,
-    **_UNARY,
+    family=_UNARY,
 )
 def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
     """`1 / sqrt(x)`.
@@ -438,7 +453,7 @@ def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
     infer=infer.infer_unary(NUMBERS, to_float=True),
     reference=of_one(numerics.recip),
     cost=Cost.DIV,
-    **_STEPWISE_UNARY,
+    family=_STEPWISE_UNARY,
 )
 def recip(x: Shaped, high_precision: bool = False) -> Shaped:
     """`1 / x`.
@@ -457,7 +472,7 @@ def recip(x: Shaped, high_precision: bool = False) -> Shaped:
     reference=of_one(numerics.sin),
     era="HEAD",
     cost=Cost.TRIGONOMETRIC,
-    **_STEPWISE_UNARY,
+    family=_STEPWISE_UNARY,
 )
 def sin(x: Shaped) -> Shaped:
     """Sine of an angle in radians.
@@ -475,7 +490,7 @@ def sin(x: Shaped) -> Shaped:
     reference=of_one(numerics.cos),
     era="HEAD",
     cost=Cost.TRIGONOMETRIC,
-    **_STEPWISE_UNARY,
+    family=_STEPWISE_UNARY,
 )
 def cos(x: Shaped) -> Shaped:
     """Cosine of an angle in radians.
@@ -488,7 +503,7 @@ def cos(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.relu), cost=Cost.RELU, **_UNARY)
+@op(infer=infer.infer_unary(), reference=of_one(numerics.relu), cost=Cost.RELU, family=_UNARY)
 def relu(x: Shaped) -> Shaped:
     """`x` where it is greater than 0, else 0.
 
@@ -515,7 +530,7 @@ def _lrelu(x: Array, slope: float) -> Array:
     return _leaky(x, narrowed(slope, numerics.dtype_of(x)))
 
 
-@op(infer=_infer_lrelu, reference=_lrelu, cost=Cost.RELU, **_UNARY)
+@op(infer=_infer_lrelu, reference=_lrelu, cost=Cost.RELU, family=_UNARY)
 def lrelu(x: Shaped, slope: Number) -> Shaped:
     """Leaky ReLU: `x` where it is greater than 0, else `slope * x`.
 
@@ -652,7 +667,7 @@ def _where_both(function: Any) -> Any:
     return reference
 
 
-def _part(name: str) -> dict[str, Any]:
+def _part(name: str) -> OpFields:
     return {
         "infer": _infer_part,
         "engine": Engine.VEC,
@@ -664,7 +679,7 @@ def _part(name: str) -> dict[str, Any]:
     }
 
 
-@op(reference=_where_both(numerics.add), cost=Cost.ADD, **_part("part_add"))
+@op(reference=_where_both(numerics.add), cost=Cost.ADD, family=_part("part_add"))
 def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Sum of two tiles, one of which may have a smaller valid region.
 
@@ -676,7 +691,7 @@ def part_add(lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(reference=_where_both(numerics.mul), cost=Cost.MUL, **_part("part_mul"))
+@op(reference=_where_both(numerics.mul), cost=Cost.MUL, family=_part("part_mul"))
 def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Product of two tiles, one of which may have a smaller valid region.
 
@@ -688,7 +703,7 @@ def part_mul(lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(reference=_where_both(numerics.maximum), cost=Cost.ADD, **_part("part_max"))
+@op(reference=_where_both(numerics.maximum), cost=Cost.ADD, family=_part("part_max"))
 def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Maximum of two tiles, one of which may have a smaller valid region.
 
@@ -700,7 +715,7 @@ def part_max(lhs: Shaped, rhs: Shaped) -> Shaped:
     ...
 
 
-@op(reference=_where_both(numerics.minimum), cost=Cost.ADD, **_part("part_min"))
+@op(reference=_where_both(numerics.minimum), cost=Cost.ADD, family=_part("part_min"))
 def part_min(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Minimum of two tiles, one of which may have a smaller valid region.
 

@@ -24,7 +24,7 @@ from tilelet.diag.catalogue.ops import (
 from tilelet.dtypes import INT16, INT32, INT64, UINT16, UINT32, DType
 from tilelet.ir.core import Arg
 from tilelet.ir.faults import IndexFault, RegionFault
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, op
+from tilelet.ir.spec import Call, Cost, Engine, OpFields, Plane, Shape, Trait, Valid, op
 from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
 from tilelet.numerics.casts import Array
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _INDEX_DTYPES = (INT16, INT32, INT64, UINT16, UINT32)
-_VECTOR: dict[str, Any] = {"engine": Engine.VEC, "plane": Plane.SCOPE}
+_VECTOR: OpFields = {"engine": Engine.VEC, "plane": Plane.SCOPE}
 
 
 def _checked(op_name: str, index: Array, axis: int, extent: int) -> Array:
@@ -130,7 +130,7 @@ def _valid_gather_mask(operands: Operands, result_shape: Shape, args: Args) -> V
     valid=_valid_gather_mask,
     era="APR",
     cost=Cost.COMPACT,
-    **_VECTOR,
+    family=_VECTOR,
     moves=("x",),
 )
 def gather_mask(
@@ -171,7 +171,7 @@ def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
     valid=valid.kept("dst"),
     era="HEAD",
     cost=Cost.SCATTER,
-    **_VECTOR,
+    family=_VECTOR,
     moves=("dst", "src"),
 )
 def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str) -> Shaped:
@@ -294,7 +294,7 @@ def _valid_gather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     valid=_valid_gather,
     era="APR",
     cost=Cost.GATHER,
-    **_VECTOR,
+    family=_VECTOR,
     moves=("x",),
 )
 def gather(
@@ -393,7 +393,7 @@ def _valid_scatter(operands: Operands, result_shape: Shape, args: Args) -> Valid
     valid=_valid_scatter,
     era="HEAD",
     cost=Cost.SCATTER,
-    **_VECTOR,
+    family=_VECTOR,
     moves=("x", "src", "dst"),
 )
 def scatter(
@@ -762,7 +762,7 @@ def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid
     valid=_valid_gatherb,
     era="HEAD",
     cost=Cost.GATHER,
-    **_VECTOR,
+    family=_VECTOR,
     moves=("src",),
 )
 def gatherb(src: Shaped, offset: Shaped, *, output_dtype: DType | None = None) -> Shaped:

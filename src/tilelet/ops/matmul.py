@@ -11,7 +11,6 @@ and the columns of the right one; k runs over the valid part of both.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from tilelet.diag.catalogue.ops import (
 from tilelet.diag.catalogue.unsupported import UnsupportedKeyword
 from tilelet.dtypes import BF16, BOOL, FP16, FP32, INT8, INT32, DType
 from tilelet.ir.core import scalar_dtype
-from tilelet.ir.spec import Call, Engine, Plane, Shape, Trait, op
+from tilelet.ir.spec import Call, Engine, OpFields, Plane, Shape, Trait, op
 from tilelet.ir.types import Mem, TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
@@ -236,7 +235,7 @@ def _with_bias(lhs: Array, rhs: Array, bias: Array) -> Array:
     return _multiply(lhs, rhs, acc=start)
 
 
-_CUBE: dict[str, Any] = {"engine": Engine.CUBE, "plane": Plane.SCOPE, "cut_to_valid": True}
+_CUBE: OpFields = {"engine": Engine.CUBE, "plane": Plane.SCOPE, "cut_to_valid": True}
 
 
 @op(
@@ -245,7 +244,7 @@ _CUBE: dict[str, Any] = {"engine": Engine.CUBE, "plane": Plane.SCOPE, "cut_to_va
     valid=valid.product,
     takes_result_type=True,
     traits=Trait.GEMM,
-    **_CUBE,
+    family=_CUBE,
 )
 def matmul(
     lhs: Shaped,
@@ -276,7 +275,7 @@ def matmul(
     valid=valid.accumulated,
     traits=Trait.GEMM,
     replaces="acc",
-    **_CUBE,
+    family=_CUBE,
 )
 def matmul_acc(
     acc: Shaped,
@@ -298,7 +297,7 @@ def matmul_acc(
     ...
 
 
-@op(infer=_infer_bias, reference=_with_bias, valid=valid.product, **_CUBE)
+@op(infer=_infer_bias, reference=_with_bias, valid=valid.product, family=_CUBE)
 def matmul_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
     """Matrix product plus a bias row: `bias + lhs @ rhs`.
 
@@ -316,7 +315,7 @@ def matmul_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
     valid=valid.product,
     takes_result_type=True,
     traits=Trait.ONE_ROW,
-    **_CUBE,
+    family=_CUBE,
 )
 def gemv(lhs: Shaped, rhs: Shaped) -> Shaped:
     """One row times a matrix.
@@ -335,7 +334,7 @@ def gemv(lhs: Shaped, rhs: Shaped) -> Shaped:
     valid=valid.accumulated,
     traits=Trait.ONE_ROW,
     replaces="acc",
-    **_CUBE,
+    family=_CUBE,
 )
 def gemv_acc(acc: Shaped, lhs: Shaped, rhs: Shaped) -> Shaped:
     """One row times a matrix, added to an accumulator.
@@ -353,7 +352,7 @@ def gemv_acc(acc: Shaped, lhs: Shaped, rhs: Shaped) -> Shaped:
     reference=_with_bias,
     valid=valid.product,
     traits=Trait.ONE_ROW,
-    **_CUBE,
+    family=_CUBE,
 )
 def gemv_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
     """One row times a matrix, plus a bias row.
@@ -371,7 +370,7 @@ def gemv_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
     reference=_plain,
     valid=valid.product,
     takes_result_type=True,
-    **_CUBE,
+    family=_CUBE,
 )
 def batch_matmul(lhs: Shaped, rhs: Shaped) -> Shaped:
     """Matrix products over leading batch axes, which broadcast.

@@ -5,9 +5,9 @@ The handles that these ops return are arbitrary numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tilelet.ir.spec import Call, Engine, Plane, composition
+from tilelet.ir.spec import Call, Engine, OpFields, Plane, composition
 from tilelet.ops import infer
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["async_prefetch", "make_context", "session", "wait"]
 
-_FIELDS: dict[str, Any] = {
+_FIELDS: OpFields = {
     "engine": Engine.NONE,
     "plane": Plane.BOTH,
     "on_chip": (),
@@ -25,7 +25,7 @@ _FIELDS: dict[str, Any] = {
 _HANDLE = 0
 
 
-@composition(name="prefetch.make_context", **_FIELDS)
+@composition(name="prefetch.make_context", family=_FIELDS)
 def make_context() -> int:
     """Create the context of `pl.prefetch.async_prefetch` and `pl.prefetch.session`.
 
@@ -42,7 +42,7 @@ def _infer_prefetch(call: Call) -> infer.Types:
     return ()
 
 
-@composition(name="prefetch.async_prefetch", infer=_infer_prefetch, **_FIELDS)
+@composition(name="prefetch.async_prefetch", infer=_infer_prefetch, family=_FIELDS)
 def async_prefetch(src: Tensor, ctx: Int) -> int:
     """Start prefetching a tensor into the cache.
 
@@ -54,7 +54,7 @@ def async_prefetch(src: Tensor, ctx: Int) -> int:
     return _HANDLE
 
 
-@composition(name="prefetch.session", **_FIELDS)
+@composition(name="prefetch.session", family=_FIELDS)
 def session(ctx: Int) -> int:
     """Create a session that orders the transfers of a context.
 
@@ -66,7 +66,7 @@ def session(ctx: Int) -> int:
     return _HANDLE
 
 
-@composition(name="prefetch.wait", **_FIELDS)
+@composition(name="prefetch.wait", family=_FIELDS)
 def wait(event: Int, session_handle: Int) -> int:
     """Wait until a tensor is in the cache.
 

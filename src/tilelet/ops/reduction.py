@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from tilelet import dtypes, numerics
 from tilelet.dtypes import DType
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, composition, op, shape_of
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    OpFields,
+    Plane,
+    Trait,
+    composition,
+    op,
+    shape_of,
+)
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
@@ -41,7 +50,7 @@ _ROW, _COL = -1, -2
 
 def _reduction(
     name: str, axis: int, function: Callable[[Array], Array], result: DType | None = None
-) -> dict[str, Any]:
+) -> OpFields:
     """Return the spec fields of a reduction of `x` along `axis`, which keeps extent 1."""
 
     def infer_types(call: Call) -> infer.Types:
@@ -80,7 +89,7 @@ def _of_region(
     return np.zeros(shape, result.numpy if result else x.dtype)
 
 
-@op(**_reduction("row_sum", _ROW, numerics.row_sum))
+@op(family=_reduction("row_sum", _ROW, numerics.row_sum))
 def row_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Sum of each row.
 
@@ -94,7 +103,7 @@ def row_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(**_reduction("row_max", _ROW, numerics.row_max))
+@op(family=_reduction("row_max", _ROW, numerics.row_max))
 def row_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Maximum of each row.
 
@@ -106,7 +115,7 @@ def row_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(**_reduction("row_min", _ROW, numerics.row_min))
+@op(family=_reduction("row_min", _ROW, numerics.row_min))
 def row_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Minimum of each row.
 
@@ -118,7 +127,7 @@ def row_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_reduction("row_prod", _ROW, numerics.row_prod))
+@op(era="HEAD", family=_reduction("row_prod", _ROW, numerics.row_prod))
 def row_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Product of each row, in the order of `pl.row_sum`.
 
@@ -130,7 +139,7 @@ def row_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_reduction("row_argmax", _ROW, numerics.row_argmax, dtypes.INT32))
+@op(era="HEAD", family=_reduction("row_argmax", _ROW, numerics.row_argmax, dtypes.INT32))
 def row_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Column of each row's maximum.
 
@@ -142,7 +151,7 @@ def row_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_reduction("row_argmin", _ROW, numerics.row_argmin, dtypes.INT32))
+@op(era="HEAD", family=_reduction("row_argmin", _ROW, numerics.row_argmin, dtypes.INT32))
 def row_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Column of each row's minimum.
 
@@ -158,10 +167,10 @@ def _col_sum(x: Array, tmp_tile: Array | None) -> Array:
     return _of_region(x, _COL, partial(numerics.col_sum, in_pairs=tmp_tile is not None))
 
 
-_COL_SUM: dict[str, Any] = {**_reduction("col_sum", _COL, numerics.col_sum), "reference": _col_sum}
+_COL_SUM: OpFields = {**_reduction("col_sum", _COL, numerics.col_sum), "reference": _col_sum}
 
 
-@op(era="APR", **_COL_SUM)
+@op(era="APR", family=_COL_SUM)
 def col_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Sum of each column, rows in ascending order.
 
@@ -175,7 +184,7 @@ def col_sum(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="APR", **_reduction("col_max", _COL, numerics.col_max))
+@op(era="APR", family=_reduction("col_max", _COL, numerics.col_max))
 def col_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Maximum of each column.
 
@@ -187,7 +196,7 @@ def col_max(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="APR", **_reduction("col_min", _COL, numerics.col_min))
+@op(era="APR", family=_reduction("col_min", _COL, numerics.col_min))
 def col_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Minimum of each column.
 
@@ -199,7 +208,7 @@ def col_min(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_reduction("col_prod", _COL, numerics.col_prod))
+@op(era="HEAD", family=_reduction("col_prod", _COL, numerics.col_prod))
 def col_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Product of each column, rows in ascending order.
 
@@ -211,7 +220,7 @@ def col_prod(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_reduction("col_argmax", _COL, numerics.col_argmax, dtypes.INT32))
+@op(era="HEAD", family=_reduction("col_argmax", _COL, numerics.col_argmax, dtypes.INT32))
 def col_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Row of each column's maximum.
 
@@ -223,7 +232,7 @@ def col_argmax(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(era="HEAD", **_reduction("col_argmin", _COL, numerics.col_argmin, dtypes.INT32))
+@op(era="HEAD", family=_reduction("col_argmin", _COL, numerics.col_argmin, dtypes.INT32))
 def col_argmin(x: Shaped, tmp_tile: Shaped | None = None) -> Shaped:
     """Row of each column's minimum.
 

@@ -12,7 +12,18 @@ import numpy as np
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
 from tilelet.ir.core import Value
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Trait, Valid, composition, op
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    OpFields,
+    Plane,
+    Shape,
+    Trait,
+    Valid,
+    composition,
+    op,
+)
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
@@ -34,7 +45,7 @@ __all__ = [
 ]
 
 _CHOICE = Trait.ELEMENTWISE | Trait.ARITHMETIC
-_BINARY: dict[str, Any] = {
+_BINARY: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
     "traits": _CHOICE,
@@ -90,7 +101,7 @@ def _cmp(lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType) -> Array
     return cmp_mask(lhs, rhs, cmp_type).astype(lhs.dtype)
 
 
-@op(infer=_infer_cmp, reference=_cmp, era="APR", cost=Cost.COMPARE, **_BINARY)
+@op(infer=_infer_cmp, reference=_cmp, era="APR", cost=Cost.COMPARE, family=_BINARY)
 def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """Elementwise comparison: 1 where it holds, else 0, in the dtype of `lhs`.
 
@@ -104,7 +115,7 @@ def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) ->
     ...
 
 
-@op(infer=_infer_cmps, reference=_cmp, era="APR", cost=Cost.COMPARE, **_BINARY)
+@op(infer=_infer_cmps, reference=_cmp, era="APR", cost=Cost.COMPARE, family=_BINARY)
 def cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """`pl.cmp` with a number.
 
@@ -235,7 +246,7 @@ def _valid_packed(operands: valid.Operands, result_shape: Shape, args: valid.Arg
     return (*rows, _bytes_for(columns))
 
 
-_PACKED: dict[str, Any] = {
+_PACKED: OpFields = {
     "reference": _packed_cmp,
     "takes_result_type": True,
     "engine": Engine.VEC,
@@ -247,7 +258,7 @@ _PACKED: dict[str, Any] = {
 }
 
 
-@op(name="tile.cmp", infer=_infer_packed_cmp, **_PACKED)
+@op(name="tile.cmp", infer=_infer_packed_cmp, family=_PACKED)
 def tile_cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """`pl.cmp` with a mask of one bit per element, as on the device.
 
@@ -260,7 +271,7 @@ def tile_cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 
     ...
 
 
-@op(name="tile.cmps", infer=_infer_packed_cmps, **_PACKED)
+@op(name="tile.cmps", infer=_infer_packed_cmps, family=_PACKED)
 def tile_cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """`pl.tile.cmp` with a number.
 
@@ -310,7 +321,7 @@ def _packed_sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) 
     return _sel(_unpacked(mask, shape[-1]), lhs, rhs, tmp)
 
 
-_PACKED_SELECT: dict[str, Any] = {
+_PACKED_SELECT: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
     "traits": Trait.ARITHMETIC,
@@ -323,7 +334,7 @@ _PACKED_SELECT: dict[str, Any] = {
     infer=_infer_packed_sel,
     reference=_packed_sel,
     valid=valid.meet("lhs", "rhs"),
-    **_PACKED_SELECT,
+    family=_PACKED_SELECT,
     moves=("lhs", "rhs"),
 )
 def tile_sel(mask: Shaped, lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
@@ -360,7 +371,7 @@ def _packed_sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Arr
     reference=_packed_sels,
     valid=valid.kept("x"),
     era="HEAD",
-    **_PACKED_SELECT,
+    family=_PACKED_SELECT,
     moves=("x",),
 )
 def tile_sels(mask: Shaped, x: Shaped, tmp: Shaped | None, scalar: Number) -> Shaped:

@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.scopes import BadDependency
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Value
-from tilelet.ir.spec import Call, Engine, Plane, Trait, composition, op
+from tilelet.ir.spec import Call, Engine, OpFields, Plane, Trait, composition, op
 from tilelet.ir.types import INDEX, TASK_ID, ArrayType, ScalarType
 from tilelet.ops import infer
 from tilelet.ops.annotations import Int, Ints, Number
@@ -47,7 +47,7 @@ __all__ = [
     "update_element",
 ]
 
-_COUNT: dict[str, Any] = {"engine": Engine.SCALAR, "plane": Plane.BOTH, "on_chip": ()}
+_COUNT: OpFields = {"engine": Engine.SCALAR, "plane": Plane.BOTH, "on_chip": ()}
 _ARRAY_DTYPES = (dtypes.TASK_ID, dtypes.INDEX, dtypes.BOOL, *INTEGERS)
 
 
@@ -261,7 +261,7 @@ def get_subblock_idx() -> Scalar:
 CLUSTERS, LANES = 24, 48
 
 
-@composition(name="system.available_cluster_count", era="HEAD", **_COUNT)
+@composition(name="system.available_cluster_count", era="HEAD", family=_COUNT)
 def available_cluster_count() -> int:
     """Number of clusters (a cube core and its vector cores) available to a launch: 24, as on A2/A3.
 
@@ -272,7 +272,7 @@ def available_cluster_count() -> int:
     return CLUSTERS
 
 
-@composition(name="system.available_aiv_count", era="HEAD", **_COUNT)
+@composition(name="system.available_aiv_count", era="HEAD", family=_COUNT)
 def available_aiv_count() -> int:
     """Number of vector cores available to a launch: 48, as on A2/A3.
 
@@ -298,10 +298,10 @@ def _infer_sync(call: Call) -> infer.Types:
     return ()
 
 
-_SYNC: dict[str, Any] = {"engine": Engine.NONE, "plane": Plane.SCOPE}
+_SYNC: OpFields = {"engine": Engine.NONE, "plane": Plane.SCOPE}
 
 
-@op(infer=_infer_nothing, name="system.bar_v", **_SYNC)
+@op(infer=_infer_nothing, name="system.bar_v", family=_SYNC)
 def bar_v() -> None:
     """Wait for the vector pipeline. No effect in Tilelet, which runs ops in order.
 
@@ -309,7 +309,7 @@ def bar_v() -> None:
     """
 
 
-@op(infer=_infer_nothing, name="system.bar_m", **_SYNC)
+@op(infer=_infer_nothing, name="system.bar_m", family=_SYNC)
 def bar_m() -> None:
     """Wait for the matrix pipeline. No effect in Tilelet, which runs ops in order.
 
@@ -317,7 +317,7 @@ def bar_m() -> None:
     """
 
 
-@op(infer=_infer_nothing, name="system.bar_all", **_SYNC)
+@op(infer=_infer_nothing, name="system.bar_all", family=_SYNC)
 def bar_all() -> None:
     """Wait for all pipelines of the core. No effect in Tilelet, which runs ops in order.
 
@@ -325,7 +325,7 @@ def bar_all() -> None:
     """
 
 
-@op(infer=_infer_sync, name="system.sync_src", **_SYNC)
+@op(infer=_infer_sync, name="system.sync_src", family=_SYNC)
 def sync_src(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
     """Signal from one pipeline to another. No effect in Tilelet, which runs ops in order.
 
@@ -335,7 +335,7 @@ def sync_src(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
     """
 
 
-@op(infer=_infer_sync, name="system.sync_dst", **_SYNC)
+@op(infer=_infer_sync, name="system.sync_dst", family=_SYNC)
 def sync_dst(set_pipe: PipeType, wait_pipe: PipeType, event_id: int) -> None:
     """Wait for a signal of `pl.system.sync_src`. No effect in Tilelet, which runs ops in order.
 
@@ -385,7 +385,7 @@ def _infer_cacheinvalid(call: Call) -> infer.Types:
     return ()
 
 
-@op(infer=_infer_set_flag, name="system.sync_set", era="HEAD", **_SYNC)
+@op(infer=_infer_set_flag, name="system.sync_set", era="HEAD", family=_SYNC)
 def sync_set(
     event_id: Int,
     *,
@@ -404,7 +404,7 @@ def sync_set(
     """
 
 
-@op(infer=_infer_wait_flag, name="system.sync_wait", era="HEAD", **_SYNC)
+@op(infer=_infer_wait_flag, name="system.sync_wait", era="HEAD", family=_SYNC)
 def sync_wait(event_id: Int, *, pipe: PipeType, core_type: str | KernelType | None = None) -> None:
     """Wait for a signal of `pl.system.sync_set`. No effect in Tilelet.
 
@@ -422,7 +422,7 @@ def _infer_cache_policy(call: Call) -> infer.Types:
     return ()
 
 
-@op(infer=_infer_cache_policy, name="system.set_cache_policy", era="HEAD", on_chip=(), **_SYNC)
+@op(infer=_infer_cache_policy, name="system.set_cache_policy", era="HEAD", on_chip=(), family=_SYNC)
 def set_cache_policy(tensor: Tensor, policy: CachePolicy) -> None:
     """Set whether the device reads a tensor through its cache. No effect in Tilelet.
 
@@ -432,7 +432,7 @@ def set_cache_policy(tensor: Tensor, policy: CachePolicy) -> None:
     """
 
 
-@op(infer=_infer_set_ffts, name="system.set_ffts", era="HEAD", on_chip=(), **_SYNC)
+@op(infer=_infer_set_ffts, name="system.set_ffts", era="HEAD", on_chip=(), family=_SYNC)
 def set_ffts(workspace: Tensor) -> None:
     """Set where the device keeps the flags of `pl.system.sync_set`. No effect in Tilelet.
 
@@ -442,7 +442,7 @@ def set_ffts(workspace: Tensor) -> None:
     """
 
 
-@op(infer=_infer_nothing, name="system.fence", era="HEAD", **_SYNC)
+@op(infer=_infer_nothing, name="system.fence", era="HEAD", family=_SYNC)
 def fence() -> None:
     """Wait until stores have reached memory. No effect in Tilelet, which runs ops in order.
 
@@ -450,7 +450,7 @@ def fence() -> None:
     """
 
 
-@op(infer=_infer_cacheinvalid, name="system.cacheinvalid", era="HEAD", on_chip=(), **_SYNC)
+@op(infer=_infer_cacheinvalid, name="system.cacheinvalid", era="HEAD", on_chip=(), family=_SYNC)
 def cacheinvalid(
     tensor: Tensor | None = None, shapes: Ints | None = None, offsets: Ints | None = None
 ) -> None:
