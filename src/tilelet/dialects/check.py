@@ -9,7 +9,7 @@ from tilelet.diag.core import Caution, Diagnostic, Loc, UserError
 from tilelet.dialects import operands, rules, tiles, views
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import Reader
-from tilelet.frontend.module import Origin
+from tilelet.frontend.module import SourceOrigin
 from tilelet.ir.core import Program
 
 
@@ -23,7 +23,7 @@ def check(
     parsed dump, has no findings.
     """
     origin = program.origin
-    if not isinstance(origin, Origin):
+    if not isinstance(origin, SourceOrigin):
         return []
     reader = Reader(program, origin)
     sites = reader.read()

@@ -18,7 +18,7 @@ from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.dialects.regions import Region, Regions
 from tilelet.frontend.functions import KernelFunction
-from tilelet.frontend.module import Origin
+from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.resolve import as_kernel_function
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
@@ -159,7 +159,7 @@ Site = CallSite | OperatorSite | StatementSite | Capture | Frame
 class Reader:
     """Visits one program and collects its sites in source order."""
 
-    def __init__(self, program: Program, origin: Origin) -> None:
+    def __init__(self, program: Program, origin: SourceOrigin) -> None:
         self.program = program
         self.origin = origin
         self.sites: list[Site] = []

@@ -23,7 +23,7 @@ from tilelet.diag.catalogue.portability import (
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import CallSite, Capture, Frame, Site, StatementSite
-from tilelet.frontend.module import Origin
+from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.spec import spec_of
@@ -52,7 +52,7 @@ def plain(loc: Loc) -> Loc:
 
 
 def signature(
-    program: Program, origin: Origin, dialect: Dialect, compared: Collection[str] | None
+    program: Program, origin: SourceOrigin, dialect: Dialect, compared: Collection[str] | None
 ) -> Iterator[UserError]:
     """Yield undeclared outputs, except those that nothing reads, such as caches and scratch."""
     if not dialect.declares_outputs:

@@ -16,7 +16,7 @@ from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import CallSite, Reader
 from tilelet.dialects.regions import Regions
 from tilelet.dialects.rules import plain
-from tilelet.frontend.module import Origin
+from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.source import spelling
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, values_in, walk
@@ -68,7 +68,7 @@ class _Kernel:
 
 
 def loads(
-    program: Program, origin: Origin, reader: Reader, dialect: Dialect
+    program: Program, origin: SourceOrigin, reader: Reader, dialect: Dialect
 ) -> Iterator[UserError]:
     """Yield kernel loads of partially valid views that do not set the extent."""
     if not dialect.limits_ops:
@@ -121,7 +121,7 @@ def _writes_to(op: Op, value: Value) -> bool:
     return any(op.args.get(name) is value for name in op.spec.writes)
 
 
-def _kernels(program: Program, origin: Origin) -> Iterator[_Kernel]:
+def _kernels(program: Program, origin: SourceOrigin) -> Iterator[_Kernel]:
     """Yield scopes and the kernels that a pass made of them; functions have explicit types."""
     for function in program.functions.values():
         if function.kind is FunctionKind.InCore:

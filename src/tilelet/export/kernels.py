@@ -11,7 +11,7 @@ from tilelet.export.constants import LANGUAGE, Constants, literal
 from tilelet.export.expand import Expander
 from tilelet.export.text import wrapped
 from tilelet.frontend.functions import KernelFunction
-from tilelet.frontend.module import Constant, Origin
+from tilelet.frontend.module import Constant, SourceOrigin
 from tilelet.frontend.resolve import as_kernel_function
 from tilelet.ir.core import Direction, Function, FunctionKind, Program
 from tilelet.ir.types import SymDim, TensorType, TileType, Type
@@ -44,7 +44,7 @@ def kernel_text(program: Program, taken: Iterable[str] = (), chunks: bool = True
     chunks   whether `pl.incore` and chunked loops may stay
     """
     origin = program.origin
-    if not isinstance(origin, Origin):
+    if not isinstance(origin, SourceOrigin):
         raise CannotExport(program.main.loc, f"program `{program.name}`, which has no text,")
     writer = _Writer(program, origin, chunks, frozenset(taken))
     kernels = writer.class_lines() if origin.methods else writer.jit_lines()
@@ -55,7 +55,7 @@ def kernel_text(program: Program, taken: Iterable[str] = (), chunks: bool = True
 
 class _Writer:
     def __init__(
-        self, program: Program, origin: Origin, chunks: bool, taken: frozenset[str]
+        self, program: Program, origin: SourceOrigin, chunks: bool, taken: frozenset[str]
     ) -> None:
         self._program = program
         self._taken = taken
@@ -171,7 +171,7 @@ def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _functions(origin: Origin) -> list[KernelFunction]:
+def _functions(origin: SourceOrigin) -> list[KernelFunction]:
     """The entry, and all that it calls and that are functions of their own."""
     found: dict[int, KernelFunction] = {}
     pending = [origin.entry, *origin.methods.values()]

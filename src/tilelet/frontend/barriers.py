@@ -55,7 +55,7 @@ def _spread(
     def flush() -> Iterator[ast.stmt]:
         if run:
             part = copy.copy(launch)
-            part.body = [*_needed(numbers, run), *run]
+            part.body = [*_needed_numbers(numbers, run), *run]
             yield part
             numbers.extend(s for s in run if _is_number(s, stored))
             run.clear()
@@ -111,7 +111,7 @@ def _is_number(s: ast.stmt, stored: Counter[str]) -> bool:
     return all(isinstance(n, plain) for n in nodes) and all(stored[name] <= 1 for name in names)
 
 
-def _needed(numbers: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> list[ast.stmt]:
+def _needed_numbers(numbers: Sequence[ast.stmt], run: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return those of `numbers` that the run reads, directly or indirectly."""
     wanted = {n.id for s in run for n in ast.walk(s) if isinstance(n, ast.Name)}
     needed: list[ast.stmt] = []

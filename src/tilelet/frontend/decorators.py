@@ -29,7 +29,7 @@ from tilelet.frontend.functions import (
     of_type,
 )
 from tilelet.frontend.jit import jit
-from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry, entries_of
+from tilelet.frontend.module import Constant, ModuleBuilder, SourceOrigin, as_entry, entries_of
 from tilelet.frontend.reading import TODAY, Reading
 from tilelet.frontend.source import SourceFile, find_class
 from tilelet.ir.core import SUPPORTED_KINDS, Function, FunctionKind, Program
@@ -231,14 +231,14 @@ def _build_either(
 def can_lower_again(program: Program) -> bool:
     """Return whether the text of a program is known and its entry is a control program."""
     origin = program.origin
-    return isinstance(origin, Origin) and origin.entry.kind is not FunctionKind.InCore
+    return isinstance(origin, SourceOrigin) and origin.entry.kind is not FunctionKind.InCore
 
 
 def as_stored(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
     """Lower the program with `pl.DN` tensors as stored, if the arguments have the stored shapes."""
     if not can_lower_again(program):
         return program
-    assert isinstance(program.origin, Origin)
+    assert isinstance(program.origin, SourceOrigin)
     lowered = {v.name: v.type for v in program.main.params}
     own: dict[str, Sequence[int]] = {}
     for p in parameters(program.origin.entry):
@@ -259,7 +259,7 @@ def with_extents(
     declared `pl.DN` in called functions are taken as they lie in memory.
     """
     origin = program.origin
-    assert isinstance(origin, Origin)
+    assert isinstance(origin, SourceOrigin)
     known = {v.name: v.type for v in program.main.params}
     given: list[Type] = []
     notes: list[Diagnostic] = []
@@ -305,7 +305,7 @@ def _build(
             else builder.lower(entry, given, constants).name
         )
 
-    built = builder.build(lower_all, Origin(entry, methods, constants or {}))
+    built = builder.build(lower_all, SourceOrigin(entry, methods, constants or {}))
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
     built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)

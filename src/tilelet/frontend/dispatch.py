@@ -122,7 +122,7 @@ def lower_body(ctx: Context, body: list[ast.stmt], live: Names = NONE) -> None:
         live |= ctx.flow.reads(last.value)
     lower_block(ctx, stmts, live)
     if isinstance(last, ast.Return):
-        recovering(ctx, [last], lambda: _return(ctx, last))
+        with_recovery(ctx, [last], lambda: _return(ctx, last))
 
 
 def _return(ctx: Context, s: ast.Return) -> None:
@@ -151,10 +151,10 @@ def lower_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
 def lower_statement(ctx: Context, s: ast.stmt, live: Names) -> None:
     """Lower a statement; `live` are the names read after it."""
     rule = _STATEMENTS.get(type(s)) or _STATEMENTS[ast.stmt]
-    recovering(ctx, [s], lambda: rule(ctx, s, live))
+    with_recovery(ctx, [s], lambda: rule(ctx, s, live))
 
 
-def recovering(ctx: Context, stmts: list[ast.stmt], lower: Callable[[], object]) -> None:
+def with_recovery(ctx: Context, stmts: list[ast.stmt], lower: Callable[[], object]) -> None:
     """Run `lower`; report a mistake and poison the names it would have bound."""
     try:
         lower()

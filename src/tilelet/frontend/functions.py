@@ -78,18 +78,18 @@ class KernelFunction:
         return self.python
 
     @functools.cached_property
-    def _found(self) -> tuple[SourceFile, ast.FunctionDef]:
+    def _located(self) -> tuple[SourceFile, ast.FunctionDef]:
         if self.given_source is not None:
             return self.given_source
         return find_function(self.python)
 
     @property
     def source(self) -> SourceFile:
-        return self._found[0]
+        return self._located[0]
 
     @property
     def node(self) -> ast.FunctionDef:
-        return self._found[1]
+        return self._located[1]
 
     @functools.cached_property
     def body(self) -> list[ast.stmt]:

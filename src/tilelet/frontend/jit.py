@@ -18,7 +18,7 @@ from tilelet.frontend.annotations import KernelParameter
 from tilelet.frontend.captures import CapturedNames
 from tilelet.frontend.functions import KernelFunction, Style, frame_names, here, is_plain
 from tilelet.frontend.hosts import names_ranks
-from tilelet.frontend.module import Constant, ModuleBuilder, Origin, as_entry
+from tilelet.frontend.module import Constant, ModuleBuilder, SourceOrigin, as_entry
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
 from tilelet.syntax.enums import Level
@@ -139,29 +139,31 @@ class JitFunction:
         if key not in variant.programs:
             builder = ModuleBuilder(self.name)
             function = self.kernel_function
-            origin = Origin(function, {}, constants)
+            origin = SourceOrigin(function, {}, constants)
             built = builder.build(lambda: builder.lower(function, types_, constants).name, origin)
             variant.programs[key] = as_entry(built.main, built)
         return variant.programs[key]
 
     def __call__(self, *args: object, config: Any = None, **named: object) -> Any:
-        given = self._ordered(args, named) if named or self._has_defaults else args
+        given = self._ordered_arguments(args, named) if named or self._has_defaults else args
         return _runner().call(self, given, config)
 
     def compile(self, *args: object, config: Any = None, **named: object) -> Any:
-        return _runner().compile(self, self._samples(args, named), config)
+        return _runner().compile(self, self._sample_arguments(args, named), config)
 
     def lower(self, *args: object, **named: object) -> Program:
-        return _runner().lower(self, self._samples(args, named))
+        return _runner().lower(self, self._sample_arguments(args, named))
 
     compile_for_test = lower
     """The name that `lower` had."""
 
-    def _samples(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
+    def _sample_arguments(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
         """Return the arguments that give shapes and types; none if the signature does."""
-        return self._ordered(args, named) if args or named else []
+        return self._ordered_arguments(args, named) if args or named else []
 
-    def _ordered(self, args: tuple[object, ...], named: dict[str, object]) -> list[object]:
+    def _ordered_arguments(
+        self, args: tuple[object, ...], named: dict[str, object]
+    ) -> list[object]:
         """Return the arguments of a call in the order of the parameters."""
         names = [p.arg for p in self.kernel_function.parameters]
         given = dict(zip(names, args, strict=False))

@@ -119,7 +119,7 @@ def _yield(ctx: Context, node: ast.Call) -> Binding:
     return values[0] if len(values) == 1 else values
 
 
-def _misplaced_marker(what: str, instead: str) -> CallRule:
+def _reject_misplaced(what: str, instead: str) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> Binding:
         raise UnsupportedExpression(ctx.loc(node), what, instead)
 
@@ -279,10 +279,10 @@ for _name in ("min", "max"):
 for _name in ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_"):
     _instead = f"write `for i in pl.{_name}(...):`"
     call(getattr(markers, _name))(
-        _misplaced_marker(f"`pl.{_name}` outside a `for` statement", _instead)
+        _reject_misplaced(f"`pl.{_name}` outside a `for` statement", _instead)
     )
 for _name in ("incore", "auto_incore", "at", "cluster", "graph", "manual_scope", "scope", "spmd"):
     _instead = f"write `with pl.{_name}(...):`"
     call(getattr(markers, _name))(
-        _misplaced_marker(f"`pl.{_name}` outside a `with` statement", _instead)
+        _reject_misplaced(f"`pl.{_name}` outside a `with` statement", _instead)
     )

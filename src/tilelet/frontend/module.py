@@ -41,7 +41,7 @@ Constant = int | float | bool
 
 
 @dataclass(frozen=True)
-class Origin:
+class SourceOrigin:
     """The decorated functions that a program was built from.
 
     methods    methods of the class by name; none for a single function
@@ -175,13 +175,13 @@ class ModuleBuilder(ModuleState):
             number += 1
         return f"{function.name}_{number}"
 
-    def finish(self, entry: str, origin: Origin | None) -> Program:
+    def finish(self, entry: str, origin: SourceOrigin | None) -> Program:
         """Return the program, or raise the collected mistakes as one exception."""
         self.sink.finish()
         cautions: tuple[Diagnostic, ...] = tuple(self.sink.warnings)
         return Program(self.name, self.functions, entry, cautions, origin)
 
-    def build(self, lower_entry: Callable[[], str], origin: Origin | None = None) -> Program:
+    def build(self, lower_entry: Callable[[], str], origin: SourceOrigin | None = None) -> Program:
         """Run `lower_entry`, which returns the entry's name, and collect mistakes on the way."""
         ModuleBuilder.begun += 1
         try:

@@ -29,8 +29,8 @@ from tilelet.frontend.dispatch import (
     evaluate,
     lower_block,
     lower_statement,
-    recovering,
     statement,
+    with_recovery,
 )
 from tilelet.frontend.emitting import emit_scope
 from tilelet.frontend.nameflow import Names
@@ -489,7 +489,7 @@ def _lower_run(ctx: Context, run: list[ast.stmt], live: Names) -> None:
         shown = first.func if isinstance(first, ast.Call) else first
         ctx.sink.add(ImplicitScope(ctx.loc(first), ast.unparse(shown)))
     info = ScopeInfo("implied", loc, *ctx.runs_of)
-    recovering(ctx, run, lambda: lower_scope(ctx, info, run, live))
+    with_recovery(ctx, run, lambda: lower_scope(ctx, info, run, live))
 
 
 def _needs_auto_scope(ctx: Context, s: ast.stmt) -> bool:
@@ -507,7 +507,7 @@ def _lower_chunk_loop(ctx: Context, s: ast.stmt, live: Names) -> None:
     loc = ctx.loc(s)
     ctx.module.note_retired(RetiredSpelling(loc, "chunk= outside a scope", modern))
     info = ScopeInfo("auto", loc)
-    recovering(ctx, [s], lambda: lower_scope(ctx, info, [s], live))
+    with_recovery(ctx, [s], lambda: lower_scope(ctx, info, [s], live))
 
 
 def _belongs_in_scope(ctx: Context, s: ast.stmt, made: set[str]) -> bool:

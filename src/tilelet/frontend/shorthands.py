@@ -361,7 +361,9 @@ def _lacks_axes(args: Mapping[str, Arg], x: str, shape: str, offset: str) -> boo
     return len(sizes) < len(starts) == len(tensor.type.shape)
 
 
-def _widened(args: Mapping[str, Arg], shape: str, *regions: str) -> tuple[dict[str, Arg], int]:
+def _with_leading_axes(
+    args: Mapping[str, Arg], shape: str, *regions: str
+) -> tuple[dict[str, Arg], int]:
     """Return the arguments with the omitted axes, and the number of these axes."""
     sizes, made = args[shape], dict(args)
     assert isinstance(sizes, tuple)
@@ -374,13 +376,13 @@ def _widened(args: Mapping[str, Arg], shape: str, *regions: str) -> tuple[dict[s
 
 
 def _narrow_slice(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    made, missing = _widened(args, "shape", "valid_shape")
+    made, missing = _with_leading_axes(args, "shape", "valid_shape")
     made["drop_dims"] = tuple(range(missing))
     return emit_value(ctx, "slice", loc, "", locs, **made)
 
 
 def _narrow_load(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    made, missing = _widened(args, "shapes", "valid_shape", "valid_shapes")
+    made, missing = _with_leading_axes(args, "shapes", "valid_shape", "valid_shapes")
     tile = emit_value(ctx, "load", loc, "", locs, **made)
     return emit_value(ctx, "reshape", loc, x=tile, shape=tile.type.shape[missing:])  # type: ignore[union-attr]
 

@@ -41,7 +41,7 @@ class SubscriptWindow:
         return len(self.scalar_axes) == len(self.starts)
 
     @property
-    def kept(self) -> list[Arg]:
+    def kept_sizes(self) -> list[Arg]:
         """Sizes of the axes that are given by a slice."""
         return [s for axis, s in enumerate(self.sizes) if axis not in self.scalar_axes]
 
@@ -68,7 +68,7 @@ def _window_value(ctx: Context, base: Value, window: SubscriptWindow, loc: Loc) 
     value = emit_value(ctx, "slice", loc, base.name, x=base, **place)
     if not window.scalar_axes or not ctx.style.drops_axis:
         return value
-    kept = window.kept
+    kept = window.kept_sizes
     if ctx.in_scope and len(kept) < 2:
         # A tile has at least two axes: x[i, a:b] stays [1, n].
         promoted = [1] * (2 - len(kept)) + kept
@@ -213,7 +213,7 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, 
     shape = source.type.shape
     if _fills_window(ctx, source, window):
         return source
-    kept = window.kept
+    kept = window.kept_sizes
     for wanted in (list(window.sizes), kept, [1] * max(0, 2 - len(kept)) + kept):
         if len(wanted) == len(shape) and all(map(_may_equal, wanted, shape)):
             if len(wanted) == len(window.sizes):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelet.frontend.module import Origin
+from tilelet.frontend.module import SourceOrigin
 from tilelet.ranks.windows import KeptWindows
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
@@ -109,7 +109,7 @@ class DistributedWorker:
         empty: set[str] = set()
         for program in self._programs:
             origin = program.program.origin
-            for name, method in origin.methods.items() if isinstance(origin, Origin) else ():
+            for name, method in origin.methods.items() if isinstance(origin, SourceOrigin) else ():
                 if method.is_callback:
                     found[name] = _with_tensors(method.python)
                     if not method.body:
@@ -222,7 +222,7 @@ class DistributedWorker:
 def program_callbacks(compiled: CompiledProgram) -> dict[str, Callback]:
     """The sub-workers of a program that have a body."""
     origin = compiled.program.origin
-    methods = origin.methods.items() if isinstance(origin, Origin) else ()
+    methods = origin.methods.items() if isinstance(origin, SourceOrigin) else ()
     return {
         name: _with_tensors(method.python)
         for name, method in methods
