@@ -10,9 +10,8 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src"
 
 # Packages in which functions import what their own module is imported by.
-WITH_DEFERRED_CYCLES = frozenset(
-    {"advice", "cli", "diag", "ir", "models", "report", "runtime", "scripts", "tuning"}
-)
+WITH_DEFERRED_CYCLES = frozenset({"cli", "diag", "ir", "models", "runtime"})
+FACADE = "tilelet"  # its attributes are imported on first use, so that importing it is cheap
 
 
 def _module_of(path: Path) -> str:
@@ -39,7 +38,7 @@ def statements(node: ast.AST, *, deferred: bool) -> Iterator[ast.AST]:
 
 def imports(name: str, *, deferred: bool) -> set[str]:
     found: set[str] = set()
-    for node in statements(modules()[name], deferred=deferred):
+    for node in statements(modules()[name], deferred=deferred and name != FACADE):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -72,6 +71,6 @@ def test_modules_are_imported_in_one_order() -> None:
 
 
 def test_functions_do_not_import_upwards() -> None:
-    known = {f"tilelet.{package}" for package in WITH_DEFERRED_CYCLES} | {"tilelet"}
+    known = {f"tilelet.{package}" for package in WITH_DEFERRED_CYCLES}
     found = {".".join(name.split(".")[:2]) for group in cycles(deferred=True) for name in group}
     assert found <= known
