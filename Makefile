@@ -1,4 +1,4 @@
-# make demo | test | test-quick | test-all | check | web | screenshots | fuzz | docs | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-quick | test-all | check | web | screenshots | fuzz | docs | site | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -19,7 +19,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-all check web web-check screenshots page-bench fuzz docs walkthrough bench bench-against calibrate format clean
+.PHONY: help demo test test-quick test-all check web web-check screenshots page-bench fuzz docs site walkthrough bench bench-against calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -86,6 +86,9 @@ fuzz: $(INSTALLED_DEV) ## search for rewritings and programs that fail, SECONDS=
 
 docs: $(INSTALLED_DEV) ## regenerate the pages that are made from the code
 	$(BIN)/tilelet docs --write
+
+site: $(INSTALLED_DEV) ## build the documentation with search into build_output/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 walkthrough: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qwen3.md
 	$(BIN)/tilelet walkthrough --write $(ARGS)

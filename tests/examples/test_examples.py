@@ -36,6 +36,8 @@ def test_there_is_an_example_for_every_topic() -> None:
         "int8_matmul",
         "flash_attention",
         "paged_decode_attention",
+        "moe_layer",
+        "chunked_scan",
     ]
 
 

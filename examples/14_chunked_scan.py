@@ -1,0 +1,76 @@
+"""A linear recurrence h[t] = a[t] * h[t - 1] + x[t], chunk by chunk, as state-space models have it.
+
+Inside a chunk it is a product with a lower triangular matrix of decays; from chunk to chunk only
+the state goes on, on chip, in one task per block of channels.
+"""
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+STEPS, CHANNELS, CHUNK, BLOCK = 256, 256, 32, 64
+
+
+@pl.jit
+def scan(
+    x: pl.Tensor[[STEPS, CHANNELS], pl.FP32],
+    decay: pl.Tensor[[STEPS, CHUNK], pl.FP32],
+    carry: pl.Tensor[[STEPS, 1], pl.FP32],
+    out: pl.Out[pl.Tensor[[STEPS, CHANNELS], pl.FP32]],
+):
+    for c in pl.parallel(0, CHANNELS, BLOCK):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="scan"):
+            state = pl.full([1, BLOCK], dtype=pl.FP32, value=0.0)
+            for t in pl.range(0, STEPS, CHUNK):
+                tile = pl.slice(x, [CHUNK, BLOCK], [t, c])
+                inside = pl.matmul(decay[t : t + CHUNK, :], tile, out_dtype=pl.FP32)
+                kept = pl.row_expand_mul(pl.col_expand(inside, state), carry[t : t + CHUNK, :])
+                h = pl.add(inside, kept)
+                out[t : t + CHUNK, c : c + BLOCK] = h
+                state = pl.slice(h, [1, BLOCK], [CHUNK - 1, 0])
+    return out
+
+
+def golden(tensors: dict[str, Any]):
+    h = np.zeros(CHANNELS)
+    for t in range(STEPS):
+        h = FACTORS[t] * h + tensors["x"][t].astype(np.float64)
+        tensors["out"][t] = h
+
+
+FACTORS = np.random.default_rng(1).uniform(0.5, 1.0, STEPS)
+
+
+def chunk_decays():
+    """decay[t, s]: what of step s of its chunk is left at step t; carry[t]: of the state before."""
+    decay, carry = np.zeros((STEPS, CHUNK)), np.zeros((STEPS, 1))
+    for t in range(STEPS):
+        start = t - t % CHUNK
+        for s in range(start, t + 1):
+            decay[t, s - start] = np.prod(FACTORS[s + 1 : t + 1])
+        carry[t] = np.prod(FACTORS[start : t + 1])
+    return decay, carry
+
+
+DECAY, CARRY = chunk_decays()
+X = np.random.default_rng(2).normal(size=(STEPS, CHANNELS))
+SPECS = [
+    TensorSpec("x", [STEPS, CHANNELS], pl.FP32, X),
+    TensorSpec("decay", [STEPS, CHUNK], pl.FP32, DECAY),
+    TensorSpec("carry", [STEPS, 1], pl.FP32, CARRY),
+    TensorSpec("out", [STEPS, CHANNELS], pl.FP32, is_output=True),
+]
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("-p", "--platform", default="a2a3sim")
+    parser.add_argument("-d", "--device", type=int, default=0)
+    args = parser.parse_args()
+    config = {"platform": args.platform, "device_id": args.device}
+    result = run_jit(scan, SPECS, golden_fn=golden, runtime_cfg=config, rtol=1e-4, atol=1e-4)
+    print(result)
+    raise SystemExit(not result.passed)
