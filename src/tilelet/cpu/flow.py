@@ -192,7 +192,7 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
     index = k.name(view.index.name)
     head = loop_head(k, op, view.bounds, index, view.trip_count)
     _plan_destinations(k, view.body, carried, view.carried)
-    before = k.out.here()
+    before = k.out.reserve()
     with k.loop(op, view.body) as loop, k.out.block(head), k.inside():
         for c in carried:
             if c.slot is not None and c.slot in k.pending:
@@ -208,7 +208,7 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
     for left in loop.started.values():
         # The loop did not continue this product after all: it had to be run before. (A loop inside
         # it must not either: that one may never be reached.)
-        k.out.insert(before, f"tl_run_product(&{left.name}, c);")
+        before.add(f"tl_run_product(&{left.name}, c);")
     for c, result in zip(carried, op.results):
         c.bind(result)
 

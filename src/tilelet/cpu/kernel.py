@@ -14,7 +14,7 @@ from tilelet.cpu.emitter import Emitter, OpNumbers, first_use
 from tilelet.cpu.plan.regions import find_regions
 from tilelet.cpu.scratch import pack
 from tilelet.cpu.sites import Sites
-from tilelet.cpu.text import Dim, Place, array_text, identifier, product, total
+from tilelet.cpu.text import Dim, Text, array_text, identifier, product, total
 from tilelet.cpu.tiles import (
     Axis,
     Leaf,
@@ -232,7 +232,7 @@ class KernelEmitter(Emitter):
         self.pending: dict[Slot, Product] = {}  # products that the next loop may continue
         self.due: list[Product] = []  # those that nothing continues: run with what comes next
         self.batch_hint: BatchHint | None = None  # what the kernel's first products allow
-        self._innermost: Place | None = None  # before the loop over elements being written
+        self._innermost: Text | None = None  # before the loop over elements being written
         self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
         self._fills: set[int] = set()
         self.has_products = False
@@ -463,7 +463,7 @@ class KernelEmitter(Emitter):
             if self._innermost is not None and strides[axes[-1].last] == 0:
                 # The same for the whole loop; compilers are not sure of that.
                 name = self.name("same")
-                self.out.insert(self._innermost, f"const {e.number} {name} = {number};")
+                self._innermost.add(f"const {e.number} {name} = {number};")
                 return name
             return number
         operands = [self.element_text(o, root, axes, index) for o in form.operands]
@@ -487,7 +487,7 @@ class KernelEmitter(Emitter):
             return
         n = names[depth]
         outside = self._innermost
-        self._innermost = self.out.here()
+        self._innermost = self.out.reserve()
         if vector and depth == len(axes) - 1:
             self.out.add("TL_IVDEP")
         with (

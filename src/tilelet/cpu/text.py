@@ -8,7 +8,6 @@ import re
 import zlib
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from tilelet.diag.core import Loc
@@ -17,33 +16,27 @@ Dim = int | str
 """An extent or index: a number, or a C expression for one that is known only at run time."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """Between two lines of a text; good until something is inserted before it."""
-
-    at: int
-    depth: int
-
-
 class Text:
-    """Lines of C with their indentation."""
+    """Lines of C with their indentation, and places for lines that are known later."""
 
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self._depth = 0
+    def __init__(self, depth: int = 0) -> None:
+        self._parts: list[str | Text] = []
+        self._depth = depth
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for p in self._parts for line in ([p] if isinstance(p, str) else p.lines)]
 
     def add(self, line: str, loc: Loc | None = None) -> None:
         """One line; `loc` is the `pl` line it comes from, shown beside it."""
         place = f"  // {place_text(loc)}" if loc is not None and loc.line else ""
-        self.lines.append("    " * self._depth + line + place)
+        self._parts.append("    " * self._depth + line + place)
 
-    def here(self) -> Place:
-        """The place of the next line, for `insert`."""
-        return Place(len(self.lines), self._depth)
-
-    def insert(self, place: Place, line: str) -> None:
-        """A line at an earlier place."""
-        self.lines.insert(place.at, "    " * place.depth + line)
+    def reserve(self) -> Text:
+        """Return a text that stands here, whatever is added to it."""
+        part = Text(self._depth)
+        self._parts.append(part)
+        return part
 
     @contextmanager
     def block(self, head: str = "", loc: Loc | None = None) -> Generator[None]:
