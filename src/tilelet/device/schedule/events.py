@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+Numbers = NDArray[Any]
 NEVER = 1e300
 IDLE, STARTING, RUNNING = 0, 1, 2
 MIX, AIC, AIV, NO_WORK = 0, 1, 2, 3
@@ -59,41 +61,41 @@ class Work:
                    L2 until something else replaces it
     """
 
-    pred_count: Any
-    succ_ptr: Any
-    succ: Any
-    shape: Any
-    lanes: Any
-    blocks: Any
-    cost_ptr: Any
-    cost: Any
-    args: Any
-    held_until: Any
-    in_graph: Any
-    heap: Any
-    freed: Any
-    hot: Any
-    cold: Any
-    store: Any
-    moved: Any
-    served: Any
-    kernel: Any
+    pred_count: Numbers
+    succ_ptr: Numbers
+    succ: Numbers
+    shape: Numbers
+    lanes: Numbers
+    blocks: Numbers
+    cost_ptr: Numbers
+    cost: Numbers
+    args: Numbers
+    held_until: Numbers
+    in_graph: Numbers
+    heap: Numbers
+    freed: Numbers
+    hot: Numbers
+    cold: Numbers
+    store: Numbers
+    moved: Numbers
+    served: Numbers
+    kernel: Numbers
     kernels: int
-    read: Any
-    written: Any
-    all_moved: Any
-    cell_ptr: Any
-    cell_base: Any
-    cell_rows: Any
-    cell_columns: Any
-    cell_share: Any
-    cell_buffer: Any
-    cell_part: Any
-    buffer_pitch: Any
-    buffer_size: Any
-    buffer_heap: Any
-    part_writes: Any
-    part_asked: Any
+    read: Numbers
+    written: Numbers
+    all_moved: Numbers
+    cell_ptr: Numbers
+    cell_base: Numbers
+    cell_rows: Numbers
+    cell_columns: Numbers
+    cell_share: Numbers
+    cell_buffer: Numbers
+    cell_part: Numbers
+    buffer_pitch: Numbers
+    buffer_size: Numbers
+    buffer_heap: Numbers
+    part_writes: Numbers
+    part_asked: Numbers
     cells: int
 
     @property
@@ -113,19 +115,19 @@ class SimResult:
            `stuck` is the task concerned
     """
 
-    rec_task: Any
-    rec_core: Any
-    rec_dispatch: Any
-    rec_start: Any
-    rec_end: Any
-    rec_finish: Any
-    submitted: Any
-    ready: Any
-    finished: Any
-    released_by: Any
-    hbm_read: Any
-    hbm_written: Any
-    thread_busy: Any
+    rec_task: Numbers
+    rec_core: Numbers
+    rec_dispatch: Numbers
+    rec_start: Numbers
+    rec_end: Numbers
+    rec_finish: Numbers
+    submitted: Numbers
+    ready: Numbers
+    finished: Numbers
+    released_by: Numbers
+    hbm_read: Numbers
+    hbm_written: Numbers
+    thread_busy: Numbers
     orchestrator_end: float
     window_stall: float
     heap_stall: float
