@@ -17,7 +17,9 @@ from tilelet.diag.catalogue.ranks import (
     NotDistributed,
     RanksDeadlock,
     TransferMismatch,
+    WrongPlace,
 )
+from tilelet.diag.catalogue.windows import WindowOutOfRange
 from tilelet.diag.core import UserErrors
 from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import TensorSpec, run
@@ -234,4 +236,67 @@ def test_a_buffer_that_nobody_gets() -> None:
             chip(x[r], device=r)
 
     with pytest.raises(BadWindowBuffer, match=r"no dispatch gets a view of `buf`"):
+        host(rows(2), config=world(2))
+
+
+def test_ranks_of_two_domains_are_counted_within_each() -> None:
+    """Ranks 0 and 1 share one buffer, ranks 1 and 2 another: rank 1 is 1 here and 0 there."""
+
+    @pl.jit.incore
+    def step(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        ctx = pld.get_comm_ctx(s)
+        me = pld.rank(ctx)
+        peer = pld.nranks(ctx) - 1 - me
+        pld.system.notify(s, peer=peer, offsets=[0, 0], value=me + 1, op=pld.NotifyOp.AtomicAdd)
+        pld.system.wait(s, offsets=[0, 0], expected=1, cmp=pld.WaitCmp.Ge)
+        pl.write(y, [0, 0], pl.read(s, [0, 0]))
+        return y
+
+    @pl.jit
+    def chip(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        return step(s, y)
+
+    @pl.jit.host
+    def host(a: pl.Out[pl.Tensor[[3, 1, 1], pl.INT32]], b: pl.Out[pl.Tensor[[3, 1, 1], pl.INT32]]):
+        a_buf = pld.alloc_window_buffer(4)
+        b_buf = pld.alloc_window_buffer(4)
+        for r in pl.range(2):
+            chip(pld.window(a_buf, [1], dtype=pl.INT32), a[r], device=r)
+        for r in pl.range(1, 3):
+            chip(pld.window(b_buf, [1], dtype=pl.INT32), b[r], device=r)
+
+    a, b = np.zeros((3, 1, 1), np.int32), np.zeros((3, 1, 1), np.int32)
+    host(a, b, config=world(3))
+    assert a[:, 0, 0].tolist() == [2, 1, 0]
+    assert b[:, 0, 0].tolist() == [0, 2, 1]
+
+
+def test_an_error_says_which_rank_it_is_of() -> None:
+    @pl.jit.incore
+    def step(
+        x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]],
+        w: pld.DistributedTensor[[1, SIZE], pl.FP32],
+        s: pld.DistributedTensor[[1, 1], pl.INT32],
+    ):
+        me = pld.rank(pld.get_comm_ctx(w))
+        pld.system.notify(s, peer=0, offsets=[me, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+        return x
+
+    with pytest.raises(WindowOutOfRange, match=r"on rank 1, `step`"):
+        lowered(step)(rows(2), config=world(2))
+
+
+def test_a_collective_in_a_control_program_is_in_the_wrong_place() -> None:
+    @pl.jit
+    def chip(s: pld.DistributedTensor[[2, 1], pl.INT32]):
+        s = pld.tensor.barrier(s)
+        return s
+
+    @pl.jit.host
+    def host(x: pl.InOut[pl.Tensor[[2, 1, SIZE], pl.FP32]]):
+        buf = pld.alloc_window_buffer(8)
+        for r in pl.range(pld.world_size()):
+            chip(pld.window(buf, [2, 1], dtype=pl.INT32), device=r)
+
+    with pytest.raises(WrongPlace, match=r"`pld.tensor.barrier` in a control program"):
         host(rows(2), config=world(2))

@@ -29,10 +29,20 @@ from tilelet.ir.core import (
     walk,
 )
 from tilelet.ir.spec import OpSpec
-from tilelet.ir.types import ArrayType, Dim, ScalarType, SymDim, TensorType, TileType, Type
+from tilelet.ir.types import (
+    ArrayType,
+    Dim,
+    DistributedType,
+    ScalarType,
+    SymDim,
+    TensorType,
+    TileType,
+    Type,
+)
 from tilelet.ir.views import CallView, ForView, ScopeView, yielded
 
 HEADER = "import tilelet.language as pl"
+RANKS_HEADER = "import tilelet.language.distributed as pld"
 
 # Scalar ops that are written as Python operators.
 INFIX = {
@@ -69,8 +79,9 @@ GROUPING_SCOPES = {
 def print_program(program: Program) -> str:
     """Print the whole program as the text of one module."""
     functions = tuple(program.functions.values())
-    dims = _dim_names(functions, reserved=("pl", "self", program.name))
-    lines = [HEADER, ""]
+    dims = _dim_names(functions, reserved=("pl", "pld", "self", program.name))
+    has_ranks = any(fn.kind is FunctionKind.Host for fn in functions)
+    lines = [HEADER, RANKS_HEADER, ""] if has_ranks else [HEADER, ""]
     lines += [f"{name} = pl.dynamic({_string(dim.name)})" for dim, name in dims.items()]
     lines += ["", "@pl.program", f"class {program.name}:"]
     for i, fn in enumerate(functions):
@@ -88,6 +99,16 @@ def print_function(fn: Function) -> str:
 
 def _function_lines(fn: Function, dims: Mapping[SymDim, str]) -> list[str]:
     return _FunctionPrinter(fn, dims).lines()
+
+
+_RANKS_ENUMS = "tilelet.syntax.ranks"
+"""Home of the enums of `pld`, a module above this one."""
+
+
+def _decorator(kind: FunctionKind) -> str:
+    if kind is FunctionKind.Host:
+        return "@pl.function(level=pl.Level.HOST, role=pl.Role.Orchestrator)"
+    return f"@pl.function(type=pl.FunctionType.{kind.value})"
 
 
 class _Names:
@@ -126,7 +147,7 @@ class _FunctionPrinter:
     def __init__(self, fn: Function, dims: Mapping[SymDim, str]) -> None:
         self._fn = fn
         self._dims = dims
-        self._names = _Names(("pl", "self", *dims.values()))
+        self._names = _Names(("pl", "pld", "self", *dims.values()))
         self._name_of: dict[Value, str] = {}
         self._lines: list[str] = []
         self._depth = 1
@@ -147,7 +168,7 @@ class _FunctionPrinter:
         result = self._return_annotation()
         self._body(fn.body, self._return)
         return [
-            f"@pl.function(type=pl.FunctionType.{fn.kind.value})",
+            _decorator(fn.kind),
             f"def {fn.name}({params}){result}:",
             *self._lines,
         ]
@@ -175,6 +196,8 @@ class _FunctionPrinter:
         if isinstance(t, ArrayType):
             return f"pl.Array[{t.length}, {t.dtype}]"
         shape = ", ".join(self._dim(d) for d in t.shape)
+        if isinstance(t, DistributedType):
+            return f"pld.DistributedTensor[[{shape}], {t.dtype}]"
         if isinstance(t, TensorType):
             return f"pl.Tensor[[{shape}], {t.dtype}]"
         space = f", pl.Mem.{t.space.name}" if t.space else ""
@@ -456,8 +479,9 @@ class _FunctionPrinter:
             for i, a in enumerate(view.operands)
         ]
         keywords = self._launch_keywords(op)
-        if not keywords and not op.args["task_id"]:
-            self._assign(op.results, f"self.{view.callee}({', '.join(operands)})")
+        if self._fn.kind is FunctionKind.Host or (not keywords and not op.args["task_id"]):
+            given = [*operands, *keywords]
+            self._assign(op.results, f"self.{view.callee}({', '.join(given)})")
             return
         targets = [self._define(r) for r in op.results]
         if not op.args["task_id"]:
@@ -491,7 +515,8 @@ class _FunctionPrinter:
         for pair in options:
             assert isinstance(pair, tuple)
             key, value = pair
-            keywords.append(f"{key}={self._arg(value)}")
+            if key != "device" or value is not None:
+                keywords.append(f"{key}={self._arg(value)}")
         return keywords
 
 
@@ -524,6 +549,8 @@ def _is_default(arg: Arg, default: object) -> bool:
 
 def public_name(spec: OpSpec) -> str:
     """Return how `pl` code calls the op; scalar ops share the names of tensor ops (`pl.min`)."""
+    if spec.name.startswith("pld."):
+        return spec.name
     return f"pl.{spec.name.removeprefix('scalar.')}"
 
 
@@ -532,7 +559,8 @@ def constant_text(arg: Arg) -> str:
     if isinstance(arg, Const):
         return f"pl.const({constant_text(arg.value)}, {arg.dtype})"
     if isinstance(arg, enum.Enum):
-        return f"pl.{ENUM_NAMES.get(type(arg), type(arg).__name__)}.{arg.name}"
+        language = "pld" if type(arg).__module__ == _RANKS_ENUMS else "pl"
+        return f"{language}.{ENUM_NAMES.get(type(arg), type(arg).__name__)}.{arg.name}"
     if isinstance(arg, DType):
         return str(arg)
     if isinstance(arg, str):

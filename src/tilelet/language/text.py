@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import itertools
 import sys
 from pathlib import Path
@@ -84,6 +85,10 @@ def _top_level(source: SourceFile, node: ast.stmt, names: dict[str, object]) -> 
             module in _LANGUAGE_MODULES and alias
         ):
             names[alias] = _language()
+        case ast.Import(names=[ast.alias(name=module, asname=alias)]) if (
+            module.removesuffix(".distributed") in _LANGUAGE_MODULES and alias
+        ):
+            names[alias] = importlib.import_module("tilelet.language.distributed")
         case ast.ImportFrom(module="tilelet" | "pypto", names=[ast.alias(name="language")]):
             names[node.names[0].asname or "language"] = _language()
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
@@ -113,6 +118,8 @@ def _function(
             for k in decorator.keywords:
                 if k.arg == "type" and isinstance(k.value, ast.Attribute):
                     kind = FunctionKind[k.value.attr]
+                elif k.arg == "level" and isinstance(k.value, ast.Attribute):
+                    kind = FunctionKind.Host if k.value.attr == "HOST" else kind
                 elif k.arg == "strict_ssa" and isinstance(k.value, ast.Constant):
                     strict = bool(k.value.value)
                 elif k.arg == "attrs" and isinstance(k.value, ast.Dict):
