@@ -4,7 +4,7 @@ PYTHON   ?= python3
 VENV     := .venv
 BIN      := $(VENV)/bin
 JOBS     ?= 2
-VERSIONS ?= 3.10 3.11 3.12 3.13
+VERSIONS ?= 3.10 3.11 3.12 3.13 3.14
 ARGS     ?=
 AGAINST  ?= $(shell git describe --tags --abbrev=0 2>/dev/null)
 SECONDS  ?= 600
@@ -42,7 +42,7 @@ test-quick: $(INSTALLED_DEV) ## run the tests of the language, its messages and 
 	$(PYTEST) $(QUICK:%=tests/%) --ignore=tests/language/test_types.py $(ARGS)
 
 # Versions that are not installed are named and left out; one that fails fails the whole.
-test-all: ## run all tests with every Python of 3.10 to 3.13 that is installed
+test-all: ## run all tests with every Python of 3.10 to 3.14 that is installed
 	@tested=; failed=; for version in $(VERSIONS); do \
 	  python=; for candidate in python$$version "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python; do \
 	    "$$candidate" -c 'import venv, ensurepip' >/dev/null 2>&1 && { python=$$candidate; break; }; \
