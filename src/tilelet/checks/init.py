@@ -71,9 +71,9 @@ class Stopped:
 
 def watched(subject: Subject) -> Watched | Stopped:
     """Return the tracked run, shared by all checks."""
-    if "watched" not in subject.cache:
-        subject.cache["watched"] = _watched(subject)
-    return subject.cache["watched"]
+    if subject.shared.tracked is None:
+        subject.shared.tracked = _watched(subject)
+    return subject.shared.tracked
 
 
 def _watched(subject: Subject) -> Watched | Stopped:

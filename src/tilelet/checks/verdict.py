@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilelet.analysis.patience import OutOfSteps
 from tilelet.checks.comparison import Comparison
@@ -22,6 +22,9 @@ from tilelet.diag.text import plural
 from tilelet.ir.core import Program, Value
 from tilelet.ir.types import TensorType
 from tilelet.tasks.stream import TaskStream
+
+if TYPE_CHECKING:
+    from tilelet.checks.init import Stopped, Watched
 
 SMALL = 1 << 20
 """Size in bytes up to which an input may hold lengths or tables; larger ones are data."""
@@ -41,6 +44,16 @@ def nbytes_of(param: Value) -> int | None:
     return math.prod(shape) * param.type.dtype.itemsize
 
 
+@dataclass
+class Shared:
+    """Results of one check that others use.
+
+    tracked  the run whose every element was followed; None: not made yet
+    """
+
+    tracked: Watched | Stopped | None = None
+
+
 @dataclass(frozen=True)
 class Subject:
     """A recorded run to be checked.
@@ -48,7 +61,7 @@ class Subject:
     arguments   arguments by parameter name, as before the run
     machine     the modelled device, with its runtime period (None for the machine's own)
     brief       report only findings, without remarks and witnesses, which need runs
-    cache       results that checks share
+    shared      results of one check that others use
     budget      work for open-ended checks, in nominal seconds; `seed` selects what they try
     """
 
@@ -60,7 +73,7 @@ class Subject:
     budget: float = 60.0
     seed: int = 0
     brief: bool = False
-    cache: dict[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    shared: Shared = field(default_factory=Shared, compare=False, repr=False)
 
     @property
     def program(self) -> Program:

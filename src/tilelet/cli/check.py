@@ -15,7 +15,7 @@ from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.core import Diagnostic
-from tilelet.diag.formats import to_json
+from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.dialects import dialect_named
@@ -62,7 +62,7 @@ def check_command(options: CheckCommand) -> int:
         foreign = portability(recording, dialect_named(NEWEST))
         found += foreign
     if options.format == "json":
-        document = json.loads(to_json([*recording.diagnostics, *found]))
+        document = to_data([*recording.diagnostics, *found])
         document["verdicts"] = [verdict.to_data() for verdict in verdicts]
         if schedules:
             document["schedules"] = [s.to_data() for s in schedules]

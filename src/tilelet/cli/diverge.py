@@ -15,7 +15,7 @@ from tilelet.cli.page import save_page
 from tilelet.cli.run import print_problems
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.command import BadFlag
-from tilelet.diag.formats import to_json
+from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.divergence.answer import Answer, Options, against
@@ -109,7 +109,7 @@ def _cases(target: Target, options: DivergeCommand) -> tuple[list[tuple[str, Cas
 def _show(answers: list[Answer], options: DivergeCommand) -> None:
     found = [d for a in answers for d in a.diagnostics]
     if options.format == "json":
-        document = json.loads(to_json(found))
+        document = to_data(found)
         document["programs"] = [a.to_data() for a in answers]
         print(json.dumps(document, indent=2, ensure_ascii=False))
     elif options.format == "sarif":

@@ -17,7 +17,7 @@ from tilelet.cli.page import command_of, wants_page, write_page
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
-from tilelet.diag.formats import to_json
+from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.runtime import session
@@ -104,8 +104,8 @@ def profile_command(options: ProfileCommand) -> int:
     elif options.format == "sarif":
         print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
     else:
-        document = json.loads(to_json([*recording.diagnostics, *found]))
-        document["profiles"] = [json.loads(m.profile.to_json()) for m in every]
+        document = to_data([*recording.diagnostics, *found])
+        document["profiles"] = [m.profile.to_data() for m in every]
         if options.as_runtime:
             document["runtime_tasks"] = [
                 runtime_counts(run.program, run.tasks) for run in recording.runs

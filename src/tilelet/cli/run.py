@@ -6,13 +6,12 @@ import contextlib
 import json
 import sys
 from collections.abc import Generator
-from typing import Any
 
 from tilelet.checks.registry import unchecked_line
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import RunOptions
 from tilelet.diag.catalogue.command import UnknownEngine
-from tilelet.diag.formats import to_json
+from tilelet.diag.formats import to_data
 from tilelet.diag.render import render_line, use_color
 from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import session
@@ -92,7 +91,7 @@ def print_problems(outcome: ScriptExit, now: Session) -> None:
 
 def _json(now: Session) -> str:
     """The document of diagnostics, with results and task counts added to it."""
-    document: dict[str, Any] = json.loads(to_json(now.diagnostics))
+    document = to_data(now.diagnostics)
     document["results"] = [
         {
             "name": result.test_name,
@@ -115,5 +114,5 @@ def _json(now: Session) -> str:
     if now.verdicts:
         document["verdicts"] = [verdict.to_data() for verdict in now.verdicts]
     if now.profiles:
-        document["profiles"] = [json.loads(profile.to_json()) for profile in now.profiles]
+        document["profiles"] = [profile.to_data() for profile in now.profiles]
     return json.dumps(document, indent=2, ensure_ascii=False)

@@ -23,16 +23,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from tilelet import __version__
 from tilelet.diag.core import Diagnostic, Label, Loc
 from tilelet.diag.source import SourceReader, display_path, read_line, span_of
 
 
-def to_json(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line) -> str:
-    """Return the diagnostics as one JSON document (layout: see the module docstring)."""
+def to_data(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line) -> dict[str, Any]:
+    """Return the diagnostics as plain data (layout: see the module's docstring)."""
     shown = list(diagnostics)
-    document = {
+    return {
         "version": 1,
         "tool": {"name": "tilelet", "version": __version__},
         "errors": sum(d.severity == "error" for d in shown),
@@ -50,7 +51,11 @@ def to_json(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line
             for d in shown
         ],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def to_json(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line) -> str:
+    """Return the diagnostics as one JSON document (layout: see the module docstring)."""
+    return json.dumps(to_data(diagnostics, sources), indent=2, ensure_ascii=False)
 
 
 def _fixes(d: Diagnostic, sources: SourceReader) -> dict[str, object]:

@@ -134,7 +134,7 @@ class _RunData:
         self.add_tasks()
         self.add_arguments()
         self.add_edges()
-        profile = json.loads(run.profile.to_json())
+        profile = run.profile.to_data()
         costs = SourceCosts(self.timeline, self.path, self.files)
         data = {
             "name": run.run.name,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tilelet.diag.core import Diagnostic
-from tilelet.diag.formats import to_json
+from tilelet.diag.formats import to_data
 
 SCHEMA = Path(__file__).with_name("answers.schema.json")
 
@@ -44,7 +44,7 @@ def document(
     **answer: Any,
 ) -> str:
     """The document of a command; `answer` is its own part, by name."""
-    found = json.loads(to_json(diagnostics))
+    found = to_data(diagnostics)
     head = {name: found.pop(name) for name in ("version", "tool")}
     head |= {"command": command, "program": program, "machines": list(machines)}
     return json.dumps({**head, **answer, **found}, indent=1, ensure_ascii=False)

@@ -173,10 +173,13 @@ class Profile:
     def label(self) -> str:
         return f"{self.program} on {self.machine} ({self.period})"
 
+    def to_data(self) -> dict[str, Any]:
+        """Return the contents of `profile.json`, always the same for the same run."""
+        return {"version": VERSION, "modelled": True, **_rounded(dataclasses.asdict(self))}
+
     def to_json(self) -> str:
-        """Return the text of `profile.json`, always the same for the same run."""
-        data = {"version": VERSION, "modelled": True, **_rounded(dataclasses.asdict(self))}
-        return json.dumps(data, indent=1, sort_keys=False) + "\n"
+        """Return the text of `profile.json`."""
+        return json.dumps(self.to_data(), indent=1, sort_keys=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, file: str) -> Profile:
