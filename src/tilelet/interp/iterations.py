@@ -6,15 +6,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
-    compute,
-    control,
-    debug,
-    movement,
-    scalars,
-    submit,
-    system,
-)
+from tilelet.interp import interpreter  # noqa: F401 - fills `LOWERINGS`
 from tilelet.interp.lowering import Frame, Lower, Lowering, Step
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Op, Program
