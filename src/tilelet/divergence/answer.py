@@ -37,7 +37,7 @@ _MOST_SUSPECTS = 8
 class Options:
     """Search options.
 
-    budget    seconds for repairs
+    budget    work for repairs, in seconds of `STEPS_PER_SECOND`
     all_fp32  carry FP32 instead of double alongside every value
     """
 

@@ -33,7 +33,8 @@ def diverge(
     `args` are those of `tilelet.runtime.run`: the specs, the golden, tolerances. Any other function
     is called, and looked at is the first program it runs that has a finding, else the first.
 
-    budget    seconds for repairs; `all_fp32` carries FP32 instead of double beside every value
+    budget    work for repairs, in nominal seconds
+    all_fp32  carry FP32 instead of double beside every value
     platform  whose rules of order count
     """
     from tilelet.diag.catalogue.command import BadFlag
