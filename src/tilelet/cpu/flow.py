@@ -105,7 +105,7 @@ class _Carried(LoopCarried[KernelEmitter]):
     def bind(self, value: Value) -> None:
         super().bind(value)
         if self.slot is not None:
-            self.emitter.touch(self.slot)
+            self.emitter.hold(self.slot)
 
 
 def assign(k: KernelEmitter, targets: Sequence[_Carried], args: Sequence[Arg]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -60,7 +59,6 @@ DEEPEST = 100  # ops in a row that become one expression
 PRODUCTS = ("matmul", "gemv", "batch_matmul")
 MOST_STREAM_BYTES = 64 << 20  # scratch of tasks that one thread runs for the streams' sake
 MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
-RESULT_FIELD = ".c = "  # begins the line of a product's description that names its memory
 
 
 def _is_recomputable(op: Op, products: set[Op]) -> bool:
@@ -236,6 +234,8 @@ class KernelEmitter(Emitter):
         self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
         self._fills: set[int] = set()
         self.has_products = False
+        self.touched: set[Slot] = set()  # but for descriptions of deferred products
+        self.deferred: list[Product] = []  # all that were ever deferred
         self._clock = 0
 
     def emit(self) -> KernelCode:
@@ -326,7 +326,12 @@ class KernelEmitter(Emitter):
         return slot
 
     def touch(self, slot: Slot) -> None:
-        """The slot is used here."""
+        """The C that is written next reads or writes the slot."""
+        self.touched.add(slot)
+        self.hold(slot)
+
+    def hold(self, slot: Slot) -> None:
+        """Keep the slot's memory until here."""
         slot.last = max(slot.last, self._clock)
         for loop in self.loops[slot.depth :]:
             loop.used.add(slot)
@@ -355,7 +360,7 @@ class KernelEmitter(Emitter):
         """
         names = [f"&{p.name}" for p in products]
         for p in products:
-            self.touch(p.slot)  # until now nothing else may lie there, even if nobody looks at it
+            self.hold(p.slot)  # until now nothing else may lie there, even if nobody looks at it
         if self._has_only(products, at):
             self._check_untouched(products)
             first = products[0].batch_hint
@@ -372,6 +377,7 @@ class KernelEmitter(Emitter):
                 some = names[i : i + MOST_PRODUCTS]
                 self.out.add(f"tl_run_products(c, {_c_list(some)}, NULL);")
         for p in products:
+            self.touch(p.slot)
             p.finish(self)
 
     def _check_untouched(self, products: Sequence[Product]) -> None:
@@ -379,23 +385,14 @@ class KernelEmitter(Emitter):
         where by then the results are: only their descriptions may name it. Nor may there be other
         products: all are left out then.
         """
-        names = {p.name for p in products}
-        others = set(re.findall(r"tl_add_piece\(&(\w+)", "\n".join(self.out.lines))) - names
+        others = [p.name for p in self.deferred if p not in products]
         if others:
-            raise InternalError(
-                "a kernel that is entered again leaves out a product",
-                self.function.name,
-                ", ".join(sorted(others)),
-            )
+            problem = f"a kernel that is entered again leaves out a product: {', '.join(others)}"
+            raise InternalError(problem, self.function.name, loc=products[0].ops[0].loc)
         for p in products:
-            name = re.compile(rf"\b{p.slot.name}\b")
-            for line in self.out.lines:
-                if name.search(line) and not line.lstrip().startswith(RESULT_FIELD):
-                    raise InternalError(
-                        "a kernel that is entered again touches its product",
-                        self.function.name,
-                        line.strip(),
-                    )
+            if p.slot in self.touched:
+                problem = f"a kernel that is entered again touches its product {p.name}"
+                raise InternalError(problem, self.function.name, loc=p.ops[0].loc)
 
     def run_with_next(self, product_: Product) -> None:
         """Run a product that nothing continues; with those after it that do not need it, if it is

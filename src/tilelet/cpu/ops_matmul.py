@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from tilelet.cpu.elements import element
 from tilelet.cpu.kernel import (
     PRODUCTS,
-    RESULT_FIELD,
     BatchHint,
     KernelEmitter,
     Product,
@@ -122,7 +121,6 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     b = _operand(k, op.args["rhs"], bool(op.args.get("b_trans")))
     region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
     slot = replaced(k, op.args["acc"], op.result)
-    k.touch(slot)
     condition = op.args.get("init_cond")
     start = slot.name
     holds = None if condition is None else k.scalar(condition)
@@ -187,7 +185,9 @@ def _new_product(
     name = k.name("product")
     k.declarations.append(f"tl_product {name} = {{0}};")
     batch_hint = _batch_hint(k, a, b) if _is_whole(a, b, shape, region) else BatchHint()
-    return Product(name, slot, shape, batch_hint, is_new)
+    product_ = Product(name, slot, shape, batch_hint, is_new)
+    k.deferred.append(product_)
+    return product_
 
 
 def _batch_hint(k: KernelEmitter, a: Operand, b: Operand) -> BatchHint:
@@ -218,6 +218,7 @@ def _add_piece(
     """Note the product; pieces of one chain over k are run together."""
     product_.ops.append(op)
     with k.out.block("", op.loc):
+        k.hold(product_.slot)
         _describe(k, a, b, product_.slot, product_.shape, region, start, [], [])
         # A window without unit stride is copied to memory that the next iteration uses again.
         lasting = " && ".join(
@@ -269,6 +270,7 @@ def _multiply(
     if shape[-2] <= VERY_FEW_ROWS:
         _read_ahead(k, op)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
+        k.touch(slot)
         _describe(k, a, b, slot, shape, region, start, axes, index)
         k.out.add("tl_matmul(&product, c->matmul);")
 
@@ -303,7 +305,6 @@ def _describe(
 ) -> None:
     """Declares `product`: one matrix product of the batch that `axes` and `index` point at."""
     k.has_products = True
-    k.touch(slot)
     strides = row_major(shape)
     at = total([product(i, strides[x.last]) for x, i in zip(axes, index)])
     begin = start
@@ -319,7 +320,7 @@ def _describe(
         f".b_trans = {int(b.is_transposed)},"
     )
     k.out.add(
-        f"    {RESULT_FIELD}{slot.name} + {at}, .ldc = {shape[-1]}, "
+        f"    .c = {slot.name} + {at}, .ldc = {shape[-1]}, "
         f".start = {begin}, .ld_start = {shape[-1]},"
     )
     k.out.add(f"    .m = {region[-2]}, .n = {region[-1]}, .k = {lesser(a.columns, b.rows)},")
