@@ -110,6 +110,6 @@ def test_a_window_that_leaves_its_tensor_is_followed(monkeypatch: pytest.MonkeyP
         return out
 
     subject = subject_of(leaving)
-    run = init.watched(subject)
+    run = init.watched_run(subject)
     assert isinstance(run, init.Stopped)
     assert run.task == 3

@@ -13,7 +13,7 @@ from tilelet.calibration.kit import CASES, write_kit
 from tilelet.calibration.results import Measured, read_results
 from tilelet.cli.main import main
 from tilelet.device import load_machine, simulate
-from tilelet.device.machine.description import Machine, varied
+from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.report.sensitivity import GROUPS, field_value
 from tilelet.device.report.trace import Trace
 from tilelet.device.run import Recorded
@@ -51,7 +51,7 @@ def hidden_board(factors: dict[str, float]) -> Machine:
         for group, factor in factors.items()
         for name in fields_of(A2A3, group, PERIOD)
     }
-    return varied(A2A3, changes)
+    return with_fields(A2A3, changes)
 
 
 def measured_on(board: Machine, runs: dict[str, Recorded], noise: float) -> dict[str, Measured]:

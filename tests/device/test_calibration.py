@@ -11,7 +11,7 @@ import pytest
 from tests.device import recording
 
 from tilelet.calibration.fit import EVIDENCE, FREE
-from tilelet.calibration.rows import lines, recorded
+from tilelet.calibration.rows import lines, record_program
 from tilelet.device import load_machine, simulate
 from tilelet.device.report.sensitivity import field_value, fields_of
 from tilelet.device.schedule.library import library
@@ -44,8 +44,8 @@ def test_the_refactoring_of_scope_3_gains_what_it_did() -> None:
 
 
 def test_task_counts_are_exact() -> None:
-    assert recorded(build_scope3, "baseline")[0].total == 33411
-    assert recorded(build_scope3, "refactored")[0].total == 1651
+    assert record_program(build_scope3, "baseline")[0].total == 33411
+    assert record_program(build_scope3, "refactored")[0].total == 1651
 
 
 def test_free_parameters_are_fields_with_evidence() -> None:
@@ -58,7 +58,7 @@ def test_free_parameters_are_fields_with_evidence() -> None:
 
 @pytest.mark.parametrize(("variant", "seconds"), [("baseline", 2.0), ("refactored", 1.0)])
 def test_modelling_takes_little_time(variant: str, seconds: float) -> None:
-    tasks, program = recorded(build_scope3, variant)
+    tasks, program = record_program(build_scope3, variant)
     if library() is None:
         pytest.skip("no C compiler")
     start = time.process_time()

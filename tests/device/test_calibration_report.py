@@ -45,7 +45,7 @@ def test_nine_of_ten_lie_inside() -> None:
     spread = reports.spreads(rows)
     assert spread["memory"][0] < spread["cores"][0]
     assert spread["cores"][1] == 60
-    assert reports.covered(rows) >= 0.88
+    assert reports.coverage(rows) >= 0.88
 
 
 def test_intervals_hold_for_families_that_had_no_part_in_them() -> None:
@@ -54,7 +54,7 @@ def test_intervals_hold_for_families_that_had_no_part_in_them() -> None:
         RowFit(f"far{i}", "far", "2026-06", "cores", "us", 100.0, 100.0, 100.0 * math.exp(0.5))
         for i in range(10)
     ]
-    assert reports.covered([*rows, *far]) >= 0.9
+    assert reports.coverage([*rows, *far]) >= 0.9
     # Without the far family intervals would be narrow: they are widened by what it lies outside.
     assert reports.spreads([*rows, *far])["cores"][0] > 0.5
     assert reports.spreads(rows)["cores"][0] < 0.12
@@ -69,7 +69,7 @@ def test_the_spread_of_changes_grows_with_them() -> None:
 
 
 def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
-    outcomes = reports.saved()
+    outcomes = reports.load_outcomes()
     assert (ROOT / "docs" / page.PAGE).read_text() == page.page_text(outcomes)
     assert (ROOT / "docs" / page.PLOT).read_text() == page.plot_text(outcomes)
     machine = load_machine("a2a3")
@@ -81,7 +81,7 @@ def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
 
 
 def test_saved_figures_are_of_rows_that_exist() -> None:
-    for o in reports.saved():
+    for o in reports.load_outcomes():
         name = o.name.split(" ")[0]
         assert name in PUBLISHED or name.rsplit(" ", 1)[0] in PUBLISHED
         assert PUBLISHED[name]["family"] == o.family

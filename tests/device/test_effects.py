@@ -12,7 +12,7 @@ import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine, simulate
 from tilelet.device.kernel.costs import vector_cycles, work_cycles
 from tilelet.device.kernel.view import ScalarWork, Transfer, VectorWork
-from tilelet.device.machine.description import Machine, varied
+from tilelet.device.machine.description import Machine, with_fields
 from tilelet.ir.spec import Cost
 
 A2A3, A5 = load_machine("a2a3"), load_machine("a5")
@@ -164,7 +164,7 @@ def test_gaps_between_producer_and_consumer_add_up() -> None:
             return x
 
     stream, program = recorded(Chain)
-    slower = varied(A2A3, {"runtime.2026-06.resolve_us": 5.0})
+    slower = with_fields(A2A3, {"runtime.2026-06.resolve_us": 5.0})
     before, after = (simulate(stream, program, m, period="2026-06") for m in (A2A3, slower))
     assert after.total_us - before.total_us == pytest.approx(9 * 5.0)
     reference = simulate(stream, program, slower, period="2026-06", reference=True)
@@ -173,7 +173,7 @@ def test_gaps_between_producer_and_consumer_add_up() -> None:
 
 def test_schedulers_enter_their_loops_one_after_the_other() -> None:
     stream, program = recorded(mixed(pl.SplitMode.NONE))
-    late = varied(A2A3, {"runtime.2026-06.stagger_us": 4.0})
+    late = with_fields(A2A3, {"runtime.2026-06.stagger_us": 4.0})
     line = simulate(stream, program, late, period="2026-06")
     reference = simulate(stream, program, late, period="2026-06", reference=True)
     assert np.array_equal(reference.finish, line.finish)
@@ -294,7 +294,7 @@ def attention() -> Any:
 def test_loads_of_the_next_iteration_do_not_wait_for_the_other_core() -> None:
     """Otherwise their latency would be part of every iteration."""
     kernel = only_kernel(attention(), A2A3)
-    slower = varied(A2A3, {"paths.gm_to_l1.cold_latency_cycles": 700.0 + 500.0})
+    slower = with_fields(A2A3, {"paths.gm_to_l1.cold_latency_cycles": 700.0 + 500.0})
     usual, late = (kernel_cost(kernel, m).cold_us for m in (A2A3, slower))
     assert late - usual < 64 * A2A3.us(500) / 4
 
@@ -302,7 +302,7 @@ def test_loads_of_the_next_iteration_do_not_wait_for_the_other_core() -> None:
 def test_stores_wait_for_their_acknowledgement_side_by_side() -> None:
     path = A2A3.paths["ub_to_gm"]
     kernel = only_kernel(cache_writes(), A2A3)
-    slower = varied(A2A3, {"paths.ub_to_gm.latency_cycles": path.latency_cycles + 1000.0})
+    slower = with_fields(A2A3, {"paths.ub_to_gm.latency_cycles": path.latency_cycles + 1000.0})
     usual, late = (kernel_cost(kernel, m).exec_us for m in (A2A3, slower))
     assert late - usual == pytest.approx(A2A3.us(1000))
 
@@ -319,7 +319,9 @@ def test_a_core_begins_its_first_block_late() -> None:
     stream, program = recorded(chain(6))
     period = "2026-06"
     line, even = (
-        simulate(stream, program, varied(A2A3, {f"runtime.{period}.first_us": us}), period=period)
+        simulate(
+            stream, program, with_fields(A2A3, {f"runtime.{period}.first_us": us}), period=period
+        )
         for us in (5.3, 0.0)
     )
     heads = line.start - line.dispatch

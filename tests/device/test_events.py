@@ -12,7 +12,7 @@ from tests.device.recording import chain, elementwise, held, mixed, projection, 
 
 import tilelet.language as pl
 from tilelet.device import load_machine, simulate
-from tilelet.device.machine.description import varied
+from tilelet.device.machine.description import with_fields
 from tilelet.device.schedule import native
 from tilelet.device.schedule.events import Config, SimResult, Work, run_events
 from tilelet.device.schedule.library import library
@@ -194,7 +194,7 @@ def test_memory_bandwidth_limits_all_cores_together() -> None:
     assert 0.75 * A2A3.hbm_bytes_per_us < rate <= A2A3.hbm_bytes_per_us
     names = {line.bound_of(k) for k in range(len(line.kernel_names))}
     assert names == {"GM"}
-    slower = device_run(program, varied(A2A3, {"gm.efficiency": A2A3.gm.efficiency / 2}))
+    slower = device_run(program, with_fields(A2A3, {"gm.efficiency": A2A3.gm.efficiency / 2}))
     assert slower.total_us > 1.6 * line.total_us
 
 
@@ -244,8 +244,8 @@ def test_no_tasks() -> None:
 
 
 def test_a_window_that_a_scope_fills_is_a_deadlock() -> None:
-    small = varied(A2A3, {"runtime.2026-04.task_window": 16})
-    tiny = varied(A2A3, {"runtime.2026-04.task_window": 4})
+    small = with_fields(A2A3, {"runtime.2026-04.task_window": 16})
+    tiny = with_fields(A2A3, {"runtime.2026-04.task_window": 4})
     assert device_run(elementwise(tasks=40), tiny).window_stall_us > 0
     with pytest.raises(UserError) as caught:
         device_run(held(40), small)
@@ -269,12 +269,12 @@ def test_heap_back_pressure_and_deadlock() -> None:
             return y
 
     free = device_run(Scratch)
-    tight = device_run(Scratch, varied(A2A3, {"runtime.2026-04.heap_bytes": 2 * 8192}))
+    tight = device_run(Scratch, with_fields(A2A3, {"runtime.2026-04.heap_bytes": 2 * 8192}))
     assert free.heap_stall_us == 0
     assert tight.heap_stall_us > 0
     assert tight.total_us > free.total_us
     with pytest.raises(UserError) as caught:
-        device_run(Scratch, varied(A2A3, {"runtime.2026-04.heap_bytes": 4096}))
+        device_run(Scratch, with_fields(A2A3, {"runtime.2026-04.heap_bytes": 4096}))
     assert caught.value.code == "E0910"
 
 

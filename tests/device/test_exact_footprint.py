@@ -9,7 +9,7 @@ from tests.device.recording import recorded
 import tilelet.language as pl
 from tilelet.analysis.affine import Affine
 from tilelet.device import load_machine, simulate
-from tilelet.device.kernel.exact_footprint import Box, _merged
+from tilelet.device.kernel.exact_footprint import Box, _merge_boxes
 from tilelet.device.report.traffic import Bytes, traffic
 
 A2A3 = load_machine("a2a3")
@@ -152,7 +152,7 @@ def test_compulsory_is_never_more_than_moved() -> None:
 )
 def test_boxes_are_joined_only_if_nothing_is_added(boxes, expected: int) -> None:
     made = [Box(tuple(Affine(s) for s in start), extents) for start, extents in boxes]
-    merged = _merged(made)
+    merged = _merge_boxes(made)
     assert len(merged) == expected
     assert sum(a * b for a, b in (box.extents for box in merged)) == sum(
         a * b for a, b in (box.extents for box in made)
@@ -161,4 +161,4 @@ def test_boxes_are_joined_only_if_nothing_is_added(boxes, expected: int) -> None
 
 def test_boxes_that_move_differently_stay_apart() -> None:
     still, moving = Affine(0), Affine(0, ((0, 1),))
-    assert len(_merged([Box((still,), (4,)), Box((moving,), (4,))])) == 2
+    assert len(_merge_boxes([Box((still,), (4,)), Box((moving,), (4,))])) == 2

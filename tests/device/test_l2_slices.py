@@ -12,7 +12,7 @@ import tilelet.language as pl
 from tilelet.device import kernel_cost, load_machine, simulate
 from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.view import Transfer
-from tilelet.device.machine.description import varied
+from tilelet.device.machine.description import with_fields
 
 A2A3 = load_machine("a2a3")
 
@@ -86,13 +86,13 @@ def test_all_slices_together_serve_what_l2_does() -> None:
         gm = machine.gm
         together = gm.l2_slices * gm.granule / machine.us(machine.granule_cycles)
         assert together == pytest.approx(gm.l2_gbs * 1000)
-        faster = varied(machine, {"gm.l2_gbs": 2 * gm.l2_gbs})
+        faster = with_fields(machine, {"gm.l2_gbs": 2 * gm.l2_gbs})
         assert faster.granule_cycles == pytest.approx(machine.granule_cycles / 2)
 
 
 def test_a_machine_of_small_granules_serves_short_rows_faster() -> None:
     a5 = load_machine("a5")
-    coarse = varied(a5, {"gm.granule": a5.gm.l2_line})
+    coarse = with_fields(a5, {"gm.granule": a5.gm.l2_line})
     kernel = only_kernel(projection(4096), a5)
     fine, whole = (kernel_cost(kernel, m).l2_granules * m.granule_cycles for m in (a5, coarse))
     # Rows of 256 and 128 bytes, of lines of 512.
@@ -104,7 +104,7 @@ def test_blocks_that_take_parts_of_the_same_lines_wait_for_each_other() -> None:
     kernel = only_kernel(projection(4096), A2A3)
     times = {
         (blocks, busy): kernel_cost(
-            kernel, varied(A2A3, {"gm.serial_cycles": busy}), Signature(blocks=blocks)
+            kernel, with_fields(A2A3, {"gm.serial_cycles": busy}), Signature(blocks=blocks)
         ).exec_us
         for blocks in (1, 2, 24)
         for busy in (0.0, 8.0)

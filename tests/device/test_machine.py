@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilelet.device import load_machine, machine_names
-from tilelet.device.machine.description import BUILT_IN, EVIDENCE, varied
+from tilelet.device.machine.description import BUILT_IN, EVIDENCE, with_fields
 from tilelet.diag import UserError
 from tilelet.ir.spec import REGISTRY, Cost, Engine
 from tilelet.ir.types import Mem
@@ -200,7 +200,7 @@ def test_a_file_may_extend_a_machine(tmp_path: Path) -> None:
 
 def test_varied_changes_only_what_it_is_told() -> None:
     machine = load_machine("a2a3")
-    other = varied(machine, {"gm.efficiency": 0.5, "runtime.2026-04.dispatch_us": 9.0})
+    other = with_fields(machine, {"gm.efficiency": 0.5, "runtime.2026-04.dispatch_us": 9.0})
     assert other.gm.efficiency == 0.5
     assert other.period("2026-04").dispatch_us == 9.0
     assert other.period("2026-06") == machine.period("2026-06")

@@ -14,7 +14,7 @@ from tilelet import dtypes
 from tilelet.device import load_machine
 from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.course import Course, Move, Rounds, Run, course_of
-from tilelet.device.kernel.pipes import ALL_COLD, COLD, HOT, followed
+from tilelet.device.kernel.pipes import ALL_COLD, COLD, HOT, follow_reference
 from tilelet.device.kernel.view import (
     Core,
     CubeWork,
@@ -128,7 +128,7 @@ def native() -> NativeWalks:
 def test_any_course_takes_the_same_time_in_c(seed: int, number: int) -> None:
     machine = MACHINES[number]
     course = Generator(seed).course
-    wanted = followed(course, machine, LEVELS)
+    wanted = follow_reference(course, machine, LEVELS)
     assert native()(course, machine, LEVELS) == wanted
     assert native()(course, machine, LEVELS[1:]) == wanted[1:], "any levels, in any order"
 
@@ -142,7 +142,7 @@ def test_any_course_takes_the_same_time_in_c(seed: int, number: int) -> None:
 def test_kernels_take_the_same_time_in_c(program: Program, number: int) -> None:
     machine = MACHINES[number]
     course = course_of(only_kernel(program, machine), Signature())
-    assert native()(course, machine, LEVELS) == followed(course, machine, LEVELS)
+    assert native()(course, machine, LEVELS) == follow_reference(course, machine, LEVELS)
 
 
 def test_costs_of_steps_are_kept_apart_by_gaps_blocks_and_machine() -> None:
@@ -152,4 +152,4 @@ def test_costs_of_steps_are_kept_apart_by_gaps_blocks_and_machine() -> None:
     for machine in (MACHINES[0], slower, MACHINES[0]):
         for signature in (Signature(), Signature(strided=frozenset({0, 1})), Signature(blocks=24)):
             course = course_of(kernel, signature)
-            assert walks(course, machine, LEVELS) == followed(course, machine, LEVELS)
+            assert walks(course, machine, LEVELS) == follow_reference(course, machine, LEVELS)

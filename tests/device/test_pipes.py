@@ -9,7 +9,7 @@ from tests.device.recording import elementwise, mixed, only_kernel, projection, 
 import tilelet.language as pl
 from tilelet.device import Core, kernel_cost, load_machine, simulate
 from tilelet.device.kernel.control_path import ControlPath
-from tilelet.device.machine.description import varied
+from tilelet.device.machine.description import with_fields
 from tilelet.interp.replay import find_control_traces
 
 A2A3 = load_machine("a2a3")
@@ -58,7 +58,7 @@ def test_wide_tiles_are_cheaper_per_byte() -> None:
 
 def test_a_slower_path_costs_time() -> None:
     kernel = only_kernel(elementwise(rows=64), A2A3)
-    slower = varied(A2A3, {"paths.gm_to_ub.latency_cycles": 600.0, "body.issue_cycles": 60.0})
+    slower = with_fields(A2A3, {"paths.gm_to_ub.latency_cycles": 600.0, "body.issue_cycles": 60.0})
     assert kernel_cost(kernel, slower).exec_us > kernel_cost(kernel, A2A3).exec_us
 
 

@@ -10,8 +10,8 @@ from tilelet.device import Machine, Timeline, load_machine, simulate
 from tilelet.device.kernel.course import course_of
 from tilelet.device.kernel.pipes import ALL_COLD, COLD, HOT, Walk
 from tilelet.device.kernel.together import Case, times_together
-from tilelet.device.machine.description import varied
-from tilelet.device.report.sensitivity import GROUPS, scaled
+from tilelet.device.machine.description import with_fields
+from tilelet.device.report.sensitivity import GROUPS, scale_parameters
 from tilelet.device.schedule.repricing import followed_again, followed_roughly
 from tilelet.device.schedule.simulate import replay
 from tilelet.ir.core import Program
@@ -45,7 +45,7 @@ def modelled(program: Program, machine: Machine = A2A3) -> Timeline:
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("build", [projection, triangle])
 def test_a_replay_equals_a_simulation(group: str, build) -> None:
-    program, other = build(), scaled(A2A3, {group: 1.3})
+    program, other = build(), scale_parameters(A2A3, {group: 1.3})
     again = replay(modelled(program), other)
     fresh = modelled(program, other)
     assert again.stream.costs == fresh.stream.costs
@@ -56,7 +56,7 @@ def test_only_kernels_that_use_a_number_are_followed_again() -> None:
     line = modelled(triangle())
 
     def same(field: str, value: float) -> bool:
-        other = varied(A2A3, {field: value})
+        other = with_fields(A2A3, {field: value})
         return followed_again(line.stream, A2A3, other) is line.stream
 
     assert followed_roughly(line.stream, A2A3, [A2A3]) == [line.stream]
@@ -70,7 +70,7 @@ def test_only_kernels_that_use_a_number_are_followed_again() -> None:
 
 def test_ways_through_a_kernel_change_alike() -> None:
     line = modelled(triangle())
-    slower = varied(A2A3, {"paths.gm_to_ub.latency_cycles": 800.0})
+    slower = with_fields(A2A3, {"paths.gm_to_ub.latency_cycles": 800.0})
     exact = followed_again(line.stream, A2A3, slower).costs
     rough = followed_roughly(line.stream, A2A3, [A2A3, slower])[1].costs
     assert len(rough) == len(exact) == 8
@@ -83,7 +83,7 @@ def test_ways_through_a_kernel_change_alike() -> None:
 @pytest.mark.parametrize("build", [projection, triangle, lambda: mixed(pl.SplitMode.NONE)])
 def test_machines_followed_together_equal_one_after_the_other(build) -> None:
     line = modelled(build())
-    machines = [scaled(A2A3, {group: 1.3}) for group in GROUPS]
+    machines = [scale_parameters(A2A3, {group: 1.3}) for group in GROUPS]
     cases = [Case(machine, levels) for machine in machines for levels in (HOT, COLD, ALL_COLD)]
     for kernel, signature in zip(
         (line.stream.kernels[k] for k in line.stream.cost_kernel), line.stream.signatures

@@ -10,7 +10,7 @@ import pytest
 from tests.device.recording import elementwise, projection, recorded
 
 from tilelet.device import load_machine, simulate
-from tilelet.device.machine.description import varied
+from tilelet.device.machine.description import with_fields
 from tilelet.device.report import sensitivity, uncertainty
 from tilelet.device.report.compare import Comparison
 from tilelet.device.report.profile import Profile
@@ -29,7 +29,7 @@ def run_of(program, machine=A2A3) -> DeviceRun:
 @pytest.mark.parametrize("group", sensitivity.GROUPS)
 def test_a_replay_is_what_simulating_again_gives(group: str) -> None:
     tasks, program = recorded(projection(columns=64, depth=1024, tasks=30))
-    changed = sensitivity.scaled(A2A3, {group: 1.3})
+    changed = sensitivity.scale_parameters(A2A3, {group: 1.3})
     again = replay(simulate(tasks, program, A2A3), changed)
     afresh = simulate(tasks, program, changed)
     assert again.finish.tolist() == afresh.finish.tolist()
@@ -47,7 +47,7 @@ def test_the_largest_dependence_comes_first_and_is_real() -> None:
     found = sensitivity.sensitivities(line)
     first = next(iter(found))
     assert first == "submission of a task"
-    more = replay(line, varied(A2A3, {"runtime.2026-04.submit_us": 0.55 * 1.1}))
+    more = replay(line, with_fields(A2A3, {"runtime.2026-04.submit_us": 0.55 * 1.1}))
     assert found[first] == pytest.approx((more.total_us / line.total_us - 1) / 0.1)
     assert [abs(x) for x in found.values()] == sorted(
         (abs(x) for x in found.values()), reverse=True

@@ -36,7 +36,7 @@ from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.divergence import edits
 from tilelet.divergence.answer import Options, answer
-from tilelet.divergence.edits import Edit, applied, is_float_tile
+from tilelet.divergence.edits import Edit, apply_edit, is_float_tile
 from tilelet.divergence.locate import Case
 from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, Value, walk
@@ -90,13 +90,13 @@ def _scale(op: Op) -> Iterator[Edit]:
     """A multiplication with a number left out."""
     numbers = [a for a in op.args.values() if isinstance(a, float) and a not in (0.0, 1.0)]
     if numbers and op.spec.cost in (Cost.MUL, Cost.MULS) and is_float_tile(op.results[0]):
-        yield from edits.dropped(op)
+        yield from edits.drop_op(op)
 
 
 def _unary(op: Op) -> Iterator[Edit]:
     """A function left out, or another one in its place."""
     if op.spec in edits.unary_specs() and is_float_tile(op.results[0]):
-        yield from edits.dropped(op)
+        yield from edits.drop_op(op)
         # Of positive numbers these two are none.
         yield from (e for e in edits.other_ops(op) if e.ops[0].name not in ("abs", "relu"))
 
@@ -107,7 +107,7 @@ def _shift(op: Op) -> Iterator[Edit]:
 
 def _store(op: Op) -> Iterator[Edit]:
     if op.results and is_tensor(op.results[0]) and op.spec.writes:
-        yield from edits.dropped(op)
+        yield from edits.drop_op(op)
 
 
 def _shrunk(op: Op) -> Iterator[Edit]:
@@ -126,12 +126,12 @@ CLASSES: dict[str, Callable[[Op], Iterator[Edit]]] = {
     "dropped assemble": _store,
     "shifted offset": _shift,
     "wrong pad": edits.pads,
-    "swapped operands": edits.swapped,
+    "swapped operands": edits.swap_operands,
     "shrunk buffer": _shrunk,
     "wrong cast mode": lambda op: edits.cast_modes(op, ("floor", "ceil", "trunc")),
     "missing or wrong function": _unary,
     "missing scale": _scale,
-    "lost accumulation": edits.unaccumulated,
+    "lost accumulation": edits.remove_accumulation,
 }
 
 
@@ -186,7 +186,7 @@ def _operands(op: Op) -> tuple[Value, ...]:
 def place(name: str, case: Case, kind: str, fault: Edit, budget: float) -> Placed:
     """Look for the fault with the checks, as a user would."""
     start = time.perf_counter()
-    broken = replace(case, program=applied(case.program, fault))
+    broken = replace(case, program=apply_edit(case.program, fault))
     check, named, text = _answer(name, broken, budget)
     right = bool(named & places(case, fault))
     return Placed(name, kind, check, right, time.perf_counter() - start, text)

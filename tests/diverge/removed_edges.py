@@ -22,7 +22,7 @@ from tilelet.device import load_machine
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
-from tilelet.divergence.edits import Edit, applied
+from tilelet.divergence.edits import Edit, apply_edit
 from tilelet.divergence.locate import Case
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import Replay, UnknownContentsError, find_control_traces
@@ -74,7 +74,7 @@ def placed(name: str, case: Case, rng: random.Random, each: int) -> Iterator[Pla
     for fault, position in found[: 6 * each]:
         if count >= each:
             break
-        broken = replace(case, program=applied(case.program, fault))
+        broken = replace(case, program=apply_edit(case.program, fault))
         start = time.perf_counter()
         subject = subject_of_case(name, broken)
         if not 0 < len(subject.tasks) <= MOST_TASKS:

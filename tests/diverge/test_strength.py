@@ -90,7 +90,7 @@ def test_the_same_seed_tries_the_same(case: Case) -> None:
 
 def test_every_corruption_changes_something_or_is_one(case: Case) -> None:
     """The replay agrees with a run of everything."""
-    from tilelet.divergence.edits import applied
+    from tilelet.divergence.edits import apply_edit
     from tilelet.divergence.replay import Replay
     from tilelet.divergence.strength import corruptions
     from tilelet.interp.interpreter import Interpreter
@@ -101,7 +101,7 @@ def test_every_corruption_changes_something_or_is_one(case: Case) -> None:
     assert len(edits) > 10
     for edit in edits:
         given = {n: np.array(a) for n, a in case.arguments.items()}
-        Interpreter().run(applied(case.program, edit), given)
+        Interpreter().run(apply_edit(case.program, edit), given)
         made = replay.outputs(edit)
         for name, array in made.items():
             np.testing.assert_array_equal(array, given[name], err_msg=edit.text)

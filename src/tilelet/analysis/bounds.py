@@ -49,7 +49,9 @@ class BoundsArithmetic(Domain[Bounds]):
         return Bounds(*sorted((a.low * factor, a.high * factor)))
 
     def quotient(self, a: Bounds, divisor: int) -> Bounds:
-        return Bounds(*sorted((_truncated(a.low, divisor), _truncated(a.high, divisor))))
+        return Bounds(
+            *sorted((_truncated_quotient(a.low, divisor), _truncated_quotient(a.high, divisor)))
+        )
 
     def remainder(self, a: Bounds, divisor: int) -> Bounds:
         most = abs(divisor) - 1
@@ -62,7 +64,7 @@ class BoundsArithmetic(Domain[Bounds]):
         return Bounds(max(a.low, b.low), max(a.high, b.high))
 
 
-def _truncated(a: float, divisor: int) -> float:
+def _truncated_quotient(a: float, divisor: int) -> float:
     if math.isinf(a):
         return a if divisor > 0 else -a
     quotient = abs(int(a)) // abs(divisor)

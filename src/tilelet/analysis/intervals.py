@@ -64,7 +64,9 @@ class _Arithmetic(Domain[Interval]):
         if divisor < 0 or any(f % divisor for _, f in a.factors):
             return None
         if not a.factors:
-            return Interval(_truncated(a.low, divisor), _truncated(a.high, divisor))
+            return Interval(
+                _truncated_quotient(a.low, divisor), _truncated_quotient(a.high, divisor)
+            )
         # The rounding direction would depend on the sign, and so on the parameters.
         factors = tuple((p, f // divisor) for p, f in a.factors)
         return Interval(a.low // divisor, -(-a.high // divisor), factors)
@@ -86,7 +88,7 @@ class _Arithmetic(Domain[Interval]):
         return Interval(max(a.low, b.low), max(a.high, b.high))
 
 
-def _truncated(a: int, divisor: int) -> int:
+def _truncated_quotient(a: int, divisor: int) -> int:
     return a // divisor if a >= 0 else -(-a // divisor)
 
 

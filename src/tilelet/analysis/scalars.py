@@ -218,10 +218,10 @@ class Values:
                     for p in op.spec.signature.parameters]  # fmt: skip
         if None in operands:
             return None
-        return evaluated(op.spec, operands, type_.dtype)
+        return evaluate_op(op.spec, operands, type_.dtype)
 
 
-def evaluated(spec: OpSpec, operands: list[Any], result: DType) -> Number | None:
+def evaluate_op(spec: OpSpec, operands: list[Any], result: DType) -> Number | None:
     """Return the reference's result, or None if it has none (a division by zero)."""
     try:
         return evaluate(spec, operands, result)
@@ -244,7 +244,7 @@ def binary_column(name: str, a: Column, b: Column, result: DType) -> Column | No
     if name in ("scalar.floordiv", "scalar.mod"):
         if (b == 0).any():
             return None
-        found = _truncated(name, a, b)
+        found = _truncated_division(name, a, b)
     else:
         function = _COLUMNS.get(name)
         if function is None:
@@ -253,7 +253,7 @@ def binary_column(name: str, a: Column, b: Column, result: DType) -> Column | No
     return wrapped_column(np.asarray(found).astype(np.int64), result)
 
 
-def _truncated(name: str, a: Column, b: Column) -> Column:
+def _truncated_division(name: str, a: Column, b: Column) -> Column:
     """Return the quotient or remainder, truncated towards zero."""
     with np.errstate(all="ignore"):
         remainder = np.fmod(a, b)

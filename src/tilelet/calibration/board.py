@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilelet.calibration.kit import CASES
 from tilelet.calibration.results import Measured
-from tilelet.device.machine.description import Machine, varied
+from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.report.sensitivity import GROUPS, field_value
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.simulate import Timeline, replay, simulate
@@ -122,7 +122,7 @@ def fit_board(
     free = list(GROUPS)
     before = model.predict({})
     while True:
-        factors, errors = _fitted(model, free, progress)
+        factors, errors = _fit_factors(model, free, progress)
         unsure = [g for g in free if errors[g] is None or (errors[g] or 0) > UNSURE]
         if not unsure or len(unsure) == len(free):
             break
@@ -160,22 +160,22 @@ class _Model:
             for name in fields_of(self.machine, group, self.period):
                 value = field_value(self.machine, name) * factor
                 changes[name] = min(value, 1.0) if name == "gm.efficiency" else value
-        return varied(self.machine, changes)
+        return with_fields(self.machine, changes)
 
     def predict(self, factors: Mapping[str, float]) -> Floats:
         machine = self.machine_with(factors)
         played = {name: replay(line, machine) for name, line in self.lines.items()}
-        return np.array([_modelled(played[o.case], o.kernel) for o in self.seen])
+        return np.array([_modelled_time(played[o.case], o.kernel) for o in self.seen])
 
 
-def _modelled(line: Timeline, kernel: str | None) -> float:
+def _modelled_time(line: Timeline, kernel: str | None) -> float:
     if kernel is None:
         return line.total_us
     mine = line.kernel == line.kernel_names.index(kernel)
     return float((line.end[mine] - line.start[mine]).mean())
 
 
-def _fitted(
+def _fit_factors(
     model: _Model, groups: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[dict[str, float], dict[str, float | None]]:
     """Return factors of the groups, and their relative standard errors (None if invisible)."""
@@ -248,7 +248,7 @@ def machine_text(fit: BoardFit, base: str, name: str) -> str:
                 vector.setdefault(table.removeprefix("vector."), {})[leaf] = value
                 continue
             cell = f'{{ value = {value:.6g}, evidence = "M", source = "{source}" }}'
-            tables.setdefault(_quoted(table), []).append(f"{leaf} = {cell}")
+            tables.setdefault(_quote_table(table), []).append(f"{leaf} = {cell}")
     for table, cells in tables.items():
         lines += ["", f"[{table}]", *cells]
     if vector:
@@ -259,7 +259,7 @@ def machine_text(fit: BoardFit, base: str, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(table: str) -> str:
+def _quote_table(table: str) -> str:
     """Quote a table name for TOML: `runtime.2026-06`."""
     return ".".join(p if p.replace("_", "").isalnum() else f'"{p}"' for p in table.split("."))
 
@@ -279,7 +279,7 @@ def report(fit: BoardFit) -> str:
     missing = [p.group for p in fit.parameters if p.error is None]
     if missing:
         lines += ["", "not determined by these measurements, left unchanged:"]
-        lines += [f"  {group}: {_wanted(group)}" for group in missing]
+        lines += [f"  {group}: {_script_hint(group)}" for group in missing]
     worst = np.argsort(-np.abs(np.log(fit.after / [o.us for o in fit.observations])))[:3]
     lines += ["", "farthest off:"]
     for i in worst:
@@ -314,5 +314,5 @@ _SHOWN_BY = {
 }
 
 
-def _wanted(group: str) -> str:
+def _script_hint(group: str) -> str:
     return f"`{_SHOWN_BY[group]}.py` shows it, unless something else hides it"

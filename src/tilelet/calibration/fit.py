@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tilelet.calibration.rows import Line
 from tilelet.device import Machine
-from tilelet.device.report.sensitivity import field_value, fields_of, scaled
+from tilelet.device.report.sensitivity import field_value, fields_of, scale_parameters
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def fit(
     slopes = np.zeros((len(lines), len(FREE)))
     for j, group in enumerate(FREE):
         progress(f"how all rows depend on the {group}")
-        changed = _predictions(scaled(machine, {group: 1 + nudge}), lines)
+        changed = _predictions(scale_parameters(machine, {group: 1 + nudge}), lines)
         slopes[:, j] = np.log(changed / now) / math.log1p(nudge)
     errors = np.log(np.array([line.published for line in lines]) / now)
     pull = np.array([_pull(machine, group) for group in FREE])
@@ -84,7 +84,7 @@ def fit(
         without = _solve(slopes[~out], errors[~out], pull)
         factors = {g: math.exp(by) for g, by in zip(FREE, without.tolist())}
         left_out[out] = _predictions(
-            scaled(machine, factors), [line for line in lines if line.family == family]
+            scale_parameters(machine, factors), [line for line in lines if line.family == family]
         )
     return Fit(now, left_out)
 

@@ -154,7 +154,9 @@ def _all(*kernels: Iterator[str]) -> tuple[str, ...]:
     return tuple(line for kernel in kernels for line in kernel)
 
 
-def _summed(name: str, rows: int, columns: int, steps: int, loop: str, deep: bool) -> Iterator[str]:
+def _sum_kernel(
+    name: str, rows: int, columns: int, steps: int, loop: str, deep: bool
+) -> Iterator[str]:
     """Load one tile per iteration and accumulate it; with `deep`, tiles follow each other
     downwards.
     """
@@ -178,7 +180,7 @@ _WIDTHS = (16, 32, 64, 128, 256)
 
 
 def _row_kernels(suffix: str, loop: str) -> tuple[str, ...]:
-    made = (_summed(f"rows_{4 * n}{suffix}", 4096 // n, n, 32, loop, False) for n in _WIDTHS)
+    made = (_sum_kernel(f"rows_{4 * n}{suffix}", 4096 // n, n, 32, loop, False) for n in _WIDTHS)
     return _all(*made)
 
 
@@ -229,7 +231,9 @@ def _drains(rows: int) -> Iterator[str]:
     )
 
 
-def _repeated(name: str, rows: int, columns: int, *lines: str, steps: int = 64) -> Iterator[str]:
+def _repeat_kernel(
+    name: str, rows: int, columns: int, *lines: str, steps: int = 64
+) -> Iterator[str]:
     """Emit ops on tiles that stay on chip; `t` is the tile, `u` another."""
     return _kernel(
         name,
@@ -323,7 +327,7 @@ CASES: tuple[Case, ...] = (
         "sizes",
         "Contiguous transfers of 1 to 32 KB.",
         (_TALL, _Y),
-        _all(*(_summed(f"size_{n}", n, 256, 64, "pl.range({})", True) for n in (1, 4, 16, 32))),
+        _all(*(_sum_kernel(f"size_{n}", n, 256, 64, "pl.range({})", True) for n in (1, 4, 16, 32))),
     ),
     Case(
         "stores",
@@ -419,10 +423,10 @@ CASES: tuple[Case, ...] = (
         "Vector instructions on 16 KB.",
         _SMALL,
         _all(
-            _repeated("add", 64, 64, "t = pl.add(t, u)"),
-            _repeated("mul", 64, 64, "t = pl.mul(t, u)"),
-            _repeated("exp", 64, 64, "t = pl.exp(pl.mul(t, 0.0))"),
-            _repeated("div", 64, 64, "t = pl.div(t, u)"),
+            _repeat_kernel("add", 64, 64, "t = pl.add(t, u)"),
+            _repeat_kernel("mul", 64, 64, "t = pl.mul(t, u)"),
+            _repeat_kernel("exp", 64, 64, "t = pl.exp(pl.mul(t, 0.0))"),
+            _repeat_kernel("div", 64, 64, "t = pl.div(t, u)"),
         ),
     ),
     Case(
@@ -431,7 +435,10 @@ CASES: tuple[Case, ...] = (
         " of banks apart, so that the operands of an instruction do not meet in one.",
         (Tensor("x", (72, 64)), Tensor("y", (72, 64), output="Out")),
         _all(
-            *(_repeated(f"banks_{n}", n, 64, "t = pl.add(t, u)", steps=256) for n in (64, 65, 66))
+            *(
+                _repeat_kernel(f"banks_{n}", n, 64, "t = pl.add(t, u)", steps=256)
+                for n in (64, 65, 66)
+            )
         ),
     ),
     Case(
@@ -439,15 +446,15 @@ CASES: tuple[Case, ...] = (
         "Vector instructions on 64 bytes: what an instruction costs before size matters.",
         _SMALL,
         _all(
-            _repeated("small_add", 1, 16, "t = pl.add(t, u)", steps=256),
-            _repeated("small_mul", 1, 16, "t = pl.mul(t, u)", steps=256),
+            _repeat_kernel("small_add", 1, 16, "t = pl.add(t, u)", steps=256),
+            _repeat_kernel("small_mul", 1, 16, "t = pl.mul(t, u)", steps=256),
         ),
     ),
     Case(
         "reductions",
         "Reductions and broadcasts along rows.",
         _SMALL,
-        _all(_repeated("row_sum", 64, 64, "t = pl.row_expand_mul(u, pl.row_sum(t))")),
+        _all(_repeat_kernel("row_sum", 64, 64, "t = pl.row_expand_mul(u, pl.row_sum(t))")),
     ),
     Case(
         "element_reads",

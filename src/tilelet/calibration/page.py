@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tilelet.calibration.report import (
     RowFit,
-    covered,
+    coverage,
+    load_outcomes,
     median,
     pair_spread,
     pairs_of,
     ranks_of,
-    saved,
     spreads,
     within,
 )
@@ -34,7 +34,7 @@ def page_text(outcomes: Sequence[RowFit]) -> str:
             f"{len(outcomes)} comparisons: median error "
             f"{median(abs(o.error) for o in outcomes):.1%}, {within(outcomes, 0.15):.0%} within 15 %, "
             f"{within(outcomes, 0.3):.0%} within 30 %. With each family of programs left out of the "
-            f"fit: median {left:.1%}, and {covered(outcomes):.0%} of the published figures lie in the "
+            f"fit: median {left:.1%}, and {coverage(outcomes):.0%} of the published figures lie in the "
             f"90 % interval. Of {len(noticed)} published changes of 8 % or more, {right} have the "
             f"right direction; rank correlation of these: {ranks_of(noticed):.2f}, of all "
             f"{len(pairs)} changes: {ranks_of(pairs):.2f}."
@@ -134,7 +134,7 @@ def with_errors(machine_file: str, outcomes: Sequence[RowFit]) -> str:
 
 def write(folder: Path) -> list[Path]:
     """Write page and plot of the saved figures into `folder`."""
-    outcomes = saved()
+    outcomes = load_outcomes()
     texts = {PAGE: page_text(outcomes), PLOT: plot_text(outcomes)}
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")

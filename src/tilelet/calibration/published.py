@@ -15,7 +15,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from tilelet.device.machine.description import Machine, varied
+from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.simulate import Timeline, replay, simulate
 from tilelet.scripts.recording import RecordingOptions, record
@@ -127,7 +127,7 @@ class PublicProgram:
 
 @functools.lru_cache(maxsize=4)
 def _one_at_a_time(machine: Machine, period: str) -> Machine:
-    return varied(machine, {f"runtime.{period}.slots": 0})
+    return with_fields(machine, {f"runtime.{period}.slots": 0})
 
 
 def recorder(programs: Path) -> Recorder:

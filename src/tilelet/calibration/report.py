@@ -88,7 +88,7 @@ def save(outcomes: Sequence[RowFit], file: Path = RESULTS) -> None:
     file.write_text(json.dumps([asdict(o) for o in outcomes], indent=1) + "\n", encoding="utf-8")
 
 
-def saved(file: Path = RESULTS) -> list[RowFit]:
+def load_outcomes(file: Path = RESULTS) -> list[RowFit]:
     """Return what `save` wrote."""
     return [RowFit(**row) for row in json.loads(file.read_text(encoding="utf-8"))]
 
@@ -134,9 +134,9 @@ def within(outcomes: Sequence[RowFit], limit: float) -> float:
 def spreads(outcomes: Sequence[RowFit]) -> dict[str, tuple[float, int]]:
     """Return, by bound, the log of the factor within which nine of ten left-out rows lie.
 
-    Wide enough to hold also for families that were not used: see `covered`.
+    Wide enough to hold also for families that were not used: see `coverage`.
     """
-    raw, wider = _raw_spreads(outcomes), _widening(outcomes)
+    raw, wider = _raw_spreads(outcomes), _widening_factor(outcomes)
     counts = {bound: sum(o.bound == bound for o in outcomes) for bound in raw}
     return {bound: (round(own * wider, 3), max(1, counts[bound])) for bound, own in raw.items()}
 
@@ -152,7 +152,7 @@ def _raw_spreads(outcomes: Sequence[RowFit]) -> dict[str, float]:
     return found
 
 
-def _widening(outcomes: Sequence[RowFit]) -> float:
+def _widening_factor(outcomes: Sequence[RowFit]) -> float:
     """Return the smallest factor with which intervals computed without a family hold for it."""
     needed = sorted(_against_others(outcomes))
     return max(1.0, needed[math.ceil(0.9 * len(needed)) - 1]) if needed else 1.0
@@ -190,12 +190,12 @@ def pair_spread(pairs: Sequence[Pair]) -> tuple[float, float]:
     return round(best[1], 3), round(best[2], 3)
 
 
-def covered(outcomes: Sequence[RowFit]) -> float:
+def coverage(outcomes: Sequence[RowFit]) -> float:
     """Return the share of published figures inside the interval of the left-out prediction.
 
     Intervals are computed from the other families, and widened like `spreads`.
     """
-    off, wider = _against_others(outcomes), _widening(outcomes)
+    off, wider = _against_others(outcomes), _widening_factor(outcomes)
     return sum(o <= wider + 1e-9 for o in off) / len(off) if off else math.nan
 
 
@@ -221,7 +221,7 @@ def summary_text(outcomes: Sequence[RowFit], missing: Sequence[str]) -> str:
     typical = median(abs(o.error) for o in outcomes)
     left_out = median(abs(o.left_out_error) for o in outcomes)
     near = [f"{within(outcomes, limit):.0%} within {100 * limit:.0f} %" for limit in (0.15, 0.3)]
-    inside = f"{covered(outcomes):.0%} inside their 90 % interval"
+    inside = f"{coverage(outcomes):.0%} inside their 90 % interval"
     lines = [
         f"{len(outcomes)} comparisons: median error {typical:.1%}, {', '.join(near)}",
         f"leave-one-family-out: median error {left_out:.1%}; {inside}",

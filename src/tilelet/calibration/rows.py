@@ -15,7 +15,7 @@ from typing import Any
 from tilelet.calibration import programs
 from tilelet.calibration.published import PublicProgram, Published, Recorder
 from tilelet.device import Machine, Timeline, simulate
-from tilelet.device.machine.description import varied
+from tilelet.device.machine.description import with_fields
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.scope1 import build_scope1
@@ -49,7 +49,7 @@ class Line:
 
 
 @functools.cache
-def recorded(builder: Callable[..., Any], *args: Any) -> tuple[TaskStream, Program]:
+def record_program(builder: Callable[..., Any], *args: Any) -> tuple[TaskStream, Program]:
     program = run_passes(builder(*args))
     return Interpreter().run(program, {}, execute=False).tasks, program
 
@@ -57,7 +57,7 @@ def recorded(builder: Callable[..., Any], *args: Any) -> tuple[TaskStream, Progr
 def timeline(
     machine: Machine, period: str, recording: bool, builder: Callable[..., Any], *args: Any
 ) -> Timeline:
-    tasks, program = recorded(builder, *args)
+    tasks, program = record_program(builder, *args)
     return simulate(tasks, program, machine, period=period, recording=recording)
 
 
@@ -81,7 +81,7 @@ def cold_kernel(*shape: int) -> Measure:
     """A single kernel, run once, with nothing in L2; the part has a 1.8 GHz clock."""
 
     def measure(machine: Machine, period: str) -> float:
-        slower = varied(machine, {"cores.clock_ghz": 1.8})
+        slower = with_fields(machine, {"cores.clock_ghz": 1.8})
         line = timeline(slower, period, False, programs.build_one_matmul, *shape)
         return line.average_exec_us
 
@@ -102,7 +102,7 @@ def warm_kernel(builder: Callable[..., Any], *args: Any) -> Callable[[Machine], 
     """A kernel in the middle of a program, with its data in L2."""
 
     def measure(machine: Machine) -> float:
-        tasks, program = recorded(builder, *args)
+        tasks, program = record_program(builder, *args)
         return simulate(tasks, program, machine).cost_of(0).exec_us
 
     return measure

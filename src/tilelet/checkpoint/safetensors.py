@@ -61,7 +61,7 @@ class SafetensorsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._map = _mapped(path)
+        self._map = _map_file(path)
         length = int.from_bytes(self._map[:_LENGTH_BYTES], "little")
         room = len(self._map) - _LENGTH_BYTES
         if self._map[: len(_LFS_POINTER)] == _LFS_POINTER:
@@ -107,7 +107,7 @@ def write_header(
     return {name: start + entry["data_offsets"][0] for name, entry in fields.items()}
 
 
-def _mapped(path: Path) -> mmap.mmap:
+def _map_file(path: Path) -> mmap.mmap:
     if not path.is_file():  # also rejects pipes and devices, which would block
         raise BadWeightFile(str(path), "there is no such file")
     try:

@@ -42,7 +42,7 @@ def read_tensor(source: Path, name: str, shape: tuple[int, ...], dtype: np.dtype
     Leading dimensions of 1 may be added or dropped. Values are rounded to nearest, ties to even.
     """
     plain = name.removesuffix(TRANSPOSED)
-    stored = _stored(source, plain)
+    stored = _read_stored(source, plain)
     wanted = stored.T if name.endswith(TRANSPOSED) else stored
     if _core(wanted.shape) != _core(shape):
         turned = _core(wanted.T.shape) == _core(shape)
@@ -60,7 +60,7 @@ def _core(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape
 
 
-def _stored(source: Path, name: str) -> Array:
+def _read_stored(source: Path, name: str) -> Array:
     files = _files(source)
     if name not in files:
         raise NoSuchTensor(name, str(source), list(files))

@@ -149,7 +149,7 @@ class Finding:
         }
 
 
-def found(check: str, problem: UserError, **fields: Any) -> Finding:
+def make_finding(check: str, problem: UserError, **fields: Any) -> Finding:
     """Build a finding from a catalogue class."""
     return Finding(check, problem.diagnostic, consequence=problem.consequence, **fields)
 

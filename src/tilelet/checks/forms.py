@@ -131,7 +131,7 @@ class Forms:
             return self.condition(op.args["x"], not holds)
         if operation in ("and", "or"):
             parts = [self.condition(op.args[side], holds) for side in ("lhs", "rhs")]
-            return _joined(parts, "and" if (operation == "and") == holds else "or")
+            return _join_conditions(parts, "and" if (operation == "and") == holds else "or")
         sign = _SIGNS.get(operation)
         if sign is None or not _of_integers(op):
             return None
@@ -152,7 +152,7 @@ _SIGNS = {
 }
 
 
-def _joined(parts: list[Condition | None], how: str) -> Condition | None:
+def _join_conditions(parts: list[Condition | None], how: str) -> Condition | None:
     known = [part for part in parts if part is not None]
     if not known or (how == "or" and len(known) < len(parts)):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelet.checks.findings import Finding, Place, Status, found
+from tilelet.checks.findings import Finding, Place, Status, make_finding
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.diverge import CouldBeWrong
 from tilelet.diag.core import Loc
@@ -19,7 +19,7 @@ def check(subject: Subject) -> Part:
         why = (case.note if case is not None else "") or "the script compares nothing"
         return Part(NAME, Status.NOT_CHECKED, why)
     result = strength(case, subject.budget, subject.seed)
-    findings = [_finding(loc, ones) for loc, ones in result.by_place().items()]
+    findings = [_unnoticed_finding(loc, ones) for loc, ones in result.by_place().items()]
     weak = len(result.unnoticed) - sum(len(ones) for ones in result.by_place().values())
     tried = f"{result.tried} of {result.total} mutations tried"
     if result.tried < result.total:
@@ -30,9 +30,9 @@ def check(subject: Subject) -> Part:
     return part(NAME, findings, Status.THIS_RUN, summary)
 
 
-def _finding(loc: Loc, ones: list[Unnoticed]) -> Finding:
+def _unnoticed_finding(loc: Loc, ones: list[Unnoticed]) -> Finding:
     op = ones[0].edit.op
     kinds = list(dict.fromkeys(one.kind for one in ones))
     remedies = list(dict.fromkeys(text for one in ones for text in one.remedies))
     problem = CouldBeWrong(op.name, loc, kinds, remedies)
-    return found(NAME, problem, places=(Place(loc, "computes"),), remedy=remedies[0])
+    return make_finding(NAME, problem, places=(Place(loc, "computes"),), remedy=remedies[0])

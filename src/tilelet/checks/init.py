@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tilelet.checks.boxes import boxes_of
-from tilelet.checks.findings import Box, Finding, Place, Status, found
+from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
 from tilelet.checks.trace import Tracer
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.checks import NeverWritten, UndefinedDecides, UndefinedOutput
@@ -47,7 +47,7 @@ def check(subject: Subject) -> Part:
     """Run without values if possible; otherwise execute the kernels."""
     if not subject.tasks.complete:
         return Part("init", Status.NOT_CHECKED, subject.too_many)
-    run = watched(subject)
+    run = watched_run(subject)
     if isinstance(run, Stopped):
         findings = [_of_use(use) for use in run.watcher.uses.values()]
         summary = "the kernels cannot be traced to their end"
@@ -69,14 +69,14 @@ class Stopped:
     watcher: Watcher
 
 
-def watched(subject: Subject) -> Watched | Stopped:
+def watched_run(subject: Subject) -> Watched | Stopped:
     """Return the tracked run, shared by all checks."""
     if subject.shared.tracked is None:
-        subject.shared.tracked = _watched(subject)
+        subject.shared.tracked = _watch_subject(subject)
     return subject.shared.tracked
 
 
-def _watched(subject: Subject) -> Watched | Stopped:
+def _watch_subject(subject: Subject) -> Watched | Stopped:
     fresh = fresh_outputs(subject)
     try:
         return watch(subject.program, subject.small_arguments, fresh, values=False)
@@ -146,7 +146,7 @@ def _of_output(subject: Subject, run: Watched, param: Value, window: Window) -> 
     if never.any():
         found_here.append(_never_written(run, param, window, never))
     if undefined.any():
-        found_here.append(_undefined(subject, run, param, window, undefined))
+        found_here.append(_undefined_finding(subject, run, param, window, undefined))
     return found_here
 
 
@@ -164,7 +164,7 @@ def _never_written(run: Watched, param: Value, window: Window, mask: Any) -> Fin
         param.loc,
         (near.loc, _what(near, stores, "writes next to them")) if near else None,
     )
-    return found("init", problem, places=place, region=boxes[0])
+    return make_finding("init", problem, places=place, region=boxes[0])
 
 
 class Store(NamedTuple):
@@ -192,10 +192,10 @@ def _nearest(stores: list[Store], whole: Window, box: Box) -> Store | None:
             near, best = [], gap
         if gap == best:
             near.append(store)
-    return misplaced(near, stores) or (near[0] if near else None)
+    return find_misplaced(near, stores) or (near[0] if near else None)
 
 
-def misplaced(candidates: list[Store], stores: list[Store]) -> Store | None:
+def find_misplaced(candidates: list[Store], stores: list[Store]) -> Store | None:
     """Return the first of some stores that overwrites a store of another statement or task."""
     for store in candidates[:_MOST_COMPARED]:
         if _written_before(store, stores) is not None:
@@ -260,13 +260,15 @@ def corner(whole: Window, part: Window) -> tuple[int, ...]:
     return tuple(place)
 
 
-def _undefined(subject: Subject, run: Watched, param: Value, window: Window, mask: Any) -> Finding:
+def _undefined_finding(
+    subject: Subject, run: Watched, param: Value, window: Window, mask: Any
+) -> Finding:
     boxes, more = boxes_of(mask, param.name)
     texts = [*map(str, boxes), *([f"{more} more"] if more else [])]
     stores = [s for s in run.watcher.undefined_stores if s[2].buffer is window.buffer]
     loc, task, _, origin = stores[-1]
     others = _stores_to(subject, origin)
-    over = misplaced(others, others)
+    over = find_misplaced(others, others)
     writer = over or (others[-1] if others else None)
     problem = UndefinedOutput(
         param.name,
@@ -284,14 +286,14 @@ def _undefined(subject: Subject, run: Watched, param: Value, window: Window, mas
         Place(loc, "stores", task=task),
         *([Place(writer.loc, "writes", task=writer.task)] if writer else ()),
     )
-    return found("init", problem, places=places, region=boxes[0])
+    return make_finding("init", problem, places=places, region=boxes[0])
 
 
 def _of_use(use: Any) -> Finding:
     origin: Origin = use.origin
     problem = UndefinedDecides(use.use, use.loc, _source(origin), origin.loc)
     places = (Place(use.loc, "decides"), Place(origin.loc, "takes", task=origin.task))
-    return found("init", problem, places=places)
+    return make_finding("init", problem, places=places)
 
 
 def _source(origin: Origin) -> str:

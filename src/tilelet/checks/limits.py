@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelet.checks.findings import Status, found
+from tilelet.checks.findings import Status, make_finding
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.device import HeapDeadlock, NoTasks, WindowDeadlock
 from tilelet.diag.text import size_text
@@ -17,5 +17,5 @@ def check(subject: Subject) -> Part:
     except NoTasks:
         return Part("limits", Status.NOT_CHECKED, "no task was submitted")
     except (WindowDeadlock, HeapDeadlock) as error:
-        return part("limits", [found("limits", error)], Status.FOUND, room)
+        return part("limits", [make_finding("limits", error)], Status.FOUND, room)
     return part("limits", [], Status.THIS_RUN, f"{subject.tasks_text}; {room}")

@@ -6,8 +6,8 @@ checked on this run, by tracing the kernels.
 
 from __future__ import annotations
 
-from tilelet.checks.findings import Place, Status, found
-from tilelet.checks.init import Stopped, watched
+from tilelet.checks.findings import Place, Status, make_finding
+from tilelet.checks.init import Stopped, watched_run
 from tilelet.checks.prove import prove_bounds
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.checks import OutOfBounds
@@ -23,7 +23,7 @@ def check(subject: Subject) -> Part:
     if not subject.tasks.complete:
         summary = f"{shown} of {windows} inside for all sizes, the others unknown"
         return Part("memory", Status.NOT_CHECKED, summary, remarks=(subject.too_many,))
-    run = watched(subject)
+    run = watched_run(subject)
     summary = f"{shown} of {windows} inside for all sizes, the others in this run"
     if isinstance(run, Stopped) and run.watcher.uses:
         return Part(
@@ -34,5 +34,7 @@ def check(subject: Subject) -> Part:
         made = next((label.loc for label in error.labels[1:]), None)
         problem = OutOfBounds(error.message, error.loc, run.task, made)
         place = (Place(error.loc, "takes", task=run.task),) if error.loc else ()
-        return part("memory", [found("memory", problem, places=place)], Status.FOUND, summary)
+        return part(
+            "memory", [make_finding("memory", problem, places=place)], Status.FOUND, summary
+        )
     return part("memory", [], Status.THIS_RUN, summary, [why] if why else [])

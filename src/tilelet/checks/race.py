@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.checks.findings import Box, Finding, Place, Status, found
+from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
 from tilelet.checks.prove import prove_order
 from tilelet.checks.trace import Touch, Tracer
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.checks.witness import Pair, Witnesses
 from tilelet.device.machine.description import Runtime
 from tilelet.device.schedule import native
-from tilelet.device.schedule.accesses import accesses_of, cut, key_width, with_exact
+from tilelet.device.schedule.accesses import accesses_of, key_width, split_box, with_exact
 from tilelet.device.schedule.arrays import LOOKS_UP, Stream, build_stream
 from tilelet.device.schedule.conflicts import (
     ACROSS,
@@ -284,7 +284,7 @@ class Races:
             problem = Race(
                 self.tensor(y), labels[0], labels[1], region, rule, remedy, conflict.count, text
             )
-        return found("race", problem, places=tuple(places), region=box, witness=witness)
+        return make_finding("race", problem, places=tuple(places), region=box, witness=witness)
 
     def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:
         """Return the conflicting statements: () if none conflict, None if unknown."""
@@ -448,7 +448,7 @@ class Races:
 
 def _rectangles(touch: Touch, head: list[int]) -> list[list[int]]:
     window, item = touch.window, touch.window.dtype.itemsize
-    shifts, low, high, row, pitch = cut(window.reach, window.strides, item)
+    shifts, low, high, row, pitch = split_box(window.reach, window.strides, item)
     starts = [(window.offset + int(shift)) * item for shift in shifts]
     return [[*head, start + low, start + high, row, pitch] for start in starts]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from tilelet.analysis.aliases import Aliases, accesses, is_tensor
-from tilelet.checks.findings import Finding, Status, found
+from tilelet.checks.findings import Finding, Status, make_finding
 from tilelet.checks.verdict import Part, Subject, part
 from tilelet.diag.catalogue.checks import ToleranceTooLoose, ToleranceTooTight
 from tilelet.diag.text import plural
@@ -50,13 +50,13 @@ def check(subject: Subject) -> Part:
             continue
         if comparison.rtol >= LOOSE:
             problem = ToleranceTooLoose(param.name, comparison.rtol, error, param.loc)
-            findings.append(found("tolerance", problem))
+            findings.append(make_finding("tolerance", problem))
         # A tolerance of zero requests bitwise equality.
         elif 0 < allowed < min(error, unit_roundoff(param.type.dtype)):
             tight = ToleranceTooTight(
                 param.name, comparison.rtol, comparison.atol, error, param.loc
             )
-            findings.append(found("tolerance", tight))
+            findings.append(make_finding("tolerance", tight))
     worst = max(error for _, error in compared)
     hidden = f"an error of {100 * allowed:.2g} % in a value of 1 passes"
     if allowed < worst:

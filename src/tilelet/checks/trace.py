@@ -70,7 +70,7 @@ class Tracer:
         self._found: list[Touch] = []
         self._state = watching_state(program.functions, Watcher(touch=self._note), values=False)
         self._params = {f.name: len(f.params) for f in program.kernels}
-        written = {r for g in tasks.groups for r in _written(g)}
+        written = {r for g in tasks.groups for r in _written_positions(g)}
         self._written = {tasks.regions.buffers[tasks.regions.buffer[r]].id for r in written}
         self._buffers: dict[int, Buffer] = {}
         self._known: dict[int, list[Touch] | None] = {}
@@ -124,7 +124,7 @@ class Tracer:
         return window
 
 
-def _written(group: Any) -> list[int]:
+def _written_positions(group: Any) -> list[int]:
     places = [group.tensors.index(p) for p in group.written]
     width = len(group.tensors)
     return [group.regions[row * width + p] for row in range(len(group)) for p in places]

@@ -212,7 +212,7 @@ TOO_LONG = "takes long: run it with `tilelet check`"
 
 def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
     """Run the checks in order; one that fails does not stop the others."""
-    parts = tuple(_made(check, subject) for check in checks)
+    parts = tuple(_run_check(check, subject) for check in checks)
     return Verdict(subject.run.name, subject.machine.name, parts)
 
 
@@ -221,7 +221,7 @@ def not_made(reasons: Mapping[str, str]) -> list[Part]:
     return [Part(check, Status.NOT_CHECKED, why) for check, why in reasons.items()]
 
 
-def _made(check: Check, subject: Subject) -> Part:
+def _run_check(check: Check, subject: Subject) -> Part:
     try:
         return check.run(subject)
     except UserError as error:

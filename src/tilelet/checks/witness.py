@@ -74,7 +74,7 @@ class Witnesses:
         replay = Replay(*self._given)
         if pair.first == pair.second:
             blocks = self._tasks[pair.first].blocks or 1
-            order = list(range(blocks))[::-1] if seed == 2 else _shuffled(range(blocks), seed)
+            order = list(range(blocks))[::-1] if seed == 2 else _shuffle(range(blocks), seed)
             if seed == 1:
                 replay.overlap_blocks(pair.first)
             else:
@@ -177,7 +177,7 @@ class Witnesses:
         return Witness(text, seed, data)
 
 
-def _shuffled(items: Sequence[int], seed: int) -> list[int]:
+def _shuffle(items: Sequence[int], seed: int) -> list[int]:
     order = list(items)
     np.random.default_rng(seed).shuffle(order)
     return order

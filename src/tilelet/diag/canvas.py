@@ -55,7 +55,7 @@ def cells_of(text: str) -> tuple[list[str], list[int]]:
     return cells, starts
 
 
-def cut(cells: list[str], start: int, width: int) -> list[str]:
+def cut_cells(cells: list[str], start: int, width: int) -> list[str]:
     """Return `width` cells from `start`, with `...` where text was cut off."""
     part = cells[start : start + width]
     if start > 0:

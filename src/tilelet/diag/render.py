@@ -38,7 +38,7 @@ def render_text(
     head = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
     lines = [head + paint(f": {first}", BOLD, color), *(f"  {text}" for text in more)]
     lines += snippet(labels, frame)
-    remarks = [("note", text) for text in _unplaced(diagnostic.labels, sources)]
+    remarks = [("note", text) for text in _unplaced_texts(diagnostic.labels, sources)]
     remarks += [("note", text) for text in diagnostic.notes]
     remarks += [("help", text) for text in diagnostic.helps]
     if remarks and any(sources(label.loc.file, label.loc.line) is not None for label in labels):
@@ -102,7 +102,7 @@ def _digits(locs: list[Loc], sources: SourceReader) -> int:
     return len(str(max(last_lines, default=0)))
 
 
-def _unplaced(labels: Iterable[Label], sources: SourceReader) -> list[str]:
+def _unplaced_texts(labels: Iterable[Label], sources: SourceReader) -> list[str]:
     """Return the texts of labels whose source line cannot be shown, so that none is lost."""
     texts: list[str] = []
     for label in labels:

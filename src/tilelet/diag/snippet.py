@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tilelet.diag.canvas import GUTTER, SECONDARY, Row, cells_of, cut
+from tilelet.diag.canvas import GUTTER, SECONDARY, Row, cells_of, cut_cells
 from tilelet.diag.core import Label
 from tilelet.diag.source import SourceReader, Span, display_path, span_of
 from tilelet.diag.text import printable
@@ -188,7 +188,7 @@ class _FileBlock:
             return self.body + min(max(cell(col) - start, 0), room)
 
         source = self._row(number)
-        source.put_cells(self.body, cut(cells, start, room))
+        source.put_cells(self.body, cut_cells(cells, start, room))
         rows = [source]
         inline = [m for m in opening if m.span.col <= indent]
         for mark in inline:  # at the start of the line: a slash instead of a separate row

@@ -35,10 +35,10 @@ def check(
     found += operands.regions(program, dialect)
     found += views.loads(program, origin, reader, dialect)
     found += tiles.kernels(program, reader.regions, dialect)
-    return _once(found)
+    return _deduplicate(found)
 
 
-def _once(found: list[UserError]) -> list[Diagnostic]:
+def _deduplicate(found: list[UserError]) -> list[Diagnostic]:
     """Keep one finding per mistake and location, however often a helper is called."""
     kept: dict[tuple[str, Loc | None, str], Diagnostic] = {}
     for error in found:

@@ -11,7 +11,7 @@ from tilelet.diag.catalogue.portability import ExtentLost, FormNotTaken, RegionL
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import CallSite, OperatorSite, Site
-from tilelet.dialects.rules import plain
+from tilelet.dialects.rules import without_callers
 from tilelet.frontend.source import spelling
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, values_in, walk
@@ -73,7 +73,7 @@ def at_site(site: Site, producers: Producers, dialect: Dialect) -> Iterator[User
             continue
         texts = _argument_texts(site, spec)
         rewritten = limit.rewrite(called, texts) if texts is not None else None
-        loc = plain(site.frame.loc(site.node))
+        loc = without_callers(site.frame.loc(site.node))
         fixes = [Fix(loc, rewritten)] if rewritten else []
         yield FormNotTaken(loc, shown, dialect.name, limit.reason, limit.instead, fixes)
         return
@@ -91,7 +91,7 @@ def _operator(site: OperatorSite) -> Iterator[UserError]:
     written = ", ".join(ast.get_source_segment(text, o) or "" for o in operands)
     # A store into a window of higher rank reshapes the result.
     meant = next((op for op in reversed(made) if op.name != "reshape"), made[-1])
-    call, loc = f"pl.{meant.name}({written})", plain(site.frame.loc(node))
+    call, loc = f"pl.{meant.name}({written})", without_callers(site.frame.loc(node))
     fixes = [Fix(loc, call)] if len(made) == 1 else []
     yield TextNotTaken(loc, "an operator of tensors", f"write `{call}`", fixes)
 
@@ -160,21 +160,26 @@ def _in_kernel(block: Block) -> Iterator[UserError]:
             filled = [known[v] for v in values_in(op.args.values()) if v in known]
             for region in filled:
                 if region.product is not None and (region.extents & computed) - repeated:
-                    yield ExtentLost(plain(op.loc), f"pl.{spec.name}", plain(region.place))
+                    yield ExtentLost(
+                        without_callers(op.loc), f"pl.{spec.name}", without_callers(region.place)
+                    )
             continue
-        region = _loaded(op) or _combined(op, spec, known)
+        region = _loaded_region(op) or _combine_regions(op, spec, known)
         if region is None or not region.axes:
             continue
         if spec.reduces is not None:
             if 2 + spec.reduces in region.axes:
                 yield RegionLost(
-                    plain(op.loc), f"pl.{spec.name}", plain(region.place), _fill(spec, region)
+                    without_callers(op.loc),
+                    f"pl.{spec.name}",
+                    without_callers(region.place),
+                    _fill(spec, region),
                 )
         else:
             known.update(dict.fromkeys(op.results, region))
 
 
-def _loaded(op: Op) -> _Region | None:
+def _loaded_region(op: Op) -> _Region | None:
     """Return the region that a load sets."""
     valid, shape = op.args.get("valid_shape"), op.args.get("shape") or op.args.get("shapes")
     if not isinstance(valid, tuple) or not isinstance(shape, tuple):
@@ -199,7 +204,7 @@ def _said_on_vectors(ops: list[Op]) -> set[Value]:
     return said
 
 
-def _combined(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region | None:
+def _combine_regions(op: Op, spec: OpSpec, known: Mapping[Value, _Region]) -> _Region | None:
     """Return the region of a result, from those of the operands."""
     if Trait.GEMM in spec.traits:
         names = ("acc", "lhs", "rhs")
@@ -237,4 +242,4 @@ def _fill(spec: OpSpec, region: _Region) -> list[Fix]:
     text = b"".join(lines).decode()
     language = text.partition(".")[0]
     filled = f"{language}.fillpad({text}, pad_value={language}.PadValue.min)"
-    return [Fix(plain(at), filled)]
+    return [Fix(without_callers(at), filled)]

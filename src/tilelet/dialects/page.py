@@ -71,7 +71,9 @@ def portability_markdown() -> str:
     ]
     for dialect in DIALECTS.values():
         lines += [f"## Not in {dialect.name}", _gone(dialect)]
-        others = [_missing(dialect, other) for other in DIALECTS.values() if other is not dialect]
+        others = [
+            _missing_names(dialect, other) for other in DIALECTS.values() if other is not dialect
+        ]
         lines += [text for text in others if text]
     lines += ["## Forms of ops that 2026-08 does not support", _limits()]
     lines += ["## How helpers are inlined", _SPLICING]
@@ -94,7 +96,7 @@ def _code(text: str) -> str:
     return f"`{text}`" if text.startswith("pl.") and "," not in text else text
 
 
-def _missing(dialect: Dialect, other: Dialect) -> str:
+def _missing_names(dialect: Dialect, other: Dialect) -> str:
     """Return the names that only the other dialect has, ignoring tensor and tile variants."""
     names = [
         n

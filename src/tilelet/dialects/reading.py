@@ -217,7 +217,7 @@ class Reader:
             site.is_renamed = True
             self._scope[name] = made
             return
-        if _differ(known.type, type_) or (_shaped(type_) and known.region != given.region):
+        if _differ(known.type, type_) or (_is_shaped(type_) and known.region != given.region):
             if known.owner is frame:
                 site.old_type, site.new_type, site.name = known.type, type_, name
                 site.parts = (known.region is not None, given.region is not None)
@@ -310,7 +310,7 @@ class Reader:
         self._depth += 1
         assigns = [s for s in stmts if isinstance(s, (ast.Assign, ast.AnnAssign))]
         known = {n for n, m in self._scope.items() if m.depth == self._depth}
-        self._keep(known & {name for s in assigns for name in _stored(s)})
+        self._keep(known & {name for s in assigns for name in _stored_names(s)})
         self._block(frame, stmts)
         outer, self._is_repeat = self._is_repeat, True
         if not outer:
@@ -476,7 +476,7 @@ def _opens_scope(node: ast.expr) -> bool:
 
 
 def _own_names(function: KernelFunction) -> set[str]:
-    names = {p.arg for p in function.parameters} | set(_stored(function.node))
+    names = {p.arg for p in function.parameters} | set(_stored_names(function.node))
     return names | ({"self"} if function.is_method else set[str]())
 
 
@@ -486,13 +486,13 @@ def _names(target: ast.expr) -> Iterator[str]:
             yield node.id
 
 
-def _stored(node: ast.stmt) -> Iterator[str]:
+def _stored_names(node: ast.stmt) -> Iterator[str]:
     for at in ast.walk(node):
         if isinstance(at, ast.Name) and isinstance(at.ctx, ast.Store):
             yield at.id
 
 
-def _shaped(type_: Type | None) -> bool:
+def _is_shaped(type_: Type | None) -> bool:
     return isinstance(type_, (TensorType, TileType))
 
 

@@ -90,7 +90,7 @@ class Regions:
             return stated if stated != shape[-2:] else None
         valid = op.args.get("valid_shape")
         if isinstance(valid, tuple):
-            said = tuple(self._key(extent) for extent in _kept(op, valid))
+            said = tuple(self._key(extent) for extent in _kept_entries(op, valid))
             return said if said != shape else first and self._window(op, first, shape)
         if spec.name == "slice":
             return first and self._window(op, first, shape)
@@ -108,9 +108,9 @@ class Regions:
         source, offset = op.operands[0].type, op.args.get("offset")
         if not isinstance(source, (TensorType, TileType)) or not isinstance(offset, tuple):
             return None
-        whole_shape, offset = _kept(op, source.shape), _kept(op, offset)
+        whole_shape, offset = _kept_entries(op, source.shape), _kept_entries(op, offset)
         if len(region) == len(source.shape):
-            region = _kept(op, region)
+            region = _kept_entries(op, region)
         if not len(region) == len(offset) == len(shape):
             return None
         extents = [
@@ -145,7 +145,7 @@ def _is_named(value: Value, at: Loc) -> bool:
     return re.search(rf"\b{re.escape(value.name)}\s*(:[^=]*)?=\s*$", before) is not None
 
 
-def _kept(op: Op, axes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _kept_entries(op: Op, axes: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the entries of the axes that `drop_dims` of a slice leaves."""
     dropped = op.args.get("drop_dims")
     if not isinstance(dropped, tuple):

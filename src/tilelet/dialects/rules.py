@@ -37,7 +37,7 @@ _NUMBERS_ONLY = (ast.BitAnd, ast.BitOr, ast.BitXor, ast.Pow)
 def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
     """Yield the errors at one location of the source."""
     if isinstance(site, Capture):
-        yield _captured(site)
+        yield _capture_error(site)
     elif isinstance(site, CallSite):
         yield from _call(site, dialect)
     elif isinstance(site, StatementSite):
@@ -46,7 +46,7 @@ def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
         yield from _names(site, dialect)
 
 
-def plain(loc: Loc) -> Loc:
+def without_callers(loc: Loc) -> Loc:
     """Return a location without its inlining chain."""
     return dataclasses.replace(loc, caller=None)
 
@@ -77,7 +77,7 @@ def signature(
         yield OutputNotDeclared(loc, p.arg, name, [before, after])
 
 
-def _captured(site: Capture) -> UserError:
+def _capture_error(site: Capture) -> UserError:
     if site.kind == "assigned":
         return NameCaptured(
             site.here, site.name, f"a name of `{site.owner}`", site.there,
@@ -114,7 +114,7 @@ def _gone(
     frame: Frame, node: ast.expr, name: str, dialect: Dialect, call: ast.Call | None
 ) -> UserError:
     gone = dialect.gone.get(name)
-    loc = plain(frame.loc(node))
+    loc = without_callers(frame.loc(node))
     if gone is None:
         return NotInDialect(loc, f"`pl.{name}`", dialect.name, "", "")
     fixes: list[Fix] = []
@@ -130,7 +130,7 @@ def _as_call(frame: Frame, call: ast.Call, instead: str) -> list[Fix]:
     if call.args or any(k.arg != "name_hint" for k in call.keywords):
         return []
     hints = [f", {ast.unparse(k)}" for k in call.keywords]
-    return [Fix(plain(frame.loc(call)), instead[:-1] + "".join(hints) + ")")]
+    return [Fix(without_callers(frame.loc(call)), instead[:-1] + "".join(hints) + ")")]
 
 
 def _in_language(frame: Frame, node: ast.expr) -> str | None:
@@ -159,18 +159,18 @@ def _call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
     for keyword in node.keywords:
         gone = dialect.gone.get(f"{name}({keyword.arg})")
         if gone is not None:
-            loc = plain(frame.loc(keyword))
+            loc = without_callers(frame.loc(keyword))
             yield NotInDialect(
                 loc, f"`{keyword.arg}=` of `pl.{name}`", dialect.name, gone.why, gone.instead
             )
         elif keyword.arg == "name_hint" and not dialect.free_hints:
             yield from _hint(frame, keyword)
         elif known is not None and spec_of(site.callee) is None and keyword.arg not in known:
-            loc = plain(frame.loc(keyword))
+            loc = without_callers(frame.loc(keyword))
             yield NotInDialect(loc, f"`{keyword.arg}=` of `pl.{name}`", dialect.name, "", "")
     if name.rpartition(".")[2] == "set_validshape" and dialect.limits_ops and not site.in_scope:
         yield RegionRebound(
-            plain(frame.loc(node)),
+            without_callers(frame.loc(node)),
             "in the control program, where there are no tiles",
             "set `valid_shape=` on the slice that the next scope loads",
         )
@@ -186,7 +186,7 @@ def _other_name(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
     if spec is None and getattr(markers, marker, None) is not site.callee:
         return
     name = spec.name if spec is not None else marker
-    loc = plain(frame.loc(node.func))
+    loc = without_callers(frame.loc(node.func))
     if dialect.has(name):
         yield OpUnderOtherName(loc, spelling(node.func), f"pl.{name}", [Fix(loc, f"pl.{name}")])
     else:
@@ -197,7 +197,7 @@ def _hint(frame: Frame, keyword: ast.keyword) -> Iterator[UserError]:
     if isinstance(keyword.value, ast.Constant):
         return
     value = frame.outside(keyword.value)
-    loc = plain(frame.loc(keyword.value))
+    loc = without_callers(frame.loc(keyword.value))
     fixes = [Fix(loc, json.dumps(value))] if isinstance(value, str) else []
     yield HintNotLiteral(loc, value, fixes)
 
@@ -207,7 +207,7 @@ def _helper_call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
     assert helper is not None
     last = helper.node.body[-1]
     is_tuple = isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple)
-    loc = plain(site.frame.loc(site.node))
+    loc = without_callers(site.frame.loc(site.node))
     decorators = [spelling(d) for d in helper.node.decorator_list]
     if any("jit.inline" in text for text in decorators) and dialect.limits_ops:
         for p, a in zip(helper.parameters, site.node.args, strict=False):
@@ -215,7 +215,7 @@ def _helper_call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
             if not isinstance(p.annotation, ast.Subscript):
                 yield HelperNotTyped(loc, f"parameter `{p.arg}` of `{helper.name}`", there)
             elif isinstance(a, ast.Subscript):
-                place = plain(site.frame.loc(a))
+                place = without_callers(site.frame.loc(a))
                 yield HelperNotTyped(
                     place, f"a slice, given as `{p.arg}` of `{helper.name}`,", there
                 )
@@ -232,7 +232,7 @@ def _helper_call(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
 
 def _statement(site: StatementSite, dialect: Dialect) -> Iterator[UserError]:
     node, frame = site.node, site.frame
-    loc = plain(frame.loc(node))
+    loc = without_callers(frame.loc(node))
     if site.old_type is not None:
         is_region = isinstance(node, ast.Assign) and "set_validshape" in ast.unparse(node.value)
         if not is_region:
@@ -277,7 +277,7 @@ def _expressions(frame: Frame, node: ast.stmt) -> Iterator[UserError]:
 
 
 def _expression(frame: Frame, at: ast.expr) -> UserError | None:
-    loc = plain(frame.loc(at))
+    loc = without_callers(frame.loc(at))
     match at:
         case ast.IfExp():
             return TextNotTaken(loc, "a conditional expression", "write an `if` statement")

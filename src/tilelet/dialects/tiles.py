@@ -9,7 +9,7 @@ from tilelet.diag.catalogue.portability import AxisNotSplit, RegionDropped
 from tilelet.diag.core import UserError
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.regions import Regions
-from tilelet.dialects.rules import plain
+from tilelet.dialects.rules import without_callers
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.spec import Engine, Trait
@@ -36,11 +36,11 @@ def kernels(program: Program, regions: Regions, dialect: Dialect) -> Iterator[Us
 def _kernel(block: Block, split: str | None, regions: Regions) -> Iterator[UserError]:
     ops = list(walk(block))
     if split not in (None, "NONE") and {Engine.CUBE, Engine.VEC} <= {o.spec.engine for o in ops}:
-        yield from _split(ops)
+        yield from _check_split(ops)
     yield from _Walk(regions).block(block, is_kernel=True)
 
 
-def _split(ops: list[Op]) -> Iterator[UserError]:
+def _check_split(ops: list[Op]) -> Iterator[UserError]:
     """Check tiles of more than two axes, whose halves are joined along the wrong axis."""
     makers = {result: op for op in ops for result in op.results}
     users: dict[Value, list[Op]] = {}
@@ -54,12 +54,12 @@ def _split(ops: list[Op]) -> Iterator[UserError]:
         if len(tensor.type.shape) < 3:
             continue
         if op.name == "slice" and not _only_cube(op.results[0], users):
-            yield AxisNotSplit(plain(op.loc), "loaded from", tensor.name)
+            yield AxisNotSplit(without_callers(op.loc), "loaded from", tensor.name)
         source = op.args.get("source")
         if op.spec.writes and isinstance(source, Value):
             maker = makers.get(source)
             if maker is not None and Trait.GEMM not in maker.spec.traits:
-                yield AxisNotSplit(plain(op.loc), "stored into", tensor.name)
+                yield AxisNotSplit(without_callers(op.loc), "stored into", tensor.name)
 
 
 def _only_cube(value: Value, users: dict[Value, list[Op]]) -> bool:
@@ -117,7 +117,7 @@ class _Walk:
         if known.lost is not None and not known.ours <= known.theirs:
             op = known.lost
             is_second = "concat" not in op.name and "transpose" not in op.name
-            yield RegionDropped(plain(op.loc), f"pl.{op.name}", is_second)
+            yield RegionDropped(without_callers(op.loc), f"pl.{op.name}", is_second)
 
     def _of(self, value: Arg) -> _Known:
         return self._known.get(value, _Known()) if isinstance(value, Value) else _Known()
@@ -163,13 +163,13 @@ class _Walk:
             before = tiles[0].type.shape if isinstance(tiles[0].type, TileType) else shape
             is_turned = len(before) == len(shape) == 2 and before[::-1] == shape != before
             if is_turned:
-                return _Known(_turned(first.ours), _turned(first.theirs), first.lost)
+                return _Known(_swap_axes(first.ours), _swap_axes(first.theirs), first.lost)
             return first
         ours: _Axes = frozenset(i for v in tiles for i in self._of(v).ours)
         if spec.name == "concat":
             theirs, ours = _NONE, ours & {0}
         elif spec.name == "transpose":
-            theirs, ours = _NONE, _turned(ours)
+            theirs, ours = _NONE, _swap_axes(ours)
         elif Trait.KEEPS_VALID in spec.traits:
             theirs = first.theirs
         else:
@@ -181,5 +181,5 @@ class _Walk:
         return _Known(ours, theirs, lost if not ours <= theirs else None, rows)
 
 
-def _turned(axes: _Axes) -> _Axes:
+def _swap_axes(axes: _Axes) -> _Axes:
     return frozenset(1 - axis for axis in axes)

@@ -15,7 +15,7 @@ from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import CallSite, Reader
 from tilelet.dialects.regions import Regions
-from tilelet.dialects.rules import plain
+from tilelet.dialects.rules import without_callers
 from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.source import spelling
 from tilelet.ir import structure
@@ -91,8 +91,8 @@ def loads(
         yield from found
         if kernel.is_doubling and not any(isinstance(e, ExtentNotSaid) for e in found):
             for _, value, view in loaded:
-                fixes = _whole(view, calls) if _is_said(program, view) else []
-                yield RegionTwice(plain(view.stated.loc), value.name, fixes)
+                fixes = _suggest_whole(view, calls) if _is_said(program, view) else []
+                yield RegionTwice(without_callers(view.stated.loc), value.name, fixes)
 
 
 def _load(
@@ -101,15 +101,15 @@ def _load(
     site, stated = calls.get(op.loc), calls.get(view.stated.loc)
     is_window = op.name == _SLICE and (site is None or _calls_slice(site))
     texts = _texts(site, stated) if view.is_own else None
-    place, there = plain(op.loc), plain(view.stated.loc)
+    place, there = without_callers(op.loc), without_callers(view.stated.loc)
     if is_window:
         is_known = not kernel.results or view.numbers <= kernel.taken()
         if kernel.is_doubling:
             is_known = op.args.get("valid_shape") is not None
         if not is_known:
-            yield ExtentNotSaid(place, value.name, there, _said(op, view, texts))
+            yield ExtentNotSaid(place, value.name, there, _suggest_extent(op, view, texts))
     elif op.name not in ("read", "dim"):
-        yield LoadedWhole(place, value.name, there, _sliced(value, texts))
+        yield LoadedWhole(place, value.name, there, _suggest_slice(value, texts))
 
 
 def _calls_slice(site: CallSite) -> bool:
@@ -226,7 +226,7 @@ def _argument(site: CallSite, name: str, position: int) -> ast.expr | None:
     return next((k.value for k in site.node.keywords if k.arg == name), None)
 
 
-def _said(op: Op, view: _View, texts: _Texts | None) -> list[Fix]:
+def _suggest_extent(op: Op, view: _View, texts: _Texts | None) -> list[Fix]:
     """Suggest `valid_shape=` for a window: the part of the view's valid region inside it."""
     if texts is None or op.args.get("valid_shape") is not None or op.args.get("drop_dims"):
         return []
@@ -252,12 +252,12 @@ def _said(op: Op, view: _View, texts: _Texts | None) -> list[Fix]:
             extents.append(f"{language}.min({size}, {rest})")
     node = texts.load.node
     last = node.keywords[-1].value if node.keywords else node.args[-1]
-    end = plain(texts.load.frame.loc(last))
+    end = without_callers(texts.load.frame.loc(last))
     after = Loc(end.file, end.end_line, end.end_col, end.end_line, end.end_col)
     return [Fix(after, f", valid_shape=[{', '.join(extents)}]")]
 
 
-def _sliced(value: Value, texts: _Texts | None) -> list[Fix]:
+def _suggest_slice(value: Value, texts: _Texts | None) -> list[Fix]:
     """Suggest a window of the whole view with an explicit extent."""
     if texts is None:
         return []
@@ -273,7 +273,7 @@ def _sliced(value: Value, texts: _Texts | None) -> list[Fix]:
     shape, valid = ", ".join(texts.shape), ", ".join(texts.valid)
     zeros = ", ".join("0" for _ in texts.shape)
     window = f"{language}.slice({value.name}, [{shape}], [{zeros}], valid_shape=[{valid}])"
-    return [Fix(plain(texts.load.frame.loc(names[0])), window)]
+    return [Fix(without_callers(texts.load.frame.loc(names[0])), window)]
 
 
 def _is_said(program: Program, view: _View) -> bool:
@@ -283,7 +283,7 @@ def _is_said(program: Program, view: _View) -> bool:
     return all(op.name == _SLICE and op.args.get("valid_shape") is not None for op in users)
 
 
-def _whole(view: _View, calls: Mapping[Loc, CallSite]) -> list[Fix]:
+def _suggest_whole(view: _View, calls: Mapping[Loc, CallSite]) -> list[Fix]:
     """Suggest the slice without its valid region."""
     site = calls.get(view.stated.loc)
     if site is None or not view.is_own or not site.node.keywords:
@@ -291,6 +291,6 @@ def _whole(view: _View, calls: Mapping[Loc, CallSite]) -> list[Fix]:
     *before, last = [*site.node.args, *site.node.keywords]
     if not isinstance(last, ast.keyword) or last.arg != "valid_shape":
         return []
-    start, end = (plain(site.frame.loc(node)) for node in (before[-1], last))
+    start, end = (without_callers(site.frame.loc(node)) for node in (before[-1], last))
     span = Loc(start.file, start.end_line, start.end_col, end.end_line, end.end_col)
     return [Fix(span, "")]

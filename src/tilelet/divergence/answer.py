@@ -265,7 +265,7 @@ def _error_of(found: Divergence) -> UserError:
         return NeverWritten(found.region, loc, _worst_text(found), unused)
     assert found.statement is not None
     if found.kind == "undefined read":
-        writer = (found.suspects[0].loc, _writing(found)) if found.suspects else None
+        writer = (found.suspects[0].loc, _describe_writer(found)) if found.suspects else None
         notes = [_where_text(found.statement)]
         return ReadBeforeWritten(
             found.region, found.statement.loc, writer, notes, unused, found.over is not None
@@ -273,7 +273,7 @@ def _error_of(found: Divergence) -> UserError:
     return _first_wrong(found, found.statement)
 
 
-def _writing(found: Divergence) -> str:
+def _describe_writer(found: Divergence) -> str:
     """Describe the store that writes to memory that was never fully written."""
     mine, over = found.suspects[0], found.over
     if over is None:

@@ -63,7 +63,7 @@ class Edited:
             return self._lower(low, op)
         if edit.alias is not None:
             low.alias(op.result, edit.alias)
-            return _nothing
+            return _skip_op
         steps = tuple([self._lower(low, new) for new in edit.ops])
         if len(steps) == 1:
             return steps[0]
@@ -78,11 +78,11 @@ class Edited:
         return low.plain_op(op) if self._inner is None else self._inner.lower(low, op)
 
 
-def _nothing(_: Frame) -> None:
+def _skip_op(_: Frame) -> None:
     """The step of an op whose result is its operand."""
 
 
-def applied(program: Program, edit: Edit) -> Program:
+def apply_edit(program: Program, edit: Edit) -> Program:
     """Apply the edit to the program."""
     functions = {name: _Applying(edit).function(f) for name, f in program.functions.items()}
     return program.with_functions(functions)
@@ -105,12 +105,12 @@ class _Applying(Rewriter):
 # Building the ops of an edit
 
 
-def remade(op: Op, /, **changes: Arg) -> Op | None:
+def rebuild_op(op: Op, /, **changes: Arg) -> Op | None:
     """Rebuild the op with some arguments changed and the same results, or return None."""
-    return put_for(op, op.spec, {**op.args, **changes})
+    return replace_op(op, op.spec, {**op.args, **changes})
 
 
-def put_for(op: Op, made: OpSpec, args: Mapping[str, Arg]) -> Op | None:
+def replace_op(op: Op, made: OpSpec, args: Mapping[str, Arg]) -> Op | None:
     """Build another op that defines the results of `op`; None if their types differ."""
     try:
         types = made.infer(Call(made.name, args, _in_scope(op), op.loc))
@@ -127,13 +127,13 @@ def _in_scope(op: Op) -> bool:
     )
 
 
-def _then(op: Op, name: str, **args: Arg) -> tuple[Op, ...] | None:
+def _append_op(op: Op, name: str, **args: Arg) -> tuple[Op, ...] | None:
     """Return the op followed by another one on its result (`x` in `args`, or its first operand)."""
     middle = Value(op.result.name, op.result.type, op.result.loc)
     first = replace(op, results=(middle,))
     spec = REGISTRY[name]
     bound = bind(spec, middle, **args)
-    last = put_for(op, spec, bound)
+    last = replace_op(op, spec, bound)
     return None if last is None else (first, last)
 
 
@@ -157,11 +157,11 @@ def unary_specs() -> list[OpSpec]:
         for spec in REGISTRY.values()
         if Trait.ARITHMETIC in spec.traits
         and Trait.ELEMENTWISE in spec.traits
-        and _required(spec) == ["x"]
+        and _required_params(spec) == ["x"]
     ]
 
 
-def _required(spec: OpSpec) -> list[str]:
+def _required_params(spec: OpSpec) -> list[str]:
     parameters = spec.signature.parameters.values()
     return [p.name for p in parameters if p.default is p.empty]
 
@@ -169,7 +169,7 @@ def _required(spec: OpSpec) -> list[str]:
 # Kinds of edits
 
 
-def swapped(op: Op) -> Iterator[Edit]:
+def swap_operands(op: Op) -> Iterator[Edit]:
     """Swap two operands of one type."""
     names = [n for n, a in op.args.items() if isinstance(a, Value)]
     for i, first in enumerate(names):
@@ -179,7 +179,7 @@ def swapped(op: Op) -> Iterator[Edit]:
                 continue
             if a.type != b.type or not isinstance(a.type, TileType):
                 continue
-            made = remade(op, **{first: b, second: a})
+            made = rebuild_op(op, **{first: b, second: a})
             if made is not None:
                 text = f"swap `{first}` and `{second}` of `pl.{op.name}`"
                 yield Edit(op, "swapped operands", text, (made,))
@@ -202,14 +202,19 @@ def other_ops(op: Op) -> Iterator[Edit]:
     kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
     if Trait.ARITHMETIC not in op.spec.traits or not kind or not is_float_tile(op.results[0]):
         return
-    wanted = _required(op.spec)
+    wanted = _required_params(op.spec)
     for spec in REGISTRY.values():
         same = Trait.ARITHMETIC in spec.traits and kind in spec.traits
-        if spec is op.spec or not same or spec.expands is not None or _required(spec) != wanted:
+        if (
+            spec is op.spec
+            or not same
+            or spec.expands is not None
+            or _required_params(spec) != wanted
+        ):
             continue
         if spec.reduces != op.spec.reduces or spec.name in _RARE or _same_name(spec, op.spec):
             continue
-        made = put_for(op, spec, bind(spec, **{n: op.args[n] for n in wanted}))
+        made = replace_op(op, spec, bind(spec, **{n: op.args[n] for n in wanted}))
         if made is not None:
             yield Edit(op, "other op", f"`pl.{spec.name}` instead of `pl.{op.name}`", (made,))
 
@@ -220,7 +225,7 @@ def cast_modes(op: Op, modes: Iterable[str] = MODES) -> Iterator[Edit]:
         return
     for mode in modes:
         if mode not in (op.args["mode"], "none"):
-            made = remade(op, mode=mode)
+            made = rebuild_op(op, mode=mode)
             if made is not None:
                 yield Edit(op, "cast mode", f'`mode="{mode}"`', (made,))
 
@@ -233,7 +238,7 @@ def pads(op: Op) -> Iterator[Edit]:
     for number, name in ((0.0, "zero"), (-math.inf, "min"), (math.inf, "max")):
         if pad_kind(number) is pad_kind(old):
             continue
-        made = remade(op, pad_value=number)
+        made = rebuild_op(op, pad_value=number)
         if made is not None:
             yield Edit(op, "pad value", f"`pad_value=pl.PadValue.{name}`", (made,))
 
@@ -264,11 +269,11 @@ def offsets(op: Op, deltas: Mapping[int, Sequence[int]] | None = None) -> Iterat
         steps = {extent: 1, 1: 1, extent // 2: 2, 2 * extent: 2, extent // 4: 3}
         wanted = deltas.get(axis, ()) if deltas is not None else _both_ways(steps)
         for delta in wanted:
-            start, before = shifted(offset[axis], delta, op.loc)
+            start, before = shift_offset(offset[axis], delta, op.loc)
             if start is None or delta == 0:
                 continue
             moved = (*offset[:axis], start, *offset[axis + 1 :])
-            made = remade(op, **{param: moved})
+            made = rebuild_op(op, **{param: moved})
             if made is not None:
                 text = f"offset {'+' if delta > 0 else '-'} {abs(delta)} on axis {axis}"
                 yield Edit(op, "offset", text, (*before, made), cost=steps.get(abs(delta), 1))
@@ -293,7 +298,7 @@ def loop_offsets(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
             elif isinstance(start, Value):
                 places += _farther(start, index, extent, op.loc)
             for where, before, place in places:
-                made = remade(op, **{param: (*offset[:axis], place, *offset[axis + 1 :])})
+                made = rebuild_op(op, **{param: (*offset[:axis], place, *offset[axis + 1 :])})
                 if made is not None:
                     text = f"offset `{where}` on axis {axis}"
                     yield Edit(op, "offset", text, (*before, made), cost=2)
@@ -322,7 +327,7 @@ def loop_bounds(op: Op) -> Iterator[Edit]:
         return
     changes = (("stop", stop, step), ("start", start, -step), ("start", start, step))
     for name, bound, delta in changes:
-        other, before = shifted(bound, delta, op.loc)
+        other, before = shift_offset(bound, delta, op.loc)
         if other is None:
             continue
         made = replace(op, args={**op.args, name: other})
@@ -344,10 +349,10 @@ def valid_regions(op: Op) -> Iterator[Edit]:
         return
     for axis, extent in enumerate(valid):
         for delta in (1, -1):
-            other, before = shifted(extent, delta, op.loc)
+            other, before = shift_offset(extent, delta, op.loc)
             made = None
             if other is not None:
-                made = remade(op, **{param: (*valid[:axis], other, *valid[axis + 1 :])})
+                made = rebuild_op(op, **{param: (*valid[:axis], other, *valid[axis + 1 :])})
             if made is not None:
                 what = "more" if delta > 0 else "less"
                 text = f"one {what} on axis {axis} of `{param}`"
@@ -358,7 +363,7 @@ def _both_ways(steps: Iterable[int]) -> list[int]:
     return [sign * n for n in steps if n > 0 for sign in (-1, 1)]
 
 
-def shifted(offset: Arg, delta: int, loc: Loc) -> tuple[Arg | None, tuple[Op, ...]]:
+def shift_offset(offset: Arg, delta: int, loc: Loc) -> tuple[Arg | None, tuple[Op, ...]]:
     """Return `offset + delta` and its ops; None if it is certainly negative."""
     if isinstance(offset, bool | str | float):
         return None, ()
@@ -373,7 +378,7 @@ def shifted(offset: Arg, delta: int, loc: Loc) -> tuple[Arg | None, tuple[Op, ..
     return None, ()
 
 
-def dropped(op: Op) -> Iterator[Edit]:
+def drop_op(op: Op) -> Iterator[Edit]:
     """Remove the op: its result becomes an operand of the same type."""
     if not op.results or op.spec.structural:
         return
@@ -386,7 +391,7 @@ def dropped(op: Op) -> Iterator[Edit]:
             return
 
 
-def accumulated(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
+def add_accumulation(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
     """Accumulate the result of an op into a loop-carried value."""
     if not op.results or not is_float_tile(op.results[0]):
         return
@@ -396,15 +401,15 @@ def accumulated(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
         if Trait.GEMM in op.spec.traits and "acc" not in op.args:
             spec = REGISTRY["matmul_acc"]
             kept = {n: op.args[n] for n in ("lhs", "rhs", "a_trans", "b_trans") if n in op.args}
-            made = put_for(op, spec, bind(spec, acc=value, **kept))
+            made = replace_op(op, spec, bind(spec, acc=value, **kept))
             if made is not None:
                 yield Edit(op, "accumulation", f"accumulate into `{value.name}`", (made,))
-        ops = _then(op, "add", rhs=value)
+        ops = _append_op(op, "add", rhs=value)
         if ops is not None:
             yield Edit(op, "accumulation", f"add `{value.name}` to it", ops, cost=2)
 
 
-def unaccumulated(op: Op) -> Iterator[Edit]:
+def remove_accumulation(op: Op) -> Iterator[Edit]:
     """Remove the accumulation from a product or a sum."""
     acc = op.args.get("acc")
     if isinstance(acc, Value) and Trait.GEMM in op.spec.traits and op.results:
@@ -412,7 +417,7 @@ def unaccumulated(op: Op) -> Iterator[Edit]:
         kept = {n: op.args[n] for n in ("lhs", "rhs", "a_trans", "b_trans") if n in op.args}
         type_ = op.result.type
         assert isinstance(type_, TileType)
-        made = put_for(op, spec, bind(spec, out_dtype=type_.dtype, **kept))
+        made = replace_op(op, spec, bind(spec, out_dtype=type_.dtype, **kept))
         if made is not None:
             text = f"without accumulating into `{acc.name}`"
             yield Edit(op, "accumulation", text, (made,), cost=2)
@@ -424,33 +429,33 @@ def unaccumulated(op: Op) -> Iterator[Edit]:
                 yield Edit(op, "accumulation", text, alias=kept, cost=2)
 
 
-def inserted(op: Op) -> Iterator[Edit]:
+def insert_op(op: Op) -> Iterator[Edit]:
     """Add an elementwise op on the result."""
     if len(op.results) != 1 or not is_float_tile(op.results[0]):
         return
     for spec in unary_specs():
-        ops = _then(op, spec.name)
+        ops = _append_op(op, spec.name)
         if ops is not None:
             yield Edit(op, "missing op", f"apply `pl.{spec.name}` to the result", ops, cost=3)
     middle = Value(op.result.name, op.result.type, op.result.loc)
-    square = put_for(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
+    square = replace_op(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
     if square is not None:
         ops = replace(op, results=(middle,)), square
         yield Edit(op, "missing op", "square the result", ops, cost=3)
 
 
-def scaled(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:
+def scale_result(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:
     """Multiply the result by a number."""
     if len(op.results) != 1 or not is_float_tile(op.results[0]):
         return
     for factor in factors:
-        ops = _then(op, "mul", rhs=float(factor))
+        ops = _append_op(op, "mul", rhs=float(factor))
         if ops is not None:
             text = f"multiply the result by {factor:.6g}"
             yield Edit(op, kind, text, ops, cost=3, value=float(factor))
 
 
-def scaled_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edit]:
+def scale_carried_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edit]:
     """Multiply one result of a loop or branch by a number."""
     old, spec = op.results[index], REGISTRY["mul"]
     if not is_float_tile(old):
@@ -473,7 +478,7 @@ def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -
             continue
         multiples = (old * f for f in factors)
         for new in dict.fromkeys([*numbers, 1.0, -old, 1.0 / old, *multiples]):
-            made = remade(op, **{name: float(new)})
+            made = rebuild_op(op, **{name: float(new)})
             if made is not None and new != old:
                 text = f"{new:.6g} instead of {old:.6g}"
                 yield Edit(op, "constant", text, (made,), cost=2)
@@ -483,7 +488,7 @@ def flags(op: Op) -> Iterator[Edit]:
     """Transpose a matrix operand, or stop transposing it."""
     for name in ("a_trans", "b_trans"):
         if isinstance(op.args.get(name), bool):
-            made = remade(op, **{name: not op.args[name]})
+            made = rebuild_op(op, **{name: not op.args[name]})
             if made is not None:
                 yield Edit(op, "transposed operand", f"`{name}={not op.args[name]}`", (made,))
 
@@ -498,7 +503,7 @@ def other_operands(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
         for new in visible:
             if new is old or new.type != old.type:
                 continue
-            made = remade(op, **{name: new})
+            made = rebuild_op(op, **{name: new})
             if made is not None:
                 text = f"`{new.name}` instead of `{old.name}`"
                 yield Edit(op, "wrong operand", text, (made,), cost=3)
@@ -509,7 +514,7 @@ _COMBINE_ROW = ("row_expand_mul", "row_expand_add", "row_expand_sub", "row_expan
 _COMBINE_COLUMN = ("col_expand_mul", "col_expand_add", "col_expand_sub", "col_expand_div")
 
 
-def revived(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Iterator[Edit]:
+def use_unused(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Iterator[Edit]:
     """Combine an operand with a value that is computed or loop-carried but never used."""
     for value in unused:
         if value in op.results:
@@ -517,32 +522,32 @@ def revived(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Itera
         for old in dict.fromkeys(op.operands):
             if not is_float_tile(old) or old is value:
                 continue
-            for name in _combining(old, value):
+            for name in _combining_ops(old, value):
                 text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which is never used"
                 kind = "accumulation" if value in carried else "unused value"
                 place = old.loc if value in carried else value.loc
-                for ops in _combined(op, old, value, name):
+                for ops in _combine_operand(op, old, value, name):
                     yield Edit(op, kind, text, ops, place=place)
 
 
 _MOST_FACTORS = 12
 
 
-def rescaled(op: Op, carried: Container[Value], visible: Sequence[Value]) -> Iterator[Edit]:
+def rescale_carried(op: Op, carried: Container[Value], visible: Sequence[Value]) -> Iterator[Edit]:
     """Multiply a loop-carried value by a tile before it is used."""
     for old in dict.fromkeys(op.operands):
         if not is_float_tile(old) or old not in carried:
             continue
         factors = [v for v in visible if v is not old and v not in op.operands and is_float_tile(v)]
         for value in factors[:_MOST_FACTORS]:
-            for name in _combining(old, value):
+            for name in _combining_ops(old, value):
                 if name.endswith("mul"):
                     what = f"`pl.{name}` of `{old.name}` and `{value.name}`"
-                    for ops in _combined(op, old, value, name):
+                    for ops in _combine_operand(op, old, value, name):
                         yield Edit(op, "accumulation", f"{what} in it", ops, cost=2)
 
 
-def _combined(op: Op, old: Value, value: Value, name: str) -> Iterator[tuple[Op, Op]]:
+def _combine_operand(op: Op, old: Value, value: Value, name: str) -> Iterator[tuple[Op, Op]]:
     """Apply `name` to `old` and `value`, and use the result in place of `old`."""
     spec = REGISTRY[name]
     try:
@@ -554,7 +559,7 @@ def _combined(op: Op, old: Value, value: Value, name: str) -> Iterator[tuple[Op,
         yield made, Op(op.spec, args, op.results, op.blocks, op.loc)
 
 
-def _combining(old: Value, value: Value) -> Sequence[str]:
+def _combining_ops(old: Value, value: Value) -> Sequence[str]:
     assert isinstance(old.type, TileType)
     if not isinstance(value.type, TileType) or value.type.dtype != old.type.dtype:
         return ()

@@ -214,12 +214,12 @@ def shape_of(actual: Array, expected: Array, bad: Bools, ulp: float = 0.0) -> Sh
         return Shape("unknown", "infinite")
     if not wrong_a.any():
         return Shape("zero", "zero: not written, or nothing was accumulated")
-    found = _rounding(wrong_a, wrong_e, ulp) or _factor(wrong_a, wrong_e, actual.shape)
+    found = _match_rounding(wrong_a, wrong_e, ulp) or _factor(wrong_a, wrong_e, actual.shape)
     if found is None:
         box = tuple(slice(s.min(), s.max() + 1) for s in np.nonzero(bad))
         found = (
-            _moved(a, e, bad)
-            or _transposed(a[box], e[box])
+            _match_moved(a, e, bad)
+            or _match_transposed(a[box], e[box])
             or _by_line(a[box], e[box])
             or _offset(wrong_a, wrong_e)
         )
@@ -232,7 +232,7 @@ def _size_text(a: Array, e: Array) -> str:
     return f"no simple pattern; relative L2 error {error:.3g}"
 
 
-def _rounding(a: Array, e: Array, ulp: float) -> Shape | None:
+def _match_rounding(a: Array, e: Array, ulp: float) -> Shape | None:
     scale = np.maximum(np.abs(e), np.finfo(np.float64).tiny)
     error = (a - e) / scale
     largest = float(np.max(np.abs(error)))
@@ -287,7 +287,7 @@ def _offset(a: Array, e: Array) -> Shape | None:
     return None
 
 
-def _transposed(a: Array, e: Array) -> Shape | None:
+def _match_transposed(a: Array, e: Array) -> Shape | None:
     if a.ndim < 2 or a.shape[-1] != a.shape[-2] or a.shape[-1] < 2:
         return None
     if _close(a, np.swapaxes(e, -1, -2)):
@@ -311,7 +311,7 @@ def _by_line(a: Array, e: Array) -> Shape | None:
     return None
 
 
-def _moved(a: Array, e: Array, bad: Bools) -> Shape | None:
+def _match_moved(a: Array, e: Array, bad: Bools) -> Shape | None:
     """Look for wrong rows (columns) that are correct rows (columns) of another place."""
     for axis, name in ((-2, "row"), (-1, "column")):
         if a.ndim < -axis or a.shape[axis] < 2:

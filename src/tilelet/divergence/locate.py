@@ -29,7 +29,7 @@ from tilelet.divergence.matching import CLOSE, Match, Matcher
 from tilelet.divergence.record import NOBODY, Event, Trace, is_tensor_load
 from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
 from tilelet.divergence.scales import MissingScales
-from tilelet.divergence.wide import followed
+from tilelet.divergence.wide import double_function
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
@@ -384,7 +384,7 @@ class Locator:
                 for n, e in enumerate(self.trace.events)
                 if e.writes and e.window is not None and e.window.buffer is buffer
             ]
-            over = unstored.misplaced(self.trace, others)
+            over = unstored.find_misplaced(self.trace, others)
             fits = unstored.for_memory(self.trace, number, buffer, event.undefined)
             return Divergence(
                 "undefined read",
@@ -517,7 +517,7 @@ class Locator:
         for op in later:
             if order.get(op, 0) < order.get(edit.op, 0) or self.is_spent:
                 break
-            for other in edits.scaled(op, [edit.value]):
+            for other in edits.scale_result(op, [edit.value]):
                 if self._mends(other, output, mask, None) and self._left_wrong(other) == 0:
                     return self._between(edit, other)
         return edit
@@ -568,7 +568,7 @@ class Locator:
         for op in ranked:
             yield from (e for e in self._edits_of(op) if e.cost == cost)
             if cost == 1 and (Trait.ARITHMETIC in op.spec.traits or self._carries(op)):
-                yield from edits.scaled(op, likely)
+                yield from edits.scale_result(op, likely)
         if cost == _CONTROL_COST:
             for op in self._loops_around(ranked):
                 yield from edits.loop_bounds(op)
@@ -622,8 +622,8 @@ class Locator:
 
     def _missing_ops(self, op: Op, data: Array, matcher: Matcher) -> Iterator[tuple[Edit, Match]]:
         """Yield functions of a tile that the golden has."""
-        for edit in edits.inserted(op):
-            function = followed(edit.ops[-1].name) if edit.value == 0 else None
+        for edit in edits.insert_op(op):
+            function = double_function(edit.ops[-1].name) if edit.value == 0 else None
             if function is None or len(edit.ops[-1].operands) != 1:
                 continue
             with np.errstate(all="ignore"):
@@ -654,7 +654,7 @@ class Locator:
                 continue
             for op in walk(function.body):
                 if not op.blocks:
-                    yield from edits.revived(op, visible.unused_before(op), visible.params)
+                    yield from edits.use_unused(op, visible.unused_before(op), visible.params)
 
     def _visible_in(self, function: Function) -> Visible:
         if function.name not in self._visible:
@@ -672,7 +672,7 @@ class Locator:
     def _edits_of(self, op: Op) -> Iterator[Edit]:
         visible = self._visible_in(self.trace.function[op])
         factors = _factors(op, self._extents)
-        yield from edits.swapped(op)
+        yield from edits.swap_operands(op)
         yield from edits.cast_modes(op)
         yield from edits.pads(op)
         yield from edits.other_ops(op)
@@ -680,13 +680,15 @@ class Locator:
         yield from edits.offsets(op)
         yield from edits.valid_regions(op)
         yield from edits.loop_offsets(op, visible.before.get(op, ()))
-        yield from edits.accumulated(op, visible.carried.get(op, ()))
-        yield from edits.unaccumulated(op)
-        yield from edits.rescaled(op, visible.carried.get(op, ()), visible.before.get(op, ()))
+        yield from edits.add_accumulation(op, visible.carried.get(op, ()))
+        yield from edits.remove_accumulation(op)
+        yield from edits.rescale_carried(
+            op, visible.carried.get(op, ()), visible.before.get(op, ())
+        )
         yield from self._constants(op)
         if not op.spec.is_window_load and Trait.TILE_VIEW not in op.spec.traits:
-            yield from edits.inserted(op)
-            yield from edits.scaled(op, factors)
+            yield from edits.insert_op(op)
+            yield from edits.scale_result(op, factors)
         yield from edits.other_operands(op, visible.before.get(op, ())[:24])
 
     def _constants(self, op: Op) -> Iterator[Edit]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.divergence.edits import Edit, Edited, applied
+from tilelet.divergence.edits import Edit, Edited, apply_edit
 from tilelet.divergence.record import (
     NOBODY,
     Event,
@@ -125,7 +125,7 @@ class Replay:
         observer = inner if edit is None else Edited(edit, inner)
         if edit is not None and edit.op.spec.terminator:
             # The terminator of a block has no step.
-            observer, functions = inner, applied(self.program, edit).functions
+            observer, functions = inner, apply_edit(self.program, edit).functions
         return State(functions, execute=True, poison=True, seed_valid=False, observer=observer)
 
     def _all_buffers(self) -> list[Buffer]:

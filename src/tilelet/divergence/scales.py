@@ -59,10 +59,10 @@ class MissingScales:
             if tile is None:
                 continue
             for match, factor in self._of_tile(op, tile):
-                yield from ((e, match) for e in edits.scaled(op, [factor]))
+                yield from ((e, match) for e in edits.scale_result(op, [factor]))
                 if number == last:
                     for loop, index in self._handed.get(op, ()):
-                        made = edits.scaled_result(loop, index, factor, op.loc)
+                        made = edits.scale_carried_result(loop, index, factor, op.loc)
                         yield from ((e, match) for e in made)
 
     def _of_tile(self, op: Op, tile: TileValue) -> Iterator[tuple[Match, float]]:

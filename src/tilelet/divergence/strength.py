@@ -85,14 +85,14 @@ def corruptions(op: Op) -> Iterator[tuple[str, Edit]]:
     if op.spec.structural or not op.results:
         return
     if op.spec.writes and is_tensor(op.results[0]):
-        yield from (("dropped", e) for e in edits.dropped(op))
+        yield from (("dropped", e) for e in edits.drop_op(op))
         return
     if op.spec.is_window_load or Trait.CREATION in op.spec.traits:
         return
-    yield from (("zeroed", e) for e in edits.scaled(op, [0.0]))
+    yield from (("zeroed", e) for e in edits.scale_result(op, [0.0]))
     if Trait.ARITHMETIC in op.spec.traits or Trait.GEMM in op.spec.traits:
-        yield from (("dropped", e) for e in edits.dropped(op))
-        yield from (("off by 1 %", e) for e in edits.scaled(op, [1.01]))
+        yield from (("dropped", e) for e in edits.drop_op(op))
+        yield from (("off by 1 %", e) for e in edits.scale_result(op, [1.01]))
     yield from (("pad value", e) for e in edits.pads(op))
     yield from (("cast mode", e) for e in edits.cast_modes(op, ("floor", "trunc")))
 
@@ -129,13 +129,13 @@ def strength(
         except (UserError, InternalError, ValueError):
             passes, made = False, {}
         if passes:
-            result.unnoticed.append(_unnoticed(case, edit, kind, clean, made))
+            result.unnoticed.append(_describe_unnoticed(case, edit, kind, clean, made))
         else:
             result.noticed += 1
     return result
 
 
-def _unnoticed(
+def _describe_unnoticed(
     case: Case, edit: Edit, kind: str, clean: Mapping[str, Array], made: Mapping[str, Array]
 ) -> Unnoticed:
     share, is_rounding = 0.0, True

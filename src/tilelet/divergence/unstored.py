@@ -44,7 +44,7 @@ def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int 
     return best[1] if best else None
 
 
-def misplaced(trace: Trace, writes: list[int]) -> tuple[int, int] | None:
+def find_misplaced(trace: Trace, writes: list[int]) -> tuple[int, int] | None:
     """Return the first of some writes that overwrites another, and the overwritten one.
 
     A write whose task also reads the memory is skipped, because it may accumulate.
@@ -100,23 +100,23 @@ def _wide(shape: Shape | list[int]) -> list[int]:
 
 def _candidates(trace: Trace) -> Iterator[int]:
     """Yield the events that computed a tile that is never stored."""
-    unstored = set(_unstored(trace))
+    unstored = set(_unstored_ops(trace))
     for number, event in enumerate(trace.events):
         if event.op in unstored and event.tile is not None:
             yield number
 
 
-def _unstored(trace: Trace) -> Iterator[Op]:
+def _unstored_ops(trace: Trace) -> Iterator[Op]:
     for function in trace.program.functions.values():
         if function.kind is FunctionKind.InCore:
-            stored = _stored(function)
+            stored = _stored_tiles(function)
             for op in walk(function.body):
                 moves = op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits
                 if not moves and not stored.intersection(op.results):
                     yield op
 
 
-def _stored(function: Function) -> set[Value]:
+def _stored_tiles(function: Function) -> set[Value]:
     """Return the tiles that are stored, also as views or as results of loops and branches."""
     ops = list(walk(function.body))
     found = {v for op in ops if writes_tensor(op) for v in op.operands}

@@ -87,7 +87,7 @@ class Violation:
     bound: float
 
 
-def followed(name: str) -> Callable[..., Array] | None:
+def double_function(name: str) -> Callable[..., Array] | None:
     """Return the function on doubles for an elementwise op of one or two arrays."""
     if name in UNARY:
         return UNARY[name]
@@ -183,7 +183,7 @@ class WideTrace(Trace):
             known = self._memory[window.buffer.id] = item, Wide(value, np.zeros(count))
         if known[0] != item:
             return None
-        return Wide(*(_strided(flat, window) for flat in (known[1].value, known[1].bound)))
+        return Wide(*(_strided_view(flat, window) for flat in (known[1].value, known[1].bound)))
 
     def prime(self, window: Window) -> None:
         """Initialize from a parameter's contents before the run."""
@@ -229,7 +229,7 @@ class WideTrace(Trace):
         try:
             if op.name == "cast":
                 return self._cast(op, args, type_.dtype)
-            function = followed(op.name)
+            function = double_function(op.name)
             if function is not None:
                 return self._elementwise(op, function, args, tile, type_.dtype)
             if Trait.FOLD in op.spec.traits:
@@ -276,7 +276,7 @@ class WideTrace(Trace):
                 bound = bound + _reaction(function, values, i, operand.bound, made)
         ulps = _FUNCTION_ULPS if op.name in UNARY else 1.0
         bound = _SLACK * bound + ulps * max(unit(dtype), 2.0**-24) * np.abs(made)
-        return _cut(made, bound, tile)
+        return _cut_to_valid(made, bound, tile)
 
     def _fold(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
         source = args["x"]
@@ -296,7 +296,7 @@ class WideTrace(Trace):
         type_ = op.results[0].type
         assert isinstance(type_, TileType)
         total = total + unit(type_.dtype) * np.abs(made)
-        return _padded(made, total, tile)
+        return _pad_with_zeros(made, total, tile)
 
     def _product(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
         sides: list[Wide] = []
@@ -323,7 +323,7 @@ class WideTrace(Trace):
         type_ = op.results[0].type
         assert isinstance(type_, TileType)
         bound = bound + length * 2.0**-24 * sizes + unit(type_.dtype) * np.abs(made)
-        return _padded(made, bound, tile)
+        return _pad_with_zeros(made, bound, tile)
 
     def _moved(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
         """Apply an op that only moves numbers to the doubles, using its reference."""
@@ -341,7 +341,7 @@ class WideTrace(Trace):
             made.append(op.spec.reference(**given))
         # Padding values are exact.
         bound = np.where(np.isfinite(made[0]), np.abs(made[1]), 0.0)
-        return _cut(made[0], bound, tile)
+        return _cut_to_valid(made[0], bound, tile)
 
     # Violations
 
@@ -443,7 +443,7 @@ def _relative(actual: Array, wide: Array) -> float:
     return float(np.linalg.norm((actual - wide)[keep])) / norm if norm else 0.0
 
 
-def _strided(flat: Array, window: Window) -> Array:
+def _strided_view(flat: Array, window: Window) -> Array:
     item = flat.dtype.itemsize
     strides = tuple([s * item for s in window.strides])
     return np.ndarray(window.reach, flat.dtype, flat, window.offset * item, strides)
@@ -457,14 +457,14 @@ def _starts_over(op: Op, args: Mapping[str, Any]) -> bool:
     return "init_cond" in op.args and op.args["init_cond"] is not None and bool(args["init_cond"])
 
 
-def _cut(value: Array, bound: Array, tile: TileValue) -> Wide:
+def _cut_to_valid(value: Array, bound: Array, tile: TileValue) -> Wide:
     shape = tile.data.shape
     if value.shape != shape:
         value, bound = np.broadcast_to(value, shape), np.broadcast_to(bound, shape)
     return Wide(with_zeros(value, shape, tile.valid), with_zeros(bound, shape, tile.valid))
 
 
-def _padded(value: Array, bound: Array, tile: TileValue) -> Wide:
+def _pad_with_zeros(value: Array, bound: Array, tile: TileValue) -> Wide:
     """Pad results of the valid parts with zeros."""
     shape = tile.data.shape
     whole = np.zeros(shape), np.zeros(shape)

@@ -27,7 +27,7 @@ def lower_breakpoint(low: Lowering, op: Op) -> Step:
         nonlocal printed
         if not state.execute:
             return
-        values = {str(n): shown(v) for n, v in zip(names, get(frame))}
+        values = {str(n): user_view(v) for n, v in zip(names, get(frame))}
         if has_debugger():
             stop_in_kernel(values, loc, kernel)
         elif not printed:
@@ -46,7 +46,7 @@ def lower_dump(low: Lowering, op: Op) -> Step:
 
     def step(frame: Frame) -> None:
         if state.execute:
-            dump([str(n) for n in names], [shown(v) for v in get(frame)], loc)
+            dump([str(n) for n in names], [user_view(v) for v in get(frame)], loc)
 
     return step
 
@@ -61,7 +61,7 @@ def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
     sys.stdout.flush()
 
 
-def shown(value: Any) -> Any:
+def user_view(value: Any) -> Any:
     """Return a run-time value as the user sees it: the valid part of a tile, a tensor's memory."""
     if isinstance(value, TileValue):
         return value.cut.copy()

@@ -105,7 +105,7 @@ def _with_mask(tile: TileValue, bits: Bits | None, origin: Origin | None) -> Til
     return tile
 
 
-def _marked(bits: Bits, dtype: Any) -> Array:
+def _mark_undefined(bits: Bits, dtype: Any) -> Array:
     """Return an array of zeros in which all bytes of undefined elements are set."""
     marks = np.zeros(bits.shape, dtype)
     if not bits.all():
@@ -114,7 +114,7 @@ def _marked(bits: Bits, dtype: Any) -> Array:
     return marks
 
 
-def _unmarked(marks: Array, *, any_byte: bool) -> Bits:
+def _read_marks(marks: Array, *, any_byte: bool) -> Bits:
     flat = np.ascontiguousarray(marks)
     of_bytes = flat.reshape(-1).view(np.uint8).reshape(*flat.shape, flat.itemsize) == 0xFF
     return ~(of_bytes.any(-1) if any_byte else of_bytes.all(-1))
@@ -229,14 +229,14 @@ class _TileOp:
             assert isinstance(arg, Value)
             assert isinstance(arg.type, TileType | TensorType)
             args[name] = self.application.operand(
-                _marked(self.tile_bits(name, frame), arg.type.dtype.numpy), regions[name][1]
+                _mark_undefined(self.tile_bits(name, frame), arg.type.dtype.numpy), regions[name][1]
             )
         for name, (shape, _) in regions.items():
             if name not in self.moved and masks.get(name) is None and not self.state.execute:
                 args[name] = np.zeros(shape, np.int64)
         ((marks, _, _),) = self.application.results(args, regions)
         sizes = {v.type.dtype.itemsize for v in self.op.operands if _is_shaped(v)}
-        return _unmarked(marks, any_byte=sizes != {type_.dtype.itemsize})
+        return _read_marks(marks, any_byte=sizes != {type_.dtype.itemsize})
 
     def _elementwise(self, frame: Frame, shape: Shape) -> Bits:
         spec = self.op.spec
@@ -251,7 +251,7 @@ class _TileOp:
                 inside = box(value.valid)
                 bits[inside] = own[inside]
             else:
-                bits &= _aligned(own, shape)
+                bits &= _align_bits(own, shape)
         return bits
 
     def _reduced(self, frame: Frame, axis: int) -> Bits:
@@ -301,7 +301,7 @@ class _TileOp:
         return bits
 
 
-def _aligned(own: Bits, shape: Shape) -> Bits:
+def _align_bits(own: Bits, shape: Shape) -> Bits:
     """Align the bits of an operand with a result of `shape`, from the last axis."""
     own = own.reshape((1,) * (len(shape) - own.ndim) + own.shape) if own.ndim < len(shape) else own
     cut = tuple(slice(0, n) if m > n else slice(None) for m, n in zip(own.shape, shape))
@@ -402,8 +402,8 @@ def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
         arg = rule.op.args[name]
         assert isinstance(arg, Value)
         assert isinstance(arg.type, TileType | TensorType)
-        args[name] = _marked(rule.tile_bits(name, frame), arg.type.dtype.numpy)
-    return _unmarked(rule.application.contents(args, regions), any_byte=False)
+        args[name] = _mark_undefined(rule.tile_bits(name, frame), arg.type.dtype.numpy)
+    return _read_marks(rule.application.contents(args, regions), any_byte=False)
 
 
 def _numbers(low: Lowering, values: Iterable[Value]) -> list[int]:

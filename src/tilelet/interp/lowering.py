@@ -115,7 +115,7 @@ class Lowering:
         """Return the slot of `arg`, a value or a constant that contains no value."""
         if isinstance(arg, Value):
             return self._slots[arg]
-        constant = plain(arg)
+        constant = plain_constant(arg)
         # 1, 1.0 and True are equal but not the same constant; nor are 0.0 and -0.0.
         key = f"{type(constant)} {constant!r}" if constant is not None else None
         if key not in self._constants:
@@ -180,10 +180,10 @@ class FunctionCode:
         return self._body.run(frame)
 
 
-def plain(arg: Arg) -> Any:
+def plain_constant(arg: Arg) -> Any:
     """Return a constant without its pinned dtype."""
     if isinstance(arg, Const):
         return arg.value
     if isinstance(arg, tuple):
-        return tuple([plain(a) for a in arg])
+        return tuple([plain_constant(a) for a in arg])
     return arg

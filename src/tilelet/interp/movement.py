@@ -24,13 +24,13 @@ from tilelet.diag.catalogue.windows import (
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.interp.compute import lower_compute
-from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers, plain
+from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers, plain_constant
 from tilelet.interp.state import State
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.types import TensorType, TileType, box
 from tilelet.ops import valid as valid_rules
-from tilelet.ops.padding import padded
+from tilelet.ops.padding import pad_region
 from tilelet.ops.reference import narrowed
 from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
@@ -69,7 +69,7 @@ def window_at(
         if start < 0 or shape[axis] < 1 or (start + size > extents[axis] and not clamp):
             raise _outside(whole, axis, start, size, extents[axis], loc)
     seen = valid_rules.window(valid, tuple(offset), shape)
-    window = _existing(whole, offset, shape)
+    window = _limit_to_existing(whole, offset, shape)
     region = tuple(map(min, needed, window.reach, seen))
     window.valid = None if region == shape else region
     return window
@@ -84,7 +84,7 @@ def view_at(whole: Window, offset: Sequence[int], shape: Shape, loc: Loc) -> Win
     for axis, (start, size, extent) in enumerate(zip(offset, shape, whole.reach)):
         if start < 0 or size < 1:
             raise _outside(whole, axis, start, size, extent, loc)
-    window = _existing(whole, offset, shape)
+    window = _limit_to_existing(whole, offset, shape)
     if whole.valid is not None:
         seen = valid_rules.window(whole.valid, tuple(offset), shape)
         all_valid = [v == n for v, n in zip(whole.valid, whole.shape)]
@@ -93,7 +93,7 @@ def view_at(whole: Window, offset: Sequence[int], shape: Shape, loc: Loc) -> Win
     return window
 
 
-def _existing(whole: Window, offset: Sequence[int], shape: Shape) -> Window:
+def _limit_to_existing(whole: Window, offset: Sequence[int], shape: Shape) -> Window:
     """Return a window that has access to no more memory than `whole`."""
     there = valid_rules.window(whole.reach, tuple(offset), shape)
     if there == shape:
@@ -169,7 +169,7 @@ def lower_slice(low: Lowering, op: Op) -> Step:
     def load(frame: Frame) -> None:
         tile = loaded(take(frame))
         if pad is not None:
-            tile = TileValue(padded(tile.data, tile.valid, pad))
+            tile = TileValue(pad_region(tile.data, tile.valid, pad))
         frame[result] = tile
 
     return load if to_tile else view
@@ -238,7 +238,7 @@ def as_tuple(arg: Arg) -> tuple[Arg, ...]:
 
 
 def int_tuple(arg: Arg) -> tuple[int, ...]:
-    return () if arg is None else plain(as_tuple(arg))
+    return () if arg is None else plain_constant(as_tuple(arg))
 
 
 # Windows of tiles: the reference does the work but does not check offsets
@@ -446,7 +446,7 @@ def lower_reinterpret_view(low: Lowering, op: Op) -> Step:
     shapes = low.get(as_tuple(given)) if given is not None else None
 
     def reinterpret(window: Window, frame: Frame) -> Window:
-        view = _reinterpreted(window, dtype)
+        view = _reinterpret(window, dtype)
         shape = _checked_shape("reinterpret_view", shapes(frame), loc) if shapes else None
         if view is not None and shape is not None:
             view = view.reshape(shape)
@@ -459,7 +459,7 @@ def lower_reinterpret_view(low: Lowering, op: Op) -> Step:
     return _view(low, op, reinterpret)
 
 
-def _reinterpreted(window: Window, dtype: DType) -> Window | None:
+def _reinterpret(window: Window, dtype: DType) -> Window | None:
     """Return the same bytes as another type along the last axis, or None if sizes do not match."""
     old, new = window.dtype.itemsize, dtype.itemsize
     counts = [window.offset, *window.strides[:-1]]
@@ -556,7 +556,7 @@ def lower_write(low: Lowering, op: Op) -> Step:
         data[indices] = narrowed(frame[value], dtype)
         try:
             one = (1,) * data.ndim
-            region = valid_rules.inserted(data.shape, tile.valid, one, indices)
+            region = valid_rules.insert_region(data.shape, tile.valid, one, indices)
         except Fault as fault:
             raise fault.error(loc) from None
         frame[result] = TileValue(data, region)

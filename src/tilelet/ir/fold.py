@@ -45,7 +45,7 @@ def fold_scalar(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
     if Trait.SCALAR not in spec.traits:
         return None
     if not any(isinstance(a, Value) for a in args):
-        return _evaluated(spec, args)
+        return _evaluate_constants(spec, args)
     for position, neutral in _NEUTRAL.get(spec.name, {}).items():
         number, other = number_of(args[position]), args[1 - position]
         if number != neutral or _result_dtype(spec, args) is not scalar_dtype(other):
@@ -68,7 +68,7 @@ def fold_dim(op: Op) -> int | None:
     return extent if isinstance(extent, int) else None
 
 
-def pinned(value: float | bool, dtype: DType) -> Arg:
+def pin_constant(value: float | bool, dtype: DType) -> Arg:
     """Return a constant of that dtype, as a plain Python number where that is equivalent."""
     return value if _DEFAULTS[type(value)] is dtype else Const(value, dtype)
 
@@ -78,11 +78,11 @@ def number_of(arg: Arg) -> int | float | None:
     return value if isinstance(value, int | float) else None
 
 
-def _evaluated(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
+def _evaluate_constants(spec: OpSpec, args: Sequence[Arg]) -> Arg | None:
     values = [a.value if isinstance(a, Const) else a for a in args]
     dtype = _result_dtype(spec, args)
     try:
-        return pinned(evaluate(spec, values, dtype), dtype)  # type: ignore[arg-type]
+        return pin_constant(evaluate(spec, values, dtype), dtype)  # type: ignore[arg-type]
     except UserError:
         return None  # division by zero: reported at run time if reached
 

@@ -17,7 +17,7 @@ GROUP = 32  # numbers that share a scale
 _EMAX = {FP8E4M3FN: 8, FP4: 2}
 
 
-def quantised(x: Array, to: DType) -> tuple[Array, Array]:
+def quantize(x: Array, to: DType) -> tuple[Array, Array]:
     """Quantize `x` in groups along its last axis; return elements in `to` and FP8E8M0 scales."""
     groups = widen(x).reshape(*x.shape[:-1], -1, GROUP)
     largest = np.abs(groups).max(axis=-1)  # NaN if any number is NaN

@@ -63,8 +63,8 @@ def sort32(values: Array, indices: Array) -> Array:
     whole = values.shape[-1] // SORT_RUN * SORT_RUN
     runs = records[..., :whole, :].reshape(*values.shape[:-1], -1, SORT_RUN, slots)
     parts = [
-        _sorted(runs).reshape(*values.shape[:-1], whole, slots),
-        _sorted(records[..., whole:, :]),
+        _sort_records(runs).reshape(*values.shape[:-1], whole, slots),
+        _sort_records(records[..., whole:, :]),
     ]
     return np.concatenate(parts, axis=-2).reshape(*values.shape[:-1], -1)
 
@@ -78,7 +78,7 @@ def mrgsort(x: Array, block_len: int) -> Array:
     if block_len < slots or block_len % slots or x.shape[-1] % (4 * block_len):
         raise ValueError(f"mrgsort: {x.shape[-1]} columns are not groups of 4 runs of {block_len}")
     groups = x.reshape(*x.shape[:-1], -1, 4 * block_len // slots, slots)
-    return _sorted(groups).reshape(x.shape)
+    return _sort_records(groups).reshape(x.shape)
 
 
 def mrgsort_lists(lists: Sequence[Array], exhausted: bool = False) -> Array:
@@ -152,5 +152,5 @@ def _order(records: Array) -> Array:
     return np.argsort(key, axis=-1, kind="stable")
 
 
-def _sorted(records: Array) -> Array:
+def _sort_records(records: Array) -> Array:
     return np.take_along_axis(records, _order(records)[..., None], axis=-2)

@@ -21,7 +21,7 @@ from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.dtypes import BF16, FP4, FP8E4M3FN, FP8E8M0, FP16, FP32, DType
 from tilelet.ir.spec import Call, Cost, Engine, OpFields, Plane, Shape, Trait, Valid, op
 from tilelet.ir.types import Mem, TileType
-from tilelet.numerics.block_scaled import GROUP, quantised
+from tilelet.numerics.block_scaled import GROUP, quantize
 from tilelet.numerics.casts import Array, widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Shaped
@@ -47,7 +47,7 @@ _CUBE: OpFields = {
 # --- scales in memory ----------------------------------------------------------------------------
 
 
-def unpacked(scales: Array, layout: str) -> Array:
+def unpack_scales(scales: Array, layout: str) -> Array:
     """Convert scales from an MX layout to row and column order."""
     rows, columns = scales.shape
     if layout == "MX_A_ZZ":
@@ -57,7 +57,7 @@ def unpacked(scales: Array, layout: str) -> Array:
     return blocks.transpose(1, 3, 0, 2).reshape(rows, columns)
 
 
-def packed(scales: Array, layout: str) -> Array:
+def pack_scales(scales: Array, layout: str) -> Array:
     """Convert scales from row and column order to an MX layout."""
     rows, columns = scales.shape
     if layout == "MX_A_ZZ":
@@ -95,7 +95,7 @@ def _load_scale(
     layout: str,
 ) -> Array:
     window = tuple(slice(o, o + n) for o, n in zip(offsets, shapes))
-    return unpacked(tensor, layout)[window].copy()
+    return unpack_scales(tensor, layout)[window].copy()
 
 
 def _whole(_: Operands, result_shape: Shape, __: Args) -> Valid:
@@ -155,10 +155,10 @@ def _infer_quant(call: Call) -> infer.Types:
 
 
 def _quant_mx(src: Array, layout: TensorLayout, dtype: DType) -> tuple[Array, Array]:
-    data, scales = quantised(src, dtype)
+    data, scales = quantize(src, dtype)
     if layout is TensorLayout.MX_B_NN:
         data, scales = data.T.copy(), scales.T
-    return data, packed(scales, layout.name)
+    return data, pack_scales(scales, layout.name)
 
 
 @op(
@@ -242,7 +242,7 @@ def _infer_bias(call: Call) -> infer.Types:
     return (product,)
 
 
-def _scaled(data: Array, scale: Array, axis: int) -> Array:
+def _apply_scales(data: Array, scale: Array, axis: int) -> Array:
     repeated = np.repeat(widen(scale), GROUP, axis=axis)
     return widen(data) * repeated[: data.shape[0], : data.shape[1]]
 
@@ -256,7 +256,7 @@ def _matmul_mx(
     bias: Array | None = None,
 ) -> Array:
     """Scale the elements in FP32 and multiply as `pl.matmul` does."""
-    a, b = _scaled(lhs, lhs_scale, 1), _scaled(rhs, rhs_scale, 0)
+    a, b = _apply_scales(lhs, lhs_scale, 1), _apply_scales(rhs, rhs_scale, 0)
     inner = min(a.shape[1], b.shape[0])
     if bias is not None:
         acc = np.repeat(bias[:, : b.shape[1]], a.shape[0], axis=0)

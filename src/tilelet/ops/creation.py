@@ -244,7 +244,7 @@ _MARKS = (*infer.FLOATS, *(d for d in infer.INTEGERS if d.itemsize < 8))
 _ROUNDS = (7, 10)
 
 
-def _patterned(call: Call, dtype: DType) -> infer.Types:
+def _pattern_type(call: Call, dtype: DType) -> infer.Types:
     """Return the type of a tile that is filled, wholly or partially, by position."""
     shape = infer.constant_shape(call, "shape")
     infer.check_rank(call, "shape", len(shape), 2)
@@ -258,7 +258,7 @@ def _patterned(call: Call, dtype: DType) -> infer.Types:
 
 def _valid_patterned(operands: valid.Operands, result_shape: Shape, args: valid.Args) -> Valid:
     region = args["valid_shape"]
-    return result_shape if region is None else valid.given(region, result_shape)
+    return result_shape if region is None else valid.check_region(region, result_shape)
 
 
 _PATTERNED: OpFields = {
@@ -272,7 +272,7 @@ _PATTERNED: OpFields = {
 def _infer_tri(call: Call) -> infer.Types:
     infer.integer(call, "diagonal")
     infer.flag(call, "upper")
-    return _patterned(call, infer.dtype(call, "dtype", _MARKS))
+    return _pattern_type(call, infer.dtype(call, "dtype", _MARKS))
 
 
 def _tri(
@@ -308,7 +308,7 @@ def _infer_random(call: Call) -> infer.Types:
         infer.integer(call, param)
     if (rounds := infer.constant_int(call, "rounds")) not in _ROUNDS:
         raise BadChoice(call.at("rounds"), call.shown, "rounds", rounds, _ROUNDS)
-    return _patterned(call, infer.dtype(call, "dtype", (dtypes.UINT32, dtypes.INT32)))
+    return _pattern_type(call, infer.dtype(call, "dtype", (dtypes.UINT32, dtypes.INT32)))
 
 
 _SEEDS = ("key0", "key1", "counter0", "counter1", "counter2", "counter3")

@@ -54,7 +54,7 @@ _INDEX_DTYPES = (INT16, INT32, INT64, UINT16, UINT32)
 _VECTOR: OpFields = {"engine": Engine.VEC, "plane": Plane.SCOPE}
 
 
-def _checked(op_name: str, index: Array, axis: int, extent: int) -> Array:
+def _check_indices(op_name: str, index: Array, axis: int, extent: int) -> Array:
     """Convert indices for NumPy; raise a fault at the first that is out of range."""
     wide = index.astype(np.int64)
     outside = (wide < 0) | (wide >= extent)
@@ -256,9 +256,9 @@ def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Arr
     index = args["index"]
     # Outside its valid region the index is 0, which is in range.
     if args["dim"] is None:
-        return np.ravel(x)[_checked("gather", index, 0, x.size)]
+        return np.ravel(x)[_check_indices("gather", index, 0, x.size)]
     axis = args["dim"] % x.ndim
-    positions = _checked("gather", index, axis, x.shape[axis])
+    positions = _check_indices("gather", index, axis, x.shape[axis])
     lines = tuple(
         slice(None) if a == axis else slice(0, extent) for a, extent in enumerate(index.shape)
     )
@@ -361,7 +361,7 @@ def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     if args["dim"] is None:
         return _scatter_flat("scatter", x, args["index"][region], args["src"][region])
     axis = args["dim"] % x.ndim
-    positions = _checked("scatter", args["index"][region], axis, x.shape[axis])
+    positions = _check_indices("scatter", args["index"][region], axis, x.shape[axis])
     result: Array = np.array(x)
     # Sequentially along the axis: for equal positions the last one wins.
     for k in range(positions.shape[axis]):
@@ -376,7 +376,7 @@ def _scatter(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
 def _scatter_flat(op_name: str, into: Array, index: Array, src: Array) -> Array:
     """Replace elements of `into` at row-major positions; the last one wins."""
     elements: Array = np.array(np.ravel(into))
-    positions = _checked(op_name, np.ravel(index), 0, len(elements))
+    positions = _check_indices(op_name, np.ravel(index), 0, len(elements))
     for position, element in zip(positions, np.ravel(src)):
         elements[position] = element
     return np.reshape(elements, into.shape)
@@ -451,7 +451,7 @@ def _infer_scatter_update(call: Call) -> infer.Types:
 def _scatter_update(input: Array, dim: int, index: Array, src: Array) -> Array:
     row_shape = input.shape[2:] if input.ndim == 4 else input.shape[1:]
     rows: Array = np.array(np.reshape(input, (-1, *row_shape)))
-    positions = _checked("scatter_update", np.ravel(index), 0, len(rows))
+    positions = _check_indices("scatter_update", np.ravel(index), 0, len(rows))
     for position, row in zip(positions, np.reshape(src, (-1, *row_shape))):
         rows[position] = row
     return np.reshape(rows, input.shape)
@@ -536,7 +536,7 @@ def _within(idx: Array, extent: int, rule: str) -> tuple[Array, Array]:
         return positions % np.uint64(extent), np.zeros_like(outside)
     if rule == "zero":
         return np.where(outside, 0, positions), outside
-    return _checked("mgather", idx, 0, extent), outside
+    return _check_indices("mgather", idx, 0, extent), outside
 
 
 def _mgather(
@@ -560,7 +560,7 @@ def _valid_mgather(operands: Operands, result_shape: Shape, args: Args) -> Valid
     region = _region_of_mgather(operands, result_shape, args)
     if args["valid_shape"] is None:
         return region
-    return tuple(map(min, region, valid.given(args["valid_shape"], result_shape)))
+    return tuple(map(min, region, valid.check_region(args["valid_shape"], result_shape)))
 
 
 def _region_of_mgather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
@@ -631,11 +631,11 @@ def _infer_paged_gather(call: Call) -> infer.Types:
 
 def _paged_gather(src: Array, indices: Array, block_table: Array, **args: Any) -> Array:
     logical = np.ravel(indices)[: args["max_indices"]]
-    blocks = _checked("paged_gather", logical // args["block_size"], 0, block_table.size)
+    blocks = _check_indices("paged_gather", logical // args["block_size"], 0, block_table.size)
     rows = np.ravel(block_table)[blocks] * args["block_size"] + logical % args["block_size"]
     first = args["col_off"]
     result = np.zeros((args["max_indices"], args["size"]), src.dtype)
-    picked = _checked("paged_gather", rows, 0, len(src))
+    picked = _check_indices("paged_gather", rows, 0, len(src))
     result[: len(picked)] = src[picked, first : first + args["size"]]
     return np.transpose(result) if args["is_trans"] else result
 

@@ -55,9 +55,9 @@ def _product(call: Call) -> tuple[Shape, DType, Mem | None]:
         infer.check_dtype(call, param, operand.dtype, _OPERANDS, "cast it first")
         _check_space(call, param, operand)
     infer.same_dtype(call, "lhs", lhs.dtype, "rhs", rhs.dtype)
-    a_trans, b_trans = _transposed(call, "a_trans"), _transposed(call, "b_trans")
-    rows, inner = _swapped(lhs.shape[-2:], a_trans)
-    other, columns = _swapped(rhs.shape[-2:], b_trans)
+    a_trans, b_trans = _is_transposed(call, "a_trans"), _is_transposed(call, "b_trans")
+    rows, inner = _swap_pair(lhs.shape[-2:], a_trans)
+    other, columns = _swap_pair(rhs.shape[-2:], b_trans)
     if inner != other:
         flip = "a_trans" if "b_trans" in call.args and _would_fit(lhs, other, a_trans) else ""
         flip = "b_trans" if "b_trans" in call.args and _would_fit(rhs, inner, b_trans) else flip
@@ -70,11 +70,11 @@ def _product(call: Call) -> tuple[Shape, DType, Mem | None]:
     return shape, INT32 if lhs.dtype is INT8 else FP32, placed
 
 
-def _transposed(call: Call, param: str) -> bool:
+def _is_transposed(call: Call, param: str) -> bool:
     return param in call.args and infer.flag(call, param)
 
 
-def _swapped(pair: Shape, swap: bool) -> Shape:
+def _swap_pair(pair: Shape, swap: bool) -> Shape:
     return pair[::-1] if swap else pair
 
 

@@ -76,7 +76,7 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
     return dtype.numpy.type(dtype.limits[kind is PadValue.max])
 
 
-def padded(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
+def pad_region(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = None) -> Array:
     """Copy `x`'s valid region into a new array of `shape` filled with the pad value."""
     result = np.full(shape or x.shape, pad_element(pad_value, numerics.dtype_of(x)), x.dtype)
     inside = box(region)
@@ -94,7 +94,7 @@ def _infer_fillpad(call: Call) -> infer.Types:
 
 
 def _fillpad(x: Array, pad_value: Arg, valid: dict[str, Valid]) -> Array:
-    return padded(x, valid["x"], pad_value)
+    return pad_region(x, valid["x"], pad_value)
 
 
 @op(
@@ -148,7 +148,7 @@ def _infer_fillpad_expand(call: Call) -> infer.Types:
 def _fillpad_expand(
     x: Array, shape: tuple[int, ...], pad_value: Arg, valid: dict[str, Valid]
 ) -> Array:
-    return padded(x, valid["x"], pad_value, tuple(shape))
+    return pad_region(x, valid["x"], pad_value, tuple(shape))
 
 
 @op(
@@ -198,7 +198,7 @@ def _set_validshape(x: Array, rows: int, cols: int) -> Array:
 
 
 def _valid_marked(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-    return valid.given((args["rows"], args["cols"]), result_shape)
+    return valid.check_region((args["rows"], args["cols"]), result_shape)
 
 
 @op(

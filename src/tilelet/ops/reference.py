@@ -28,25 +28,25 @@ def narrowed(value: float, element: DType) -> Array:
             return numerics.cast(np.asarray(value, np.float64).astype(np.float32), element, "rint")
     if element is dtypes.BOOL:
         return np.asarray(bool(value))
-    return np.asarray(wrapped(int(value), element), element.numpy)
+    return np.asarray(wrap_integer(int(value), element), element.numpy)
 
 
-def wrapped(value: int, element: DType) -> int:
+def wrap_integer(value: int, element: DType) -> int:
     """Wrap an integer to the width of an integer type."""
     bits = value & ((1 << element.bits) - 1)
     return bits - (1 << element.bits) if element.is_signed and bits >> (element.bits - 1) else bits
 
 
-def converted(x: Array, element: DType) -> Array:
+def convert_tile(x: Array, element: DType) -> Array:
     """Convert a tile to the common element type of a binary op."""
     return x if x.dtype == element.numpy else numerics.cast(x, element, "rint")
 
 
-def matched(lhs: Operand, rhs: Operand) -> tuple[Array, Array]:
+def match_dtypes(lhs: Operand, rhs: Operand) -> tuple[Array, Array]:
     """Convert two operands, at most one of them a number, to one element type."""
     if isinstance(lhs, np.ndarray) and isinstance(rhs, np.ndarray):
         common = dtypes.promote(numerics.dtype_of(lhs), numerics.dtype_of(rhs))
-        return converted(lhs, common), converted(rhs, common)
+        return convert_tile(lhs, common), convert_tile(rhs, common)
     if isinstance(lhs, np.ndarray):
         return lhs, narrowed(cast("float", rhs), numerics.dtype_of(lhs))
     tile = cast("Array", rhs)
@@ -57,7 +57,7 @@ def of_two(function: Binary, first: str = "lhs", second: str = "rhs") -> Referen
     """Return the reference of an op of two operands, converted to one element type."""
 
     def reference(**args: Any) -> Array:
-        return function(*matched(args[first], args[second]))
+        return function(*match_dtypes(args[first], args[second]))
 
     return reference
 

@@ -24,7 +24,7 @@ from tilelet.ir.spec import Call, Engine, Infer, OpSpec, Plane, Trait, register
 from tilelet.ir.types import ScalarType, Type
 from tilelet.ops import infer
 from tilelet.ops.cast import check_mode, mode_name
-from tilelet.ops.reference import narrowed, wrapped
+from tilelet.ops.reference import narrowed, wrap_integer
 
 Number = int | float | bool
 Operation = Callable[..., Any]
@@ -34,7 +34,7 @@ def as_number(value: Number, dtype: DType) -> Number:
     """Convert `value` to `dtype`: integers wrap, floats round to nearest even."""
     if dtype is BOOL:
         return bool(value)
-    return float(narrowed(value, dtype)) if dtype.is_float else wrapped(int(value), dtype)
+    return float(narrowed(value, dtype)) if dtype.is_float else wrap_integer(int(value), dtype)
 
 
 # --- types ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.creation import full
 from tilelet.ops.infer import ORDERED
-from tilelet.ops.reference import matched
+from tilelet.ops.reference import match_dtypes
 from tilelet.syntax.enums import CmpType
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _infer_cmps(call: Call) -> infer.Types:
 
 def cmp_mask(lhs: Array, rhs: Array | float, kind: int | str | CmpType) -> Array:
     """Return where the comparison holds, as booleans."""
-    a, b = matched(lhs, rhs)
+    a, b = match_dtypes(lhs, rhs)
     if numerics.dtype_of(a).is_float:
         a, b = widen(a), widen(b)
     with np.errstate(invalid="ignore"):
@@ -138,7 +138,7 @@ def _infer_sel(call: Call) -> infer.Types:
 
 
 def _sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Array:
-    a, b = matched(lhs, rhs)
+    a, b = match_dtypes(lhs, rhs)
     return np.where(np.asarray(mask) != 0, a, b)
 
 
@@ -214,7 +214,7 @@ def _bytes_for(columns: int) -> int:
     return -(-columns // _PER_BYTE)
 
 
-def _packed(compared: TileType) -> TileType:
+def _packed_type(compared: TileType) -> TileType:
     *rows, columns = compared.shape
     width = -(-_bytes_for(columns) // _ROW_BYTES) * _ROW_BYTES
     return TileType((*rows, width), dtypes.UINT8, compared.space)
@@ -223,7 +223,7 @@ def _packed(compared: TileType) -> TileType:
 def _infer_packed_cmp(call: Call) -> infer.Types:
     (compared,) = _infer_cmp(call)
     assert isinstance(compared, TileType)
-    return (_packed(compared),)
+    return (_packed_type(compared),)
 
 
 def _infer_packed_cmps(call: Call) -> infer.Types:
@@ -308,7 +308,7 @@ def _infer_packed_sel(call: Call) -> infer.Types:
     return (TileType(chosen.shape, chosen.dtype, infer.vector_space(call, "mask", "lhs", "rhs")),)
 
 
-def _unpacked(mask: Array, columns: int) -> Array:
+def _unpack_mask(mask: Array, columns: int) -> Array:
     """Unpack a mask of bits to one element each."""
     if numerics.dtype_of(mask).is_float or mask.dtype == np.bool_:
         return mask
@@ -318,7 +318,7 @@ def _unpacked(mask: Array, columns: int) -> Array:
 
 def _packed_sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Array:
     shape = np.broadcast_shapes(lhs.shape, rhs.shape if isinstance(rhs, np.ndarray) else ())
-    return _sel(_unpacked(mask, shape[-1]), lhs, rhs, tmp)
+    return _sel(_unpack_mask(mask, shape[-1]), lhs, rhs, tmp)
 
 
 _PACKED_SELECT: OpFields = {

@@ -46,7 +46,7 @@ from tilelet.ir.types import Dim, Mem, ShapedType, TensorType, TileType, with_sh
 from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Number, Shaped
-from tilelet.ops.padding import check_pad, check_valid_extent, padded
+from tilelet.ops.padding import check_pad, check_valid_extent, pad_region
 from tilelet.ops.valid import Args, Operands
 from tilelet.ops.views import transpose as swapped_axes
 from tilelet.syntax.enums import AtomicType, PadValue
@@ -123,7 +123,7 @@ def _window(
     return sizes
 
 
-def _dropped(call: Call, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _drop_axes(call: Call, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """Return the shape without the axes of `drop_dims`, which must have extent 1."""
     if call["drop_dims"] is None:
         return shape
@@ -140,7 +140,7 @@ def _dropped(call: Call, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 def _infer_slice(call: Call) -> infer.Types:
     x = infer.shaped(call, "x")
-    shape = _dropped(call, _window(call, "x", x, "offset", "shape", "valid_shape"))
+    shape = _drop_axes(call, _window(call, "x", x, "offset", "shape", "valid_shape"))
     if call["pad_value"] is not None:
         check_pad(call, "pad_value")
         if not call.in_scope:
@@ -164,7 +164,7 @@ def window_region(x_valid: Valid, args: Args) -> Valid:
     seen = valid.window(x_valid, offset, shape)
     if args["valid_shape"] is None:
         return seen
-    return tuple(map(min, seen, valid.given(args["valid_shape"], shape)))
+    return tuple(map(min, seen, valid.check_region(args["valid_shape"], shape)))
 
 
 def _valid_slice(operands: Operands, result_shape: Shape, args: Args) -> Valid:
@@ -181,7 +181,7 @@ def _slice(x: Array, valid: dict[str, Valid], **args: Any) -> Array:
     inside = tuple(_span(0, v) for v in region)
     result[inside] = x[tuple(_span(o, o + v) for o, v in zip(offset, region))]
     if args["pad_value"] is not None:
-        result = padded(result, region, args["pad_value"])
+        result = pad_region(result, region, args["pad_value"])
     return np.reshape(result, [shape[i] for i in _kept_axes(args, len(shape))])
 
 
@@ -265,7 +265,7 @@ def _valid_load(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     seen = valid.window(region, tuple(args["offsets"]), taken)
     limit = args["valid_shapes"] if args["valid_shapes"] is not None else args["valid_shape"]
     if limit is not None:
-        seen = tuple(map(min, seen, valid.given(limit, taken)))
+        seen = tuple(map(min, seen, valid.check_region(limit, taken)))
     return (*seen[:-2], seen[-1], seen[-2]) if args["transpose"] else seen
 
 
@@ -463,7 +463,7 @@ def _valid_assemble(operands: Operands, result_shape: Shape, args: Args) -> Vali
     shape, target = operands["target"]
     source = fitted(operands["source"][1], len(shape))
     assert source is not None
-    return valid.inserted(shape, target, source, tuple(args["offset"]))
+    return valid.insert_region(shape, target, source, tuple(args["offset"]))
 
 
 def _assemble(

@@ -33,7 +33,7 @@ def kept(param: str) -> ValidRule:
     return rule
 
 
-def spread(shape: Shape, valid: Valid, result_shape: Shape) -> Valid:
+def broadcast_region(shape: Shape, valid: Valid, result_shape: Shape) -> Valid:
     """Return the region of an operand after broadcasting to `result_shape`."""
     return tuple(
         v if extent == wanted else (wanted if v else 0)
@@ -45,7 +45,7 @@ def meet(*params: str) -> ValidRule:
     """The result has the intersection of the (broadcast) regions of the tiles in `params`."""
 
     def rule(operands: Operands, result_shape: Shape, args: Args) -> Valid:
-        regions = [spread(*operands[p], result_shape) for p in params if p in operands]
+        regions = [broadcast_region(*operands[p], result_shape) for p in params if p in operands]
         return tuple(map(min, zip(result_shape, *regions)))
 
     return rule
@@ -134,7 +134,7 @@ def side_by_side(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     return (*a[:-1], a_shape[-1] + b[-1])
 
 
-def given(wanted: Sequence[int], shape: Shape) -> Valid:
+def check_region(wanted: Sequence[int], shape: Shape) -> Valid:
     """Check a region given at run time against its shape.
 
     A negative extent makes an axis empty, as past the end of a context.
@@ -150,7 +150,7 @@ def window(valid: Valid, offset: Shape, shape: Shape) -> Valid:
     return tuple(max(0, min(v - o, s)) for v, o, s in zip(valid, offset, shape))
 
 
-def inserted(shape: Shape, target: Valid, source: Valid, offset: Shape) -> Valid:
+def insert_region(shape: Shape, target: Valid, source: Valid, offset: Shape) -> Valid:
     """Return the region of a tile after writing a box into it."""
     if 0 in source:
         return target

@@ -23,10 +23,12 @@ from tilelet.ops.infer import int_of
 
 def simplify(program: Program) -> Program:
     """Simplify every function."""
-    return program.with_functions({name: _simplified(fn) for name, fn in program.functions.items()})
+    return program.with_functions(
+        {name: _simplify_function(fn) for name, fn in program.functions.items()}
+    )
 
 
-def _simplified(fn: Function) -> Function:
+def _simplify_function(fn: Function) -> Function:
     return _Sweep().function(_Fold().function(fn))
 
 
@@ -113,7 +115,7 @@ class _Fold(Rewriter):
     def _same_either_way(self, branch: Op) -> Op:
         """Remove the results of a branch that are the same in both arms."""
         then, other = (yielded(block) for block in branch.blocks)
-        differ = [not _same(a, b) for a, b in zip(then, other)]
+        differ = [not _is_same(a, b) for a, b in zip(then, other)]
         if all(differ):
             return branch
         for result, value, differs in zip(branch.results, then, differ):
@@ -183,7 +185,7 @@ def _is_known_later(type_: Type) -> bool:
     return isinstance(type_, ScalarType)
 
 
-def _same(a: Arg, b: Arg) -> bool:
+def _is_same(a: Arg, b: Arg) -> bool:
     """Return whether two arguments are the same value or equal constants."""
     if isinstance(a, Value) or isinstance(b, Value):
         return a is b

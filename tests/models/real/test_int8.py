@@ -19,7 +19,7 @@ from tilelet.diag.catalogue.generate import BadGenerateSetting
 from tilelet.models import qwen3
 from tilelet.models.qwen3.architecture import architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
-from tilelet.models.qwen3.int8 import fill_int8, widened
+from tilelet.models.qwen3.int8 import dequantize, fill_int8
 from tilelet.models.qwen3.int8_error import int8_error
 from tilelet.models.qwen3.loading import layer_bytes
 from tilelet.models.qwen3.published import FACTOR_ROWS
@@ -45,9 +45,9 @@ def test_every_weight_is_within_half_a_factor(dtype: Any) -> None:
     found = converted(matrix)
     wide = matrix.astype(np.float64).T
     factor = np.abs(wide).max(axis=0) / 127
-    assert (np.abs(widened(found) - wide) <= factor * 0.5001).all()
+    assert (np.abs(dequantize(found) - wide) <= factor * 0.5001).all()
     assert (np.abs(found[:-FACTOR_ROWS].astype(int)).max(axis=0)[factor > 0] == 127).all()
-    assert (widened(found)[:, 7] == 0).all()
+    assert (dequantize(found)[:, 7] == 0).all()
 
 
 def test_blocks_of_columns_have_their_factors_below_them() -> None:
@@ -61,7 +61,7 @@ def test_blocks_of_columns_have_their_factors_below_them() -> None:
 def dequantised(stored: dict[str, Array]) -> dict[str, Array]:
     """The tensors of a model with what INT8 makes of the matrices of its layers."""
     return {
-        name: widened(converted(array)).T if "layers." in name and array.ndim == 2 else array
+        name: dequantize(converted(array)).T if "layers." in name and array.ndim == 2 else array
         for name, array in stored.items()
     }
 

@@ -32,7 +32,7 @@ from tilelet.models.qwen3.weights import (
     Checkpoint,
     LayerWeights,
     load_layer,
-    transposed,
+    transpose_matrix,
 )
 
 Q_PROJ = "model.layers.1.self_attn.q_proj.weight"
@@ -66,13 +66,13 @@ def test_a_dtype_that_was_asked_for(tmp_path: Path) -> None:
 
 def test_matrices_larger_than_a_block() -> None:
     stored = np.arange(600 * 257, dtype=np.float32).reshape(257, 600)
-    assert np.array_equal(transposed(stored, pl.FP32), stored.T)
+    assert np.array_equal(transpose_matrix(stored, pl.FP32), stored.T)
 
 
 def test_blocks_of_columns_stand_one_below_the_other() -> None:
     """The last lacks columns, which are zeros."""
     stored = np.arange(5 * 7, dtype=np.float32).reshape(7, 5)
-    found = transposed(stored, pl.FP32, 3)
+    found = transpose_matrix(stored, pl.FP32, 3)
     assert found.shape == (15, 3)
     whole = np.concatenate(np.split(found, 3), axis=1)
     assert np.array_equal(whole[:, :7], stored.T)

@@ -75,7 +75,7 @@ def control_program(
 
     valid  positions of parameters whose valid extent may limit loads
     """
-    needed = _needed(kernel.body, recorded)
+    needed = _needed_scalars(kernel.body, recorded)
     loops: dict[int, Loop] = {}
 
     def kept(nodes: Sequence[Node]) -> Iterator[Node]:
@@ -97,7 +97,7 @@ def control_program(
     return ControlProgram(tuple(kept(kernel.body)), loops, needed)
 
 
-def _needed(nodes: Sequence[Node], recorded: frozenset[int]) -> frozenset[Value]:
+def _needed_scalars(nodes: Sequence[Node], recorded: frozenset[int]) -> frozenset[Value]:
     """Return every scalar that an unrecorded decision depends on."""
     feeds: dict[Value, set[Value]] = {}
     deciding: set[Value] = set()

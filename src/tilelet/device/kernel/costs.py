@@ -58,11 +58,11 @@ def _transfer(
     rows, run = (1, work.nbytes) if merged else (work.rows, work.row_bytes)
     if work.path in _PARTIAL_WRITES:
         # Writing part of a granule takes as long as writing all of it.
-        run = _whole(run, machine.gm.granule)
+        run = _round_up(run, machine.gm.granule)
     line = machine.gm.l2_line
     if work.shares_lines and work.path in _THROUGH_L2 and work.row_bytes % line:
         # L2 serves a line to one core at a time, whatever part of it each requests.
-        run = 2 * _whole(work.row_bytes, line)
+        run = 2 * _round_up(work.row_bytes, line)
     if work.path.startswith("l0c_"):
         each = max(path.row_cycles, run / rate)
     else:
@@ -74,7 +74,7 @@ def _transfer(
     return busy, path.cold_latency_cycles if cold else path.latency_cycles
 
 
-def _whole(nbytes: int, step: int) -> int:
+def _round_up(nbytes: int, step: int) -> int:
     return -(-nbytes // step) * step
 
 

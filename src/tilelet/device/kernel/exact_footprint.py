@@ -92,7 +92,7 @@ class ExactFootprint:
         self._follow(kernel.body)
         for key, boxes in self.boxes.items():
             if boxes is not None:
-                self.boxes[key] = _merged(boxes)
+                self.boxes[key] = _merge_boxes(boxes)
 
     def starts(self, box: Box, count: int) -> list[Column]:
         """Return the start of the box per axis, for each of `count` executions."""
@@ -162,7 +162,7 @@ class ExactFootprint:
             self.boxes[key] = None
 
 
-def _merged(boxes: list[Box]) -> list[Box]:
+def _merge_boxes(boxes: list[Box]) -> list[Box]:
     """Merge boxes that together form a box."""
     kept: list[Box] = []
     for box in dict.fromkeys(boxes):

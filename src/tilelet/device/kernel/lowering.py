@@ -66,7 +66,7 @@ def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
         split=function.split if mixed_and_split else None,
         steps=lowering.position,
     )
-    return _halved(kernel) if mixed_and_split else kernel
+    return _halve_vector_side(kernel) if mixed_and_split else kernel
 
 
 class _Lowering:
@@ -255,7 +255,7 @@ class _Lowering:
         for space in sorted(spaces, key=lambda s: s.name):
             target = self.tile_in(result, space)
             offset = op.args.get("offset", op.args.get("offsets", ()))
-            shape = _taken(op, result.type.shape)
+            shape = _loaded_window(op, result.type.shape)
             work = self.gm_window(_FROM_GM[space], source, offset, shape, gathered)
             work = self.shortened(work, _valid_args(op), bool(op.args.get("clamp")), source)
             core = core_of(space)
@@ -337,7 +337,7 @@ class _Lowering:
     def store(self, op: Op) -> None:
         target = op.args[op.spec.writes[0]]
         assert isinstance(target, Value)
-        source = _stored(op)
+        source = _stored_value(op)
         if op.name == "write" or not is_tile(source):
             work = self.element(target, op)
             self.step(self.scalar_core(), Pipe.SCALAR, op.name, work, loc=op.loc)
@@ -543,7 +543,7 @@ def _source(op: Op) -> Arg:
     return op.args.get("x", op.args.get("tensor", op.args.get("mem", op.args.get("src"))))
 
 
-def _stored(op: Op) -> Arg:
+def _stored_value(op: Op) -> Arg:
     return op.args.get("source", op.args.get("tile", op.args.get("src")))
 
 
@@ -556,7 +556,7 @@ def _valid_args(op: Op) -> tuple[Arg, ...]:
     return ()
 
 
-def _taken(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _loaded_window(op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the window that a load takes, before axes are dropped or swapped."""
     given = op.args.get("shape", op.args.get("shapes"))
     fixed = isinstance(given, tuple) and all(isinstance(n, int) for n in given)
@@ -584,7 +584,7 @@ def _carries(op: Op, params: tuple[Value, ...], body: Block) -> tuple[Carry, ...
     )
 
 
-def _halved(kernel: DeviceKernel) -> DeviceKernel:
+def _halve_vector_side(kernel: DeviceKernel) -> DeviceKernel:
     """Return the vector side of a split mixed kernel: each of two cores does one half."""
     by_rows = kernel.split == "UP_DOWN"
 

@@ -127,7 +127,7 @@ Follower = Callable[[Course, Machine, Sequence[Levels]], Sequence[Followed]]
 """Simulates an execution once for each of several `Levels`."""
 
 
-def followed(course: Course, machine: Machine, levels: Sequence[Levels]) -> list[Followed]:
+def follow_reference(course: Course, machine: Machine, levels: Sequence[Levels]) -> list[Followed]:
     """The reference implementation of a `Follower`."""
     walks = (Walk(course, machine, level) for level in levels)
     return [
@@ -141,11 +141,11 @@ def kernel_cost(
     machine: Machine,
     signature: Signature | None = None,
     cold: tuple[float, float] | None = None,
-    follow: Follower = followed,
+    follow: Follower = follow_reference,
 ) -> KernelCost:
     """Return the cost of an execution, reusing `cold_times` if known."""
     course = course_of(kernel, signature or Signature())
-    hot, *others = follow(course, machine, (HOT, *(() if cold else _missing(kernel, machine))))
+    hot, *others = follow(course, machine, (HOT, *(() if cold else _cold_levels(kernel, machine))))
     cold_us, store_us = cold or _cold_us(machine, others)
     us = machine.us
     spans = hot.spans(machine.body.start_cycles)
@@ -169,14 +169,17 @@ def kernel_cost(
 
 
 def cold_times(
-    kernel: DeviceKernel, machine: Machine, signature: Signature, follow: Follower = followed
+    kernel: DeviceKernel,
+    machine: Machine,
+    signature: Signature,
+    follow: Follower = follow_reference,
 ) -> tuple[float, float]:
     """Return `cold_us` and `store_us` of one execution."""
     course = course_of(kernel, signature)
-    return _cold_us(machine, follow(course, machine, _missing(kernel, machine)))
+    return _cold_us(machine, follow(course, machine, _cold_levels(kernel, machine)))
 
 
-def _missing(kernel: DeviceKernel, machine: Machine) -> tuple[Levels, ...]:
+def _cold_levels(kernel: DeviceKernel, machine: Machine) -> tuple[Levels, ...]:
     """Return the levels that `cold_times` simulates."""
     return (COLD, ALL_COLD) if stores_wait(kernel, machine) else (COLD,)
 

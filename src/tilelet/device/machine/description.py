@@ -369,7 +369,7 @@ def load_machine(name_or_path: str | Path) -> Machine:
 
 @functools.lru_cache(maxsize=32)
 def _load(path: Path, _modified: int) -> Machine:
-    return _Reader(path.name).machine(_merged(path))
+    return _Reader(path.name).machine(_merge_tables(path))
 
 
 def parse_toml(text: str, file: str) -> dict[str, Any]:
@@ -386,7 +386,7 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
         raise MachineSyntax(file, "arrays or tables are nested too deeply") from None
 
 
-def _merged(path: Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def _merge_tables(path: Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """Merge the file's tables over those of the machine that it extends."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -400,7 +400,7 @@ def _merged(path: Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
         return own
     if not isinstance(base, str) or base not in machine_names() or base in seen:
         raise MachineFieldValue(path.name, "extends", base, f"one of {', '.join(machine_names())}")
-    return _overlay(_merged(BUILT_IN / f"{base}.toml", (*seen, base)), own)
+    return _overlay(_merge_tables(BUILT_IN / f"{base}.toml", (*seen, base)), own)
 
 
 def _overlay(base: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -563,7 +563,7 @@ class _Reader:
         return table[key]
 
     def number(self, table: Mapping[str, Any], full: str, checks: Mapping[str, Any]) -> float:
-        wanted = _wanted(checks)
+        wanted = _expected_text(checks)
         key = full.rsplit(".", 1)[-1]
         if key not in table:
             raise MachineFieldMissing(self.file, full, wanted)
@@ -593,27 +593,27 @@ class _Reader:
         return leaf["value"]
 
 
-def _wanted(checks: Mapping[str, Any]) -> str:
+def _expected_text(checks: Mapping[str, Any]) -> str:
     what = "a whole number" if checks.get("integer") else "a number"
     return f"{what} from {checks['least']:,} to {checks['most']:,}"
 
 
-def varied(machine: Machine, changes: Mapping[str, float]) -> Machine:
+def with_fields(machine: Machine, changes: Mapping[str, float]) -> Machine:
     """Return the machine with some fields changed, by full name: `{"gm.efficiency": 0.8}`.
 
     For calibration and what-if analysis.
     """
     for name, value in changes.items():
-        machine = _changed(machine, name.split("."), value)
+        machine = _replace_field(machine, name.split("."), value)
     return machine
 
 
-def _changed(node: Any, path: list[str], value: float) -> Any:
+def _replace_field(node: Any, path: list[str], value: float) -> Any:
     if not path:
         return value
     head, rest = path[0], path[1:]
     if isinstance(node, Mapping):
         table = cast("Mapping[Any, Any]", node)
         key = next(k for k in table if getattr(k, "name", k) == head)
-        return MappingProxyType({**table, key: _changed(table[key], rest, value)})
-    return dataclasses.replace(node, **{head: _changed(getattr(node, head), rest, value)})
+        return MappingProxyType({**table, key: _replace_field(table[key], rest, value)})
+    return dataclasses.replace(node, **{head: _replace_field(getattr(node, head), rest, value)})

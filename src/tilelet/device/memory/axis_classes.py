@@ -184,7 +184,7 @@ def _whole(op: Op) -> Arg:
     return op.args["x"] if op.name == "slice" else op.args["target"]
 
 
-def resized(function: Function, extents: Mapping[Axis, int]) -> Function:
+def resize_tiles(function: Function, extents: Mapping[Axis, int]) -> Function:
     """Return the kernel with some axes of its tiles resized, as far as the device view needs it.
 
     Types change, but the constants in the arguments of loads stay, so it cannot be run.

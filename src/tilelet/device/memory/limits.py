@@ -76,17 +76,17 @@ def overflow_findings(
             use.limit,
             _place(use, kernel),
             [_resident(p, kernel) for p in use.resident],
-            _fitting(fits),
+            _fit_lines(fits),
         )
 
 
 def serialized_stages(kernel: DeviceKernel, machine: Machine) -> Iterator[SerializedStages]:
     """Report each memory that holds only one buffer of every pipelined tile."""
     for space in kernel.serialized:
-        yield _serialized(kernel, machine, space)
+        yield _serialized_finding(kernel, machine, space)
 
 
-def _serialized(kernel: DeviceKernel, machine: Machine, space: Mem) -> SerializedStages:
+def _serialized_finding(kernel: DeviceKernel, machine: Machine, space: Mem) -> SerializedStages:
     wanted = lower_kernel(kernel.function, machine)
     (use,) = (use for use in plan_memory(wanted, machine).spaces if use.space is space)
     fits = sizes_that_fit(wanted, machine, space)
@@ -99,11 +99,11 @@ def _serialized(kernel: DeviceKernel, machine: Machine, space: Mem) -> Serialize
         next((n.loc for n in loops_in(kernel.body) if n.stages > 1), _place(use, kernel)),
         kernel_cost(kernel, machine).exec_us,
         kernel_cost(wanted, machine).exec_us,
-        _fitting(fits),
+        _fit_lines(fits),
     )
 
 
-def _fitting(fits: Iterable[Fit]) -> list[str]:
+def _fit_lines(fits: Iterable[Fit]) -> list[str]:
     return [f"{f.change}: {size_text(f.used)}, {f.us:.2f} us for the same work" for f in fits]
 
 

@@ -40,11 +40,11 @@ def memory_report(plans: Sequence[MemoryPlan], backend: str) -> str:
             for use in plan.spaces
         ]
         lines += ["", f"--- {plan.kernel} ({plan.shape}) ---"]
-        lines += _piped(("Space", "Used", "Limit", "Usage%", "MemRefs"), rows)
+        lines += _pipe_table(("Space", "Used", "Limit", "Usage%", "MemRefs"), rows)
     return "\n".join(lines) + "\n"
 
 
-def _piped(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def _pipe_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
     shown = [" | ".join(f"{cell:<{w}}" for cell, w in zip(row, widths)) for row in (heads, *rows)]
     shown.insert(1, "-+-".join("-" * w for w in widths))

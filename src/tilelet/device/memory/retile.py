@@ -9,7 +9,7 @@ from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import kernel_cost
 from tilelet.device.kernel.view import DeviceKernel, loops_in
 from tilelet.device.machine.description import Machine
-from tilelet.device.memory.axis_classes import Axis, AxisClasses, resized, without_pipelining
+from tilelet.device.memory.axis_classes import Axis, AxisClasses, resize_tiles, without_pipelining
 from tilelet.device.memory.plan import MemoryPlan, plan_memory
 from tilelet.diag.text import shape_text
 from tilelet.ir.core import Function
@@ -100,7 +100,7 @@ class _Search:
         pieces = 1
         for root, n in extents.items():
             pieces *= _extent(root) // n
-        function = resized(self.function, axes)
+        function = resize_tiles(self.function, axes)
         return self._fit(function, pieces, self._describe(extents, axes))
 
     def _fit(self, function: Function, pieces: int, change: str) -> Fit | None:
@@ -112,7 +112,7 @@ class _Search:
         if plan.overflows:
             return None
         us = kernel_cost(kernel, self.machine).exec_us * pieces
-        return Fit(change, _used(plan, self.space), us)
+        return Fit(change, _used_bytes(plan, self.space), us)
 
     def _describe(self, extents: Mapping[Axis, int], axes: Mapping[Axis, int]) -> str:
         shown: dict[str, str] = {}
@@ -134,5 +134,5 @@ def _extent(axis: Axis) -> int:
     return value.type.shape[i]
 
 
-def _used(plan: MemoryPlan, space: Mem) -> int:
+def _used_bytes(plan: MemoryPlan, space: Mem) -> int:
     return plan.used.get(space.name, 0)

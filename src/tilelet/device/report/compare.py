@@ -180,7 +180,7 @@ class Comparison:
         """Describe the difference and its largest causes."""
         lines = [self.verdict()]
         causes = self.causes()[:SHOWN_CAUSES]
-        lines += [f"  {i}. {_signed(c.us)} us  {c.text}" for i, c in enumerate(causes, 1)]
+        lines += [f"  {i}. {_signed_text(c.us)} us  {c.text}" for i, c in enumerate(causes, 1)]
         lines += [f"  note: {note}" for note in self.notes()]
         if self.b.moved != self.a.moved:
             lines.append(
@@ -291,5 +291,5 @@ def _change(a: float, b: float) -> str:
     return f"{number(b)} instead of {number(a)} us"
 
 
-def _signed(us: float) -> str:
+def _signed_text(us: float) -> str:
     return f"{us:+,.2f}"

@@ -175,7 +175,7 @@ class Profile:
 
     def to_data(self) -> dict[str, Any]:
         """Return the contents of `profile.json`, always the same for the same run."""
-        return {"version": VERSION, "modelled": True, **_rounded(dataclasses.asdict(self))}
+        return {"version": VERSION, "modelled": True, **_round_floats(dataclasses.asdict(self))}
 
     def to_json(self) -> str:
         """Return the text of `profile.json`."""
@@ -197,7 +197,7 @@ class Profile:
             raise BadProfile(file, f"it lacks `{missing[0]}`")
         rows = {"functions": FunctionRow, "kernels": KernelRow, "tensors": TensorRow}
         try:
-            values = {name: _checked(name, data[name], cls) for name in fields if name in data}
+            values = {name: _check_field(name, data[name], cls) for name in fields if name in data}
             for name, row in rows.items():
                 values[name] = tuple(_row(row, item) for item in data[name])
             return cls(**values)
@@ -217,7 +217,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def _checked(name: str, value: Any, cls: type) -> Any:
+def _check_field(name: str, value: Any, cls: type) -> Any:
     kind = str(next(f.type for f in dataclasses.fields(cls) if f.name == name))
     wanted = _KINDS.get(kind, (dict,) if kind.startswith("Mapping") else (list, tuple))
     if not isinstance(value, wanted) or isinstance(value, bool):
@@ -235,17 +235,17 @@ def _row(cls: type, data: Any) -> Any:
     if set(data) | _OPTIONAL & wanted != wanted:
         odd = sorted((set(data) ^ wanted) - _OPTIONAL)
         raise ValueError(f"a row lacks or has an unexpected `{odd[0]}`")
-    return cls(**{name: _checked(name, value, cls) for name, value in data.items()})
+    return cls(**{name: _check_field(name, value, cls) for name, value in data.items()})
 
 
-def _rounded(value: Any) -> Any:
+def _round_floats(value: Any) -> Any:
     """Round floats to nanoseconds, so that files stay readable."""
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, Mapping):
-        return {k: _rounded(v) for k, v in cast("Mapping[str, Any]", value).items()}
+        return {k: _round_floats(v) for k, v in cast("Mapping[str, Any]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_rounded(v) for v in cast("Sequence[Any]", value)]
+        return [_round_floats(v) for v in cast("Sequence[Any]", value)]
     return value
 
 

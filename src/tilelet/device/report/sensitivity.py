@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilelet.device.machine.description import Machine, varied
+from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.schedule.simulate import Timeline, replay_roughly
 
 NUDGE = 0.1
@@ -70,14 +70,14 @@ def field_value(machine: Machine, name: str) -> float:
     return float(node)
 
 
-def scaled(machine: Machine, factors: Mapping[str, float]) -> Machine:
+def scale_parameters(machine: Machine, factors: Mapping[str, float]) -> Machine:
     """Return the machine with groups of parameters multiplied; a share stays at most 1."""
     changes: dict[str, float] = {}
     for group, factor in factors.items():
         for name in fields_of(machine, group):
             value = field_value(machine, name) * factor
             changes[name] = min(value, 1.0) if name == "gm.efficiency" else value
-    return varied(machine, changes)
+    return with_fields(machine, changes)
 
 
 def sensitivities(line: Timeline) -> dict[str, float]:
@@ -85,7 +85,7 @@ def sensitivities(line: Timeline) -> dict[str, float]:
 
     Largest first.
     """
-    machines = [scaled(line.machine, {group: 1 + NUDGE}) for group in GROUPS]
+    machines = [scale_parameters(line.machine, {group: 1 + NUDGE}) for group in GROUPS]
     found = {
         group: (other.total_us / line.total_us - 1) / NUDGE if line.total_us else 0.0
         for group, other in zip(GROUPS, replay_roughly(line, machines))

@@ -34,7 +34,7 @@ def report_parts(profile: Profile) -> list[str | Table]:
     if trust:
         parts.append(trust)
     if profile.guesses:
-        shown = _some(profile.guesses)
+        shown = _first_lines(profile.guesses)
         parts.append("\n".join(["Assumed, because the deciding inputs are unknown:", *shown]))
     return parts
 
@@ -63,7 +63,7 @@ def report_text(profile: Profile) -> str:
     return "\n\n".join(as_text(report_parts(profile))) + "\n"
 
 
-def _some(lines: Sequence[str]) -> list[str]:
+def _first_lines(lines: Sequence[str]) -> list[str]:
     """Return the first lines, indented, and the number left out."""
     more = len(lines) - MOST_ROWS
     rest = [f"  and {more} more"] if more > 0 else []

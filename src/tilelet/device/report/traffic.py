@@ -186,7 +186,7 @@ class _Count:
         high = np.clip(start + extents, low, shape)
         inside = (high > low).all(axis=1)
         rows = np.column_stack([regions, low, high, strides])[inside]
-        flat = _flattened(_unique_rows(rows), rank)
+        flat = _flatten_boxes(_unique_rows(rows), rank)
         return self.placed(flat, rank, layouts[0].item)
 
     def placed(self, rows: Ints, rank: int, item: int) -> Ints:
@@ -234,7 +234,7 @@ def _boxes(regions: Ints, starts: Sequence[Ints | int], extents: Sequence[int]) 
     return rows
 
 
-def _flattened(rows: Ints, rank: int) -> Ints:
+def _flatten_boxes(rows: Ints, rank: int) -> Ints:
     """Split boxes of more than two axes along the outer ones where there are gaps.
 
     A row is a region, then the low ends, high ends and strides of all axes.

@@ -32,7 +32,7 @@ def accesses_of(stream: Stream, functions: Mapping[str, Function]) -> Accesses:
             continue
         special = _special(functions[g.kernel])
         pieces = [p for p in task_footprints(stream, g, kernel) if p.param not in special]
-        pieces += [_whole(g, param, writes) for param in special for writes in special[param]]
+        pieces += [_whole_piece(g, param, writes) for param in special for writes in special[param]]
         for piece in pieces:
             kind = READ if not piece.writes else _kind(functions[g.kernel], piece.param)
             rows = _rectangles(stream, piece)
@@ -118,7 +118,7 @@ def _special(function: Function) -> dict[int, list[bool]]:
     return {param: sorted(every[param]) for param in found}
 
 
-def _whole(g: Group, param: int, writes: bool) -> Piece:
+def _whole_piece(g: Group, param: int, writes: bool) -> Piece:
     rows, blocks = (x.reshape(-1) for x in np.indices((len(g.indices), g.blocks)))
     regions = g.regions[g.tensors.index(param)][rows]
     return Piece(param, writes, rows, blocks, regions, None)
@@ -146,7 +146,7 @@ def _rectangles(stream: Stream, piece: Piece) -> Ints:
         shown = regions.layouts[int(layout)]
         if piece.starts is None or len(piece.extents) != len(shown.shape):
             nowhere = np.zeros(len(which), np.int64)
-            found.append(_placed(stream, piece, which, shown, nowhere, shown.reach))
+            found.append(_place_boxes(stream, piece, which, shown, nowhere, shown.reach))
             continue
         starts = np.stack([column[which] for column in piece.starts], axis=1)
         reach = np.array(shown.reach, np.int64)
@@ -157,11 +157,11 @@ def _rectangles(stream: Stream, piece: Piece) -> Ints:
             extents = [int(n) for n in size]
             mine = kinds.reshape(-1) == number
             first = (low[mine] * np.array(shown.strides, np.int64)).sum(1)
-            found.append(_placed(stream, piece, which[mine], shown, first, extents))
+            found.append(_place_boxes(stream, piece, which[mine], shown, first, extents))
     return np.concatenate(found) if found else np.zeros((0, 6), np.int64)
 
 
-def _placed(
+def _place_boxes(
     stream: Stream,
     piece: Piece,
     which: Ints,
@@ -173,7 +173,7 @@ def _placed(
     if 0 in extents:
         return np.zeros((0, 6), np.int64)
     item = layout.item
-    shifts, low, high, row, pitch = cut(extents, layout.strides, item)
+    shifts, low, high, row, pitch = split_box(extents, layout.strides, item)
     start = (stream.regions.offset[piece.regions[which]] + first)[:, None] + shifts[None, :]
     count = len(shifts)
     rows = np.empty((len(which) * count, 6), np.int64)
@@ -185,7 +185,7 @@ def _placed(
     return rows
 
 
-def cut(
+def split_box(
     extents: Sequence[int], strides: Sequence[int], item: int
 ) -> tuple[Ints, int, int, int, int]:
     """Split a box into rectangles of one size.

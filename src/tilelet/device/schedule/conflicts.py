@@ -71,11 +71,11 @@ class Loops:
     parallel: Ints
 
 
-def _nothing() -> Ints:
+def _empty_rows() -> Ints:
     return np.zeros(0, np.int64)
 
 
-NO_LOOPS = Loops(_nothing(), _nothing(), _nothing(), _nothing())
+NO_LOOPS = Loops(_empty_rows(), _empty_rows(), _empty_rows(), _empty_rows())
 
 
 def find_conflicts(accesses: Accesses, graph: Graph, loops: Loops, most: int = MOST) -> Ints:

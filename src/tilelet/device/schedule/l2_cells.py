@@ -144,13 +144,13 @@ def _spans(part: Part, regions: Regions) -> tuple[Floats, Floats, Floats]:
     first = (offset + (np.where(forward, low, high - 1) * strides).sum(1)) * item
     last = (offset + (np.where(forward, high - 1, low) * strides).sum(1) + 1) * item
     if extents is None:
-        first, last = _scanned(first, last, part.amount)
+        first, last = _scan_window(first, last, part.amount)
     # A box with gaps that no transfer accesses counts only for what is moved.
     wanted = np.minimum(np.prod(high - low, axis=1) * item, np.maximum(part.amount, item))
     return first.astype(np.float64), last.astype(np.float64), wanted.astype(np.float64)
 
 
-def _scanned(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:
+def _scan_window(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:
     """Scan the window cyclically."""
     size = np.maximum(last - first, 1)
     length = np.clip(amount, 1, size)

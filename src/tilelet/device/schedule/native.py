@@ -147,8 +147,8 @@ def build_graph_native(lib: ctypes.CDLL, stream: Stream) -> Graph:
     try:
         if lib.tl_graph(ctypes.byref(given), ctypes.byref(out)):
             raise MemoryError("the modelled device found no memory for its dependencies")
-        ptr = _copied(out.ptr, out.nodes + 1)
-        pred = _copied(out.pred, out.edges)
+        ptr = _copy_array(out.ptr, out.nodes + 1)
+        pred = _copy_array(out.pred, out.edges)
     finally:
         lib.tl_graph_free(ctypes.byref(out))
     return Graph(ptr, pred, stream.count)
@@ -167,7 +167,7 @@ def find_conflicts_native(
     try:
         if lib.tl_conflicts(ctypes.byref(given[0]), ctypes.byref(out)):
             raise MemoryError("no memory to compare the tasks' accesses")
-        return _copied(out.found, 3 * out.count).reshape(-1, 3), out.swept
+        return _copy_array(out.found, 3 * out.count).reshape(-1, 3), out.swept
     finally:
         lib.tl_conflicts_free(ctypes.byref(out))
 
@@ -208,7 +208,7 @@ def _conflict_input(
     return given, arrays
 
 
-def _copied(items: Any, count: int) -> Any:
+def _copy_array(items: Any, count: int) -> Any:
     if not items or not count:
         return np.zeros(count, np.int64)
     return np.ctypeslib.as_array(items, (count,)).copy()

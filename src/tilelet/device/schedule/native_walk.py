@@ -24,7 +24,7 @@ from tilelet.device.kernel.pipes import (
     Follower,
     Levels,
     first_of,
-    followed,
+    follow_reference,
     key_of,
     periods_of,
     plans_of,
@@ -45,7 +45,7 @@ _NOTHING = -1
 def follower() -> Follower:
     """Return a follower in C if there is a compiler; it gives the same numbers as `followed`."""
     lib = library()
-    return followed if lib is None else NativeWalks(lib)
+    return follow_reference if lib is None else NativeWalks(lib)
 
 
 class NativeWalks:

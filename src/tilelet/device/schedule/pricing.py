@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tilelet.device.kernel.control_path import Signature, control_path_of
 from tilelet.device.kernel.footprint import Control, control
 from tilelet.device.kernel.lowering import lower_kernel
-from tilelet.device.kernel.pipes import KernelCost, followed, kernel_cost
+from tilelet.device.kernel.pipes import KernelCost, follow_reference, kernel_cost
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
 from tilelet.device.memory.plan import with_stages_that_fit
@@ -31,7 +31,7 @@ class CostCache:
     def __init__(self, machine: Machine, *, reference: bool = False) -> None:
         """`reference`: simulate kernels in Python, which defines their costs."""
         self.machine = machine
-        self.follow = followed if reference else follower()
+        self.follow = follow_reference if reference else follower()
         self.kernels: dict[str, tuple[Any, DeviceKernel]] = {}
         self.costs: dict[tuple[Any, ...], KernelCost] = {}
 

@@ -129,7 +129,7 @@ def _sides(kernel: DeviceKernel | None, old: Machine, new: Machine) -> Sides:
     """Return the sides on which parameters used by the kernel differ."""
     if kernel is None:
         return frozenset()
-    paths, has_vector, has_scalar = _used(kernel)
+    paths, has_vector, has_scalar = _used_paths(kernel)
     unused: set[str] = set()
     if len(kernel.cores) == 1:
         unused.add("exchange_cycles")
@@ -166,7 +166,7 @@ def _of_path(machine: Machine, name: str, cold: bool) -> tuple[float, ...]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _used(kernel: DeviceKernel) -> tuple[frozenset[tuple[str, bool]], bool, bool]:
+def _used_paths(kernel: DeviceKernel) -> tuple[frozenset[tuple[str, bool]], bool, bool]:
     """Return the paths of a kernel's transfers, with whether they may miss L2, and its units.
 
     The units say whether it has vector and scalar work.

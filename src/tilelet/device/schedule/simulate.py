@@ -225,7 +225,7 @@ def replay(line: Timeline, machine: Machine) -> Timeline:
     Tasks, dependencies and accesses stay; kernels are simulated again if one of their costs has
     changed. A machine with other cores or memories needs `simulate`.
     """
-    return _replayed(line, machine, followed_again(line.stream, line.machine, machine))
+    return _replay_stream(line, machine, followed_again(line.stream, line.machine, machine))
 
 
 def replay_roughly(line: Timeline, machines: Sequence[Machine]) -> Iterator[Timeline]:
@@ -234,10 +234,10 @@ def replay_roughly(line: Timeline, machines: Sequence[Machine]) -> Iterator[Time
     The other paths change by the same factor.
     """
     for machine, stream in zip(machines, followed_roughly(line.stream, line.machine, machines)):
-        yield _replayed(line, machine, stream)
+        yield _replay_stream(line, machine, stream)
 
 
-def _replayed(line: Timeline, machine: Machine, stream: Stream) -> Timeline:
+def _replay_stream(line: Timeline, machine: Machine, stream: Stream) -> Timeline:
     old = line.machine
     name = next(name for name, runtime in old.runtime.items() if runtime is line.runtime)
     played = _play(

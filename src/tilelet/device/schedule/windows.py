@@ -30,7 +30,7 @@ def with_windows(stream: Stream, which: str) -> Stream:
     whole = _last_whole_reads(stream)
     for g in stream.groups:
         narrowed = _windows(stream, g)
-        written = _written(stream, g)
+        written = _written_positions(stream, g)
         read = {p: w for p, w in narrowed.items() if g.tasks.directions[p] is Direction.In}
         if which == "both":
             found.add(g, read)
@@ -57,7 +57,7 @@ def _windows(stream: Stream, g: Group) -> dict[int, Piece]:
     return {p: piece for p, piece in found.items() if p not in unclear}
 
 
-def _written(stream: Stream, g: Group) -> list[int]:
+def _written_positions(stream: Stream, g: Group) -> list[int]:
     """Return the positions of arguments that a group only writes and that order tasks."""
     first = stream.arg_ptr[g.indices[0]]
     return [

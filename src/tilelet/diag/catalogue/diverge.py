@@ -33,7 +33,7 @@ class FirstWrongStatement(UserError):
         super().__init__(what, labels=labels, notes=notes, helps=helps)
 
 
-def _unstored(loc: Loc, what: str) -> Label:
+def _unstored_label(loc: Loc, what: str) -> Label:
     return Label(loc, f"{what}: should it be stored?")
 
 
@@ -54,7 +54,7 @@ class NeverWritten(UserError):
         unstored: Sequence[tuple[Loc, str]] = (),
     ) -> None:
         labels = [Label(loc, "writes the neighboring elements")] if loc else []
-        labels += [_unstored(*one) for one in unstored]
+        labels += [_unstored_label(*one) for one in unstored]
         super().__init__(f"no statement writes `{region}`", labels=labels, notes=notes)
 
 
@@ -79,7 +79,7 @@ class ReadBeforeWritten(UserError):
         labels = [Label(loc, "read here")]
         if writer is not None:
             labels.insert(0 if writer_first else 1, Label(*writer))
-        labels += [_unstored(*one) for one in unstored]
+        labels += [_unstored_label(*one) for one in unstored]
         super().__init__(f"`{region}` is read before it is written", labels=labels, notes=notes)
 
 

@@ -14,7 +14,7 @@ def shown(text: str, limit: int = 80) -> str:
     return plain if len(plain) <= limit else f"{plain[:limit]}..."
 
 
-def _some(names: Iterable[str], limit: int = 4) -> str:
+def _first_names(names: Iterable[str], limit: int = 4) -> str:
     """Join the first few names and count the rest."""
     every = sorted(names)
     text = ", ".join(f"`{shown(n)}`" for n in every[:limit])
@@ -193,7 +193,7 @@ class MissingTensors(UserError):
         known = list(present)
         close = near(names[0], known) if len(names) == 1 else []
         super().__init__(
-            f"the weights lack {plural(len(names), 'tensor')}: {_some(names)}",
+            f"the weights lack {plural(len(names), 'tensor')}: {_first_names(names)}",
             helps=did_you_mean(shown(n) for n in close),
         )
 
@@ -209,7 +209,7 @@ class ExtraTensors(UserError):
 
     def __init__(self, names: Sequence[str]) -> None:
         count = plural(len(names), "tensor")
-        super().__init__(f"the weights have {count} that Qwen3 does not: {_some(names)}")
+        super().__init__(f"the weights have {count} that Qwen3 does not: {_first_names(names)}")
 
 
 class WrongTensorShape(UserError):

@@ -262,7 +262,7 @@ def compare(
     for number, (prompt, tokens) in enumerate(zip(prompts, new)):
         text = np.concatenate([prompt, np.array(tokens[:-1], np.int64)])
         with progress(f"comparing sequence {number + 1} of {len(prompts)}"):
-            ours, chosen = _replayed(model, text, len(prompt))
+            ours, chosen = _replay(model, text, len(prompt))
             theirs = reference.run(text, chosen)
         for layer in range(count):
             squares[layer] += float((theirs.states[layer] ** 2).sum())
@@ -285,7 +285,7 @@ def compare(
     return Comparison(layers, choices, experts, routed)
 
 
-def _replayed(model: Model, tokens: Array, prompt: int) -> tuple[list[Array], dict[int, Array]]:
+def _replay(model: Model, tokens: Array, prompt: int) -> tuple[list[Array], dict[int, Array]]:
     """Return hidden states after every layer, and the experts of every position, if any.
 
     The prompt is prefilled and the rest processed step by step, as in generation.
@@ -329,7 +329,7 @@ def _other_experts(
         last = min(ours - theirs, key=logits.__getitem__)
         pair = [first, last]
         state = routing.states[position]
-        bound = _explained(model, error, routing.weight[pair], state, logits[pair])
+        bound = _explained_difference(model, error, routing.weight[pair], state, logits[pair])
         experts = tuple(sorted(ours)), tuple(sorted(theirs))
         margin = float(logits[first] - logits[last])
         found.append(ExpertChoice(sequence, position, layer, *experts, margin, bound))
@@ -356,7 +356,9 @@ def _bounds(model: Model, scores: Array, routers: Array) -> list[float]:
     return [_MARGIN * roundoff * math.sqrt(2 * n) for n in roundings]
 
 
-def _explained(model: Model, error: float, rows: Array, state: Array, logits: Array) -> float:
+def _explained_difference(
+    model: Model, error: float, rows: Array, state: Array, logits: Array
+) -> float:
     """Return how much rounding may change the difference of two logits: those of a normalized
     state, off by `error`, by two rows of a matrix.
     """
@@ -386,5 +388,5 @@ def _choice(
         best,
         float(logits[best] - logits[ours]),
         float(logits[best] - logits[second]),
-        _explained(model, error, rows, normed, logits[pair]),
+        _explained_difference(model, error, rows, normed, logits[pair]),
     )

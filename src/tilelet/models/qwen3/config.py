@@ -128,8 +128,8 @@ class Qwen3Config:
             first = names[0] if names else "?"
             raise WrongArchitecture(file, str(model_type or first))
         _check_supported(fields)
-        known = _known(fields, (*_SIZES, "rms_norm_eps", "tie_word_embeddings"), _REQUIRED)
-        rope = _mapping(fields, "rope_parameters")
+        known = _known_fields(fields, (*_SIZES, "rms_norm_eps", "tie_word_embeddings"), _REQUIRED)
+        rope = _mapping_field(fields, "rope_parameters")
         theta = rope.get("rope_theta", fields.get("rope_theta"))
         if theta is None:
             raise BadModelField("rope_theta", None, "a positive number")
@@ -142,7 +142,7 @@ class Qwen3Config:
         if fields.get("num_experts") is None:  # its name in some versions
             fields = {**fields, "num_experts": fields.get("num_local_experts")}
         settings = ("norm_topk_prob", "decoder_sparse_step", "mlp_only_layers")
-        known |= _known(fields, (*_MOE_SIZES, *settings), _MOE_SIZES)
+        known |= _known_fields(fields, (*_MOE_SIZES, *settings), _MOE_SIZES)
         return Qwen3MoeConfig(**known)
 
 
@@ -192,7 +192,7 @@ class Qwen3MoeConfig(Qwen3Config):
         return super().parameters + sparse * (self.expert_parameters - mlp)
 
 
-def _known(
+def _known_fields(
     fields: Mapping[str, Any], names: Sequence[str], required: Sequence[str]
 ) -> dict[str, Any]:
     """Return the fields that are present; the required ones must be."""
@@ -223,7 +223,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _mapping(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _mapping_field(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return the field `name`, which is an object or absent."""
     value = fields.get(name)
     if value is None:
@@ -251,13 +251,13 @@ def _check_supported(fields: Mapping[str, Any]) -> None:
     if others:
         raise UnsupportedModelSetting("layer_types", others[0], "`full_attention`")
     for name in ("rope_parameters", "rope_scaling"):
-        rope = _mapping(fields, name)
+        rope = _mapping_field(fields, name)
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind != "default":
             raise UnsupportedModelSetting(name, kind, "`default`: rope tables without scaling")
 
 
-def _published(
+def _published_config(
     hidden: int, layers: int, heads: int, intermediate: int, *, tied: bool
 ) -> Qwen3Config:
     return Qwen3Config(
@@ -283,12 +283,12 @@ def _published_moe(hidden: int, layers: int, heads: int, width: int, mlp: int) -
 
 
 PRESETS = {
-    "0.6B": _published(1024, 28, 16, 3072, tied=True),
-    "1.7B": _published(2048, 28, 16, 6144, tied=True),
-    "4B": _published(2560, 36, 32, 9728, tied=True),
-    "8B": _published(4096, 36, 32, 12288, tied=False),
-    "14B": _published(5120, 40, 40, 17408, tied=False),
-    "32B": _published(5120, 64, 64, 25600, tied=False),
+    "0.6B": _published_config(1024, 28, 16, 3072, tied=True),
+    "1.7B": _published_config(2048, 28, 16, 6144, tied=True),
+    "4B": _published_config(2560, 36, 32, 9728, tied=True),
+    "8B": _published_config(4096, 36, 32, 12288, tied=False),
+    "14B": _published_config(5120, 40, 40, 17408, tied=False),
+    "32B": _published_config(5120, 64, 64, 25600, tied=False),
 }
 MOE_PRESETS = {
     "30B-A3B": _published_moe(2048, 48, 32, 768, 6144),

@@ -54,7 +54,7 @@ def greedy(logits: Array, best: Array, places: Sequence[tuple[int, int]]) -> Seq
     return [int(token) for token in best]
 
 
-def sampled(model: Model, sampling: Sampling) -> Select:
+def sampling_select(model: Model, sampling: Sampling) -> Select:
     """Return a selector that samples, or takes the best tokens at temperature 0.
 
     Every sequence has its own random numbers: its number is added to the seed.
@@ -108,7 +108,7 @@ def generate(
         raise NothingToGenerate("there is no prompt")
     if max_new_tokens < 1:
         raise BadGenerateSetting("max_new_tokens", max_new_tokens, "at least 1")
-    chosen_by = select or sampled(model, sampling or Sampling())
+    chosen_by = select or sampling_select(model, sampling or Sampling())
     waiting: deque[_Running] = deque()
     for number, prompt in enumerate(prompts):
         tokens = one_prompt(prompt)
@@ -150,7 +150,7 @@ def _run(
             while waiting and len(active) < model.sizes.batch and _fits(model, waiting[0]):
                 sequence = waiting.popleft()
                 active.append(sequence)
-                yield from chosen([sequence], *_prefilled(model, sequence))
+                yield from chosen([sequence], *_prefill(model, sequence))
             if active:
                 step = list(active)
                 yield from chosen(
@@ -170,7 +170,7 @@ def _fits(model: Model, sequence: _Running) -> bool:
     return model.cache.size.pages_of(positions) <= model.cache.free_pages
 
 
-def _prefilled(model: Model, sequence: _Running) -> tuple[Array, Array]:
+def _prefill(model: Model, sequence: _Running) -> tuple[Array, Array]:
     """Return logits and best token after the prompt."""
     model.cache.reserve(sequence.cached, len(sequence.prompt) + sequence.limit - 1)
     last = np.zeros(0)

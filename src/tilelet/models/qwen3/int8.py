@@ -28,10 +28,10 @@ _BLOCK = 256
 
 def in_int8(arrays: Mapping[str, LayerArray]) -> dict[str, LayerArray]:
     """Return the same arrays with the matrices in INT8."""
-    return {name: _converted(name, array) for name, array in arrays.items()}
+    return {name: _convert_array(name, array) for name, array in arrays.items()}
 
 
-def _converted(name: str, array: LayerArray) -> LayerArray:
+def _convert_array(name: str, array: LayerArray) -> LayerArray:
     if array.dtype is not None or name == ROUTER:
         return array
     rows, columns = array.shape
@@ -60,7 +60,7 @@ def _fill_block(out: Array, stored: Array) -> None:
         numbers[:, r : r + _BLOCK] = np.rint(block / scale[:, None]).T
 
 
-def widened(array: Array) -> Array:
+def dequantize(array: Array) -> Array:
     """Dequantize a matrix with its scales: `[in, out]` in FP32."""
     factors = array[-FACTOR_ROWS:].reshape(-1).view(np.float32)
     return array[:-FACTOR_ROWS].astype(np.float32) * factors

@@ -59,7 +59,7 @@ def int8_error(directory: str | Path, tokens: Any, **options: Any) -> Int8Error:
     settings.pop("quantize", None)
     exact = load(directory, **settings)
     narrow = load(directory, quantize="int8", **settings)
-    (wide_states, wide), (states, logits) = (_passed(m, prompt) for m in (exact, narrow))
+    (wide_states, wide), (states, logits) = (_run_model(m, prompt) for m in (exact, narrow))
     return Int8Error(
         layers=tuple(_distance(a, b) for a, b in zip(states, wide_states)),
         logits=_distance(logits, wide),
@@ -70,7 +70,7 @@ def int8_error(directory: str | Path, tokens: Any, **options: Any) -> Int8Error:
     )
 
 
-def _passed(model: Model, prompt: Array) -> tuple[list[Array], Array]:
+def _run_model(model: Model, prompt: Array) -> tuple[list[Array], Array]:
     """Return hidden states after each layer, and logits."""
     chunk, seen = model.sizes.chunk, dict[int, list[Array]]()
     states = model.states_of(

@@ -30,7 +30,7 @@ from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape
 from tilelet.models.qwen3.published import fitting
 from tilelet.models.qwen3.reference import Array
-from tilelet.models.qwen3.weights import Checkpoint, LayerArray, empty_in_lines, transposed
+from tilelet.models.qwen3.weights import Checkpoint, LayerArray, empty_in_lines, transpose_matrix
 from tilelet.native.memory import available_memory
 from tilelet.runtime.progress import progress
 
@@ -200,7 +200,7 @@ class Loader:
         return ends.blocks * self.config.hidden_size, ends.columns
 
     def _head_in_blocks(self) -> Array:
-        return transposed(self._head, self.dtype, self._head_shape[1])
+        return transpose_matrix(self._head, self.dtype, self._head_shape[1])
 
     def load(self) -> ModelWeights:
         """Load and convert everything."""
@@ -232,7 +232,9 @@ class Loader:
         file = self._file(folder / f"{self._key()}.safetensors")
         stacks = [
             _Stacked(
-                {n: file.tensor(_stored(run, n)) for n in run.kind.arrays}, run.first, run.count
+                {n: file.tensor(_stored_name(run, n)) for n in run.kind.arrays},
+                run.first,
+                run.count,
             )
             for run in self.architecture.runs
         ]
@@ -268,7 +270,7 @@ class Loader:
         for run in self.architecture.runs:
             for name, array in run.kind.arrays.items():
                 rows, columns = array.shape
-                found[_stored(run, name)] = (
+                found[_stored_name(run, name)] = (
                     (run.count * rows, columns),
                     array.element(self.dtype),
                 )
@@ -305,11 +307,11 @@ class Loader:
         for run in self.architecture.runs:
             for layer in range(run.first, run.end):
                 for name, array in streamed.layers(layer, 1).items():
-                    at = places[_stored(run, name)] + (layer - run.first) * array.nbytes
+                    at = places[_stored_name(run, name)] + (layer - run.first) * array.nbytes
                     yield f"layer {layer + 1} of {count}", at, array
 
 
-def _stored(run: LayerRun, name: str) -> str:
+def _stored_name(run: LayerRun, name: str) -> str:
     """Return the name of an array of a run in a file of converted weights."""
     return f"{run.first}.{name}"
 

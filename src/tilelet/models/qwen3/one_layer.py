@@ -229,7 +229,7 @@ def run_layer(
     runner = LayerRunner(directory, positions, dtype=dtype, int8=int8, engine=engine)
     runner.checkpoint.check_layer(layer)
     runner.check_memory(layer)
-    states = _captured(runner, layer, given) if given.capture else _random(runner, given)
+    states = _capture_states(runner, layer, given) if given.capture else _random(runner, given)
     with progress(f"layer {layer}"):
         out = runner.run(layer, states)
     golden = LayerGolden(runner.checkpoint, layer, int8=int8)
@@ -254,7 +254,7 @@ def _random(runner: LayerRunner, given: LayerInput) -> Array:
     return rng.standard_normal(shape, np.float32).astype(runner.dtype.numpy)
 
 
-def _captured(runner: LayerRunner, layer: int, given: LayerInput) -> Array:
+def _capture_states(runner: LayerRunner, layer: int, given: LayerInput) -> Array:
     tokens = given.tokens
     if tokens is None:
         rng = np.random.default_rng(given.seed)

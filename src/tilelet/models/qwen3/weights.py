@@ -300,7 +300,7 @@ def _accepted(name: str, entry: TensorEntry) -> str:
     return entry.dtype
 
 
-def transposed(stored: Array, dtype: DType, columns: int = 0) -> Array:
+def transpose_matrix(stored: Array, dtype: DType, columns: int = 0) -> Array:
     """Convert a `[out, in]` matrix to a new `[in, out]` one in `dtype`, in blocks of `columns`."""
     outputs, inputs = stored.shape
     width = columns or outputs

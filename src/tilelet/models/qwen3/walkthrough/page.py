@@ -168,11 +168,11 @@ class Chapter:
         """Return the section as Markdown."""
         section, figures = self.section, self.figures
         names = {"first": figures[0], "last": figures[-1], "faults": _fault_table()}
-        parts = [f"## {section.title}", _filled(section.intro, **names), self._table()]
+        parts = [f"## {section.title}", _fill_template(section.intro, **names), self._table()]
         for i, step in enumerate(section.steps):
             was = figures[step.was if step.was is not None else max(i - 1, 0)]
             now, a2a3 = figures[i], "a2a3"
-            text = _filled(
+            text = _fill_template(
                 step.text,
                 **names,
                 now=now,
@@ -212,7 +212,7 @@ class Chapter:
         return Group(self.section.title.partition(":")[0], lines)
 
 
-def _filled(template: str, **values: Any) -> str:
+def _fill_template(template: str, **values: Any) -> str:
     """Fill in the figures; each paragraph becomes one line, since widths differ from run to run.
 
     Lines of a table stay separate.
@@ -260,7 +260,7 @@ def head(chapters: Sequence[Chapter], processor: str) -> str:
     return "\n\n".join(
         [
             "# Qwen3 on tiles, step by step",
-            _filled(
+            _fill_template(
                 INTRO,
                 columns=_rows(["column", "what it is"], COLUMNS),
                 april=", ".join(f"`{name}`" for name in APRIL),
