@@ -451,7 +451,7 @@ def lower_reinterpret_view(low: Lowering, op: Op) -> Step:
         if view is not None and shape is not None:
             view = view.reshape(shape)
         if view is None:
-            is_recast = _reinterpreted(window, dtype) is None
+            is_recast = _reinterpret(window, dtype) is None
             wanted = shape or window.shape
             raise ReshapeNeedsCopy(loc, window.name, window.shape, wanted, is_recast)
         return view
