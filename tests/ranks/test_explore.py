@@ -167,3 +167,11 @@ def test_sixteen_ranks_of_an_exchange_are_covered() -> None:
     found = Explorer("exchange", host.lower(), {"x": x, "y": np.zeros_like(x)}, config).explore()
     assert found.ok
     assert found.complete
+
+
+def test_long_executions_get_seeded_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilelet.ranks.explore.MAX_TRACE", 3)
+    found = explorer(DEFECTS["D5"](False)).explore()
+    assert not found.complete
+    assert found.tried > 1
+    assert {d.code for d, _ in found.findings} == {"E1711"}

@@ -36,6 +36,9 @@ Footprint = Sequence[Touch]
 MAX_COVERED = 400
 """Executions that partial-order reduction may take before seeded schedules take over."""
 
+MAX_TRACE = 1_500
+"""Steps of an execution whose pairs are compared; longer ones get seeded schedules only."""
+
 MAX_STEPS = 40_000
 """Steps of all executions together that one exploration takes."""
 
@@ -243,6 +246,8 @@ class Explorer:
                 return found
             number += 1
             states = policy.states
+            if len(states) > MAX_TRACE:
+                return False if until is None else []
             pending = [
                 (key_of(s), [_waited(c) for c in s.request.conditions])
                 for s in world.strands
