@@ -43,15 +43,15 @@ _MOST_TAKEN = 3
 _LAST_COST = 3
 _CONTROL_COST = 2
 """Cost at which windows of the control program are tried, since each needs a complete run."""
-_BETTER = 0.02
+_MAX_LEFT_WRONG = 0.02
 """Share of the wrong elements that a repair may leave wrong, because rounding moves a few."""
-_CLOSER = 1 / 3
+_MAX_AGREEING_ERROR = 1 / 3
 """Largest error of an agreeing tile, as a share of the error of the wrong region."""
 _LEAST_CLOSE = 2e-5
 _LIKELY_NUMBERS = 3
 """How many of the golden's numbers are tried as factors everywhere."""
 _PARTLY_ERROR = 0.1
-_PARTLY = 0.5
+_MAX_PARTIALLY_WRONG = 0.5
 """Share of wrong elements that a partial repair may leave, if there is no better one."""
 
 
@@ -451,7 +451,7 @@ class Locator:
             if mask.any():
                 expected = self.case.expected[output][mask].astype(np.float64)
                 error = _relative(self.actual[output][mask].astype(np.float64), expected)
-                return max(_CLOSER * error, _LEAST_CLOSE)
+                return max(_MAX_AGREEING_ERROR * error, _LEAST_CLOSE)
         return CLOSE
 
     def _depth(self, number: int, near: _Slice, known: Container[int] = ()) -> int:
@@ -495,9 +495,11 @@ class Locator:
                     if not self._mends(edit, output, mask, near.tasks):
                         continue
                     left = self._left_wrong(edit)
-                    if left <= _BETTER * total:
+                    if left <= _MAX_LEFT_WRONG * total:
                         return self._with_error(self._latest(edit, ranked, output, mask), output)
-                    if left <= _PARTLY * total and (partly is None or left < partly[0]):
+                    if left <= _MAX_PARTIALLY_WRONG * total and (
+                        partly is None or left < partly[0]
+                    ):
                         partly = left, edit
         return self._with_error(partly[1] if partly else None, output)
 
@@ -714,7 +716,7 @@ class Locator:
             return False
         bad = self.case.mismatches(made)[output][mask]
         before = int(self.wrong[output][mask].sum())
-        return int(bad.sum()) <= _BETTER * before
+        return int(bad.sum()) <= _MAX_LEFT_WRONG * before
 
     def _left_wrong(self, edit: Edit) -> int | float:
         """Count the elements left wrong; infinite if the edit cannot be applied in all tasks."""

@@ -24,7 +24,7 @@ _MOST_CANDIDATES = 20000
 _MOST_RATIOS = 4 << 20
 """Limit on golden elements indexed by their ratio to the next one."""
 _MOST_MULTIPLES = 64
-_SAME = 0.02
+_MIN_FACTOR_DISTANCE = 0.02
 """Ignore factors this close to 1."""
 
 
@@ -176,7 +176,7 @@ class Matcher:
     ) -> Iterator[tuple[Match, float]]:
         owner = np.searchsorted(self._start, at, side="right") - 1
         factors = self._flat[at] / block[probes[0]]
-        other = np.isfinite(factors) & (np.abs(factors - 1) > _SAME)
+        other = np.isfinite(factors) & (np.abs(factors - 1) > _MIN_FACTOR_DISTANCE)
         scale = float(np.linalg.norm(block)) / block.size**0.5
         rows, columns = block.shape
         for down, across in self._layouts(rows, owner, None if steps is None else steps[at]):
@@ -196,7 +196,7 @@ class Matcher:
                 if norm == 0:
                     continue  # ratios of very small numbers
                 match = self._verify(scaled, norm, *place, CLOSE)
-                if match is not None and abs(factor - 1) > _SAME:
+                if match is not None and abs(factor - 1) > _MIN_FACTOR_DISTANCE:
                     yield match, factor
 
     def _layouts(self, rows: int, owner: Ints, steps: Ints | None) -> Iterator[tuple[Ints, Ints]]:
