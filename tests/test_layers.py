@@ -42,8 +42,9 @@ ALLOWED = {
     "scripts": "analysis checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
     " tasks",
-    "advice": "checks device diag dialects divergence equivalence export interp ir runtime scripts",
     "tuning": "checks device diag equivalence ir models runtime scripts",
+    "advice": "checks device diag dialects divergence equivalence export interp ir runtime scripts"
+    " tuning",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
     " equivalence export frontend interp ir language models native ops passes ranks report runtime"

@@ -110,7 +110,8 @@ def test_rewriting_of_the_first_kernel(rule: Rule) -> None:
     programs = ScriptPrograms(Target("kernel.py", text=before.subject.source.text), SETTING)
     after = examine(programs, text, SETTING)
     assert after.subject is not None, after.why
-    assert len([a for a in rule.find(after.subject) if a.text is not None]) < len(found)
+    if not rule.ends_chain:  # a number has a half and a double again
+        assert len([a for a in rule.find(after.subject) if a.text is not None]) < len(found)
     results = [outputs(attempt) for attempt in (before, after)]
     assert difference([[results[0]]], [[results[1]]], rounding=found[0].rounding) == ""
 

@@ -87,6 +87,7 @@ class Report:
     steps   the ladder of `fix`: rewritings in the order in which they were applied
     text    the script after them
     held_back  rewritings that `fix` left out because they are not proved
+    causes  what the program wastes of the machine, of which no rewriting is known
     origin  the place that the user knows, for one in the script
     """
 
@@ -97,6 +98,7 @@ class Report:
     steps: list[Step] = field(default_factory=list[Step])
     text: str = ""
     held_back: int = 0
+    causes: list[str] = field(default_factory=list[str])
     origin: Callable[[Loc], Loc] = lambda loc: loc
 
     @property
@@ -118,6 +120,7 @@ class Advisor:
     ) -> None:
         """`unproved`: let `fix` apply what only holds for the inputs that were tried."""
         self._takes_unproved = unproved
+        self._is_fixing = False
         self._target = target
         self._setting = setting
         self._rules = rules
@@ -141,7 +144,11 @@ class Advisor:
         return report
 
     def fix(self) -> Report:
-        """Apply rewritings one after the other, the most useful first, until none helps."""
+        """Apply rewritings one after the other, the most useful first, until none helps.
+
+        Sizes are left to the tuner, which searches combinations of them.
+        """
+        self._is_fixing = True
         report, original = self._begin()
         now, rounded = original, False
         first = ranked = self._ranked(now)
@@ -196,7 +203,10 @@ class Advisor:
             finding = self._judged(rule, advice, chain, start, rounded=False)
             if finding is not None:
                 report.findings.append(finding)
+            elif advice.text is None:
+                report.causes.append(advice.diagnostic.message)
         report.findings.sort(key=_saved(report.before), reverse=True)
+        report.findings = _distinct(report.findings)
 
     def _small(self, start: Attempt, known: Container[str | None]) -> list[Chain]:
         """Rewritings that save too little to be made by themselves, but cost nothing either."""
@@ -316,9 +326,15 @@ class Advisor:
                 continue  # even without these kernels the program would take as long
             if rule.needs_newer and not subject.orders_writers:
                 continue
+            if rule.ends_chain and (self._is_fixing or depth < _DEPTH):
+                continue  # sizes are proposed for the script as it stands; `tune` combines them
             yield [(rule, advice)]
             after = self._try(advice.text or "")
-            if depth > 1 and after.subject is not None and not rule.is_about_text:
+            if (
+                depth > 1
+                and after.subject is not None
+                and not (rule.is_about_text or rule.ends_chain)
+            ):
                 for rest in self._chains(after.subject, depth - 1, seen):
                     yield [(rule, advice), *rest]
 
@@ -384,11 +400,10 @@ class Advisor:
     ) -> Finding | None:
         """The finding, if it is one: a rewriting must hold, and help."""
         if advice.text is None:
-            return Finding(rule, advice)
+            return Finding(rule, advice) if rule.is_fault or rule.is_about_text else None
         if chain is None:
             why = self._try(advice.text).why
-            is_told = rule.stands_alone or (why and not rule.needs_proof)
-            return Finding(rule, advice, why_not=why) if is_told else None
+            return Finding(rule, advice, why_not=why) if why and not rule.needs_proof else None
         text = chain[-1][1].text or ""
         loose = rounded or any(a.rounding for _, a in chain)
         why = self._disproof(text, original, rounding=loose) or self._added(text, original)
@@ -505,6 +520,20 @@ def _chain_identities(chain: Chain) -> Identities:
 
 def _identities(step: Step) -> Identities:
     return tuple(_identity(advice) for _, advice in step.finding.chain)
+
+
+def _distinct(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings without those whose rewriting another one makes, too; best first."""
+    kept: list[Finding] = []
+    seen: set[str] = set()
+    for finding in findings:
+        text, loc = finding.text, finding.advice.loc
+        # Of the sizes that a number may have, the best is proposed.
+        key = f"{finding.rule.name} {loc.line}" if finding.rule.ends_chain and loc else text
+        if key is None or key not in seen:
+            kept.append(finding)
+        seen |= {key} if key is not None else set()
+    return kept
 
 
 def _saved(before: Costs) -> Callable[[Finding], float]:

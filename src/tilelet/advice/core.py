@@ -156,7 +156,8 @@ class Rule:
     legality       of a rule that changes the text: the condition under which results stay
     needs_proof    it is a fault only if the rewriting holds: else it is not even mentioned
     is_about_text  comments and names: to mend them saves no time
-    stands_alone   it is a fault even if the rewriting does not help: there are other remedies
+    is_fault       results may be wrong: it is reported without a rewriting, too
+    ends_chain     it makes no other rewriting possible
     needs_newer    it costs nothing under early runtimes: the newest says what it saves
     """
 
@@ -168,7 +169,8 @@ class Rule:
     legality: str = ""
     needs_proof: bool = False
     is_about_text: bool = False
-    stands_alone: bool = False
+    is_fault: bool = False
+    ends_chain: bool = False
     needs_newer: bool = False
 
     @property

@@ -30,6 +30,10 @@ Every rewriting carries a claim:
 `--fix` applies rewritings one after the other and shows the ladder and the diff. Comments and
 layout stay. The script is written to with `--in-place` only.
 
+What was not tried is not proposed. Where the program wastes the machine (few tasks, short rows,
+empty buffers) and no rewriting is known, half and double of every size in the text are modelled;
+the better one is reported with these causes. `--fix` leaves sizes to `tilelet tune`.
+
 A change that saves too little to be made by itself, but costs nothing and saves time, tasks, bytes
 or work of the cores, is told too, with the same proof. What each rule says of the two kernels of
 its section is a test.

@@ -15,6 +15,9 @@ from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural
 from tilelet.equivalence.claims import Claim
 
+MAX_CAUSES = 3
+"""Wasted parts of the machine that are named with a better size."""
+
 
 def diff(before: str, after: str, name: str) -> str:
     lines = difflib.unified_diff(
@@ -40,11 +43,13 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
     if after is not None and not finding.rule.is_about_text:
         notes.append(
             f"with the change: {_time(after)} instead of {_time(report.before)} us "
-            f"({times(after.us, report.before.us)}), {after.tasks:,} instead of "
+            f"({times(report.before.us, after.us)} faster), {after.tasks:,} instead of "
             f"{report.before.tasks:,} tasks, {byte_text(after.gm_bytes)} instead of "
             f"{byte_text(report.before.gm_bytes)}, modelled"
         )
         notes.append(_legality(finding))
+        if finding.rule.ends_chain:
+            notes += [f"cause: {cause}" for cause in dict.fromkeys(report.causes[:MAX_CAUSES])]
         if finding.newest is not None:
             was, now = finding.newest
             notes.append(f"under the newest runtime: {number(now)} instead of {number(was)} us")
@@ -90,10 +95,10 @@ class _Lines:
 
 def ladder(report: Report) -> Table:
     """Every rewriting that was applied, with what the program takes after it."""
-    table = Table("", ("step", "us", "tasks", "GM bytes", "of the start"), left=1)
+    table = Table("", ("step", "us", "tasks", "GM bytes", "faster"), left=1)
 
     def row(name: str, costs: Costs) -> Sequence[str]:
-        share = times(costs.us, report.before.us)
+        share = times(report.before.us, costs.us)
         return name, number(costs.us), f"{costs.tasks:,}", byte_text(costs.gm_bytes), share
 
     table.rows.append(row("as it stands", report.before))
@@ -122,6 +127,7 @@ def to_data(report: Report) -> dict[str, Any]:
         "before": report.before.to_data(),
         "after": report.after.to_data(),
         "held_back": report.held_back,
+        "causes": list(dict.fromkeys(report.causes)),
         "findings": [_finding_data(finding, report) for finding in report.findings],
         "steps": [
             {

@@ -11,7 +11,7 @@ import hashlib
 import io
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.diag.core import Diagnostic
 from tilelet.equivalence.claims import Claim
@@ -23,9 +23,9 @@ from tilelet.scripts.stand_ins import stand_ins
 from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
-    from tilelet.device.run import DeviceRun, Recorded
+    from tilelet.device.run import DeviceRun
     from tilelet.ir.core import Program
+    from tilelet.runtime.handlers.record import RecordedRun
 
 MODELLED, REFUSED, TOO_LARGE, LOST = "modelled", "refused", "too large", "lost"
 """What became of a candidate: it has figures; the script or the compiler refuses it; a tile does
@@ -167,27 +167,12 @@ def verify(candidate: Question, start: Question) -> Verdict:
     return replace(verdict, passed=not why, why=why, claim=claim)
 
 
-@dataclass(frozen=True)
-class _Ran:
-    """A program that a script ran, its arguments, and how the script compares outputs."""
-
-    program: Program
-    given: Mapping[str, Any]
-    comparison: Comparison | None
+def _programs(question: Question) -> Sequence[RecordedRun]:
+    options = replace(question.recording, execute=True, keep_arguments=True)
+    return record(question.target, options).runs
 
 
-def _programs(question: Question) -> list[_Ran]:
-    found: list[_Ran] = []
-
-    def look(run: Recorded, given: Mapping[str, Any], comparison: Comparison | None) -> None:
-        copies = {n: v.copy() if hasattr(v, "copy") else v for n, v in given.items()}
-        found.append(_Ran(run.program, copies, comparison))
-
-    record(question.target, replace(question.recording, execute=True), look)
-    return found
-
-
-def _agreement(before: Sequence[_Ran], after: Sequence[_Ran]) -> tuple[str, Claim]:
+def _agreement(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> tuple[str, Claim]:
     """Where a candidate differs from the start, or empty; and how far it is known not to."""
     from tilelet.equivalence.data_control import integer_trials, overlapping_arguments
     from tilelet.equivalence.proof import prove_equal
@@ -197,12 +182,12 @@ def _agreement(before: Sequence[_Ran], after: Sequence[_Ran]) -> tuple[str, Clai
         return "it runs other programs", Claim.NOT_TRIED
     claim = Claim.PROVED
     for old, new in zip(before, after):
-        apart = overlapping_arguments(old.program, old.given) is None
+        apart = overlapping_arguments(old.program, old.arguments) is None
         if apart and prove_equal(old.program, new.program, rounding=True).holds:
             continue
         claim = Claim.TRIED
         judge = old.comparison.judge if old.comparison else None
-        for given in integer_trials(old.program, old.given):
+        for given in integer_trials(old.program, old.arguments):
             expected = run_outputs(old.program, given)
             if expected is None:
                 continue  # the start does not accept these inputs

@@ -20,7 +20,7 @@ from tilelet.tuning.evaluate import Score, Verdict
 from tilelet.tuning.knobs import Knob, Setting, Settings, Subject
 
 _SHOWN = 8
-_UNITS = {"us": "us", "gm_bytes": "bytes", "tasks": "tasks", "cpu_ms": "ms on this CPU"}
+_UNITS = {"gm_bytes": "bytes", "tasks": "tasks"}
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,7 @@ class TuneResult:
             text = "No candidate is better than the program as it stands."
         else:
             values = ", ".join(f"{name}={value}" for name, value in self.winner.settings.items())
-            text = f"{self.ratio:.2f}x less {_UNITS[self.objective]}, modelled, with {values}."
-            if self.objective == "cpu_ms":
-                text = f"{self.ratio:.2f}x faster on this CPU with {values}."
+            text = f"{self._gain()} with {values}."
         verdict = self.winner.verdict
         if self.interrupted:
             text = f"Interrupted. So far: {text} It was not run."
@@ -124,6 +122,11 @@ class TuneResult:
             if self.winner.settings:
                 text += f" Results as before, but for rounding: {verdict.claim.value}."
         return text
+
+    def _gain(self) -> str:
+        """`1.19x faster, modelled`, or how much less of another objective."""
+        how = {"us": "faster, modelled", "cpu_ms": "faster on this CPU"}
+        return f"{self.ratio:.2f}x {how.get(self.objective, f'fewer {_UNITS.get(self.objective)}')}"
 
     def _change_table(self) -> Table:
         machines = list(self.winner.score.figures)
@@ -202,7 +205,7 @@ class TuneResult:
         for name, value in self.winner.settings.items():
             loc = knobs[name].loc
             if loc is not None:
-                what = f"{self.ratio:.2f}x less {_UNITS[self.objective]}"
+                what = self._gain()
                 found.append(BetterValue(loc, name, knobs[name].value, value, what).diagnostic)
         return found
 

@@ -76,4 +76,5 @@ RULE = Rule(
             out[:, :] = pl.row_expand_mul(x, pl.rsqrt(pl.add(mean, 1e-6)))
         return out
     """,
+    is_fault=True,
 )

@@ -110,5 +110,4 @@ RULE = Rule(
         return out
     """,
     legality=("The iterations are independent: no two touch the same bytes, one of them writing."),
-    stands_alone=True,
 )

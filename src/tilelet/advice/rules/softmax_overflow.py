@@ -72,4 +72,5 @@ RULE = Rule(
                 out[r : r + 16, :] = pl.row_expand_div(e, pl.row_sum(e))
         return out
     """,
+    is_fault=True,
 )

@@ -244,3 +244,32 @@ class SmallTransfers(Caution):
             [Label(loc)],
             helps=["move several rows at once: collect them in a tile, or use larger blocks"],
         )
+
+
+class TileSize(Caution):
+    """Another size of a tile, chunk or pipeline makes the program faster.
+
+    Half and double of every number that cuts the work are modelled. `tilelet tune` searches more.
+    """
+
+    code = "W1330"
+    example = """
+        TILE = 16
+
+
+        @pl.jit
+        def kernel(
+            x: pl.Tensor[[2048, 128], pl.FP32], out: pl.Out[pl.Tensor[[2048, 128], pl.FP32]]
+        ):
+            for r in pl.parallel(0, 2048, TILE):
+                with pl.at(level=pl.Level.CORE_GROUP):
+                    out[r : r + TILE, :] = pl.exp(x[r : r + TILE, :])
+            return out
+        """
+
+    def __init__(self, loc: Loc, name: str, value: int, better: int) -> None:
+        super().__init__(
+            f"`{name}` is {value}, and {better} is faster",
+            [Label(loc)],
+            helps=["`tilelet tune` tries more values, and several at once"],
+        )

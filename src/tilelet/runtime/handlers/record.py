@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilelet.device.run import Recorded
 from tilelet.diag.catalogue.windows import DependsOnTaskData
@@ -163,8 +164,20 @@ class ExecuteAndRecord(Execute):
 
 
 def copies(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with arrays of their own: a script may use its arrays again."""
-    return {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+    """The arguments with arrays of their own: a script may use its arrays again.
+
+    One array that is given twice stays one.
+    """
+    made: dict[Any, Any] = {}
+
+    def own(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        array = cast("NDArray[Any]", value)
+        place = array.ctypes.data, array.shape, array.strides, array.dtype
+        return made.setdefault(place, array.copy())
+
+    return {name: own(value) for name, value in arguments.items()}
 
 
 def with_control_traces(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
