@@ -53,7 +53,6 @@ def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
     """Two scopes become one, the addition a `matmul_acc`, and the loops change places."""
     text = script(scripts.SUM)
     report = Advisor(target(text), SETTING).fix()
-    assert places(report, "sum-in-memory") == [line_of(text, "with pl.at", 4)]
     assert report.steps[0].finding.rules[:2] == ["round-trip", "sum-in-memory"]
     rules = {name for step in report.steps for name in step.finding.rules}
     assert "zeros-read-back" in rules

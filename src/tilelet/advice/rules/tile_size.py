@@ -54,7 +54,7 @@ RULE = Rule(
     ),
     """
     @pl.jit
-    def kernel(x: pl.Tensor[[2048, 128], pl.FP32], out: pl.Out[pl.Tensor[[2048, 128], pl.FP32]]):
+    def kernel(x: pl.Tensor[[2048, 64], pl.FP32], out: pl.Out[pl.Tensor[[2048, 64], pl.FP32]]):
         for r in pl.parallel(0, 2048, 32):
             with pl.at(level=pl.Level.CORE_GROUP):
                 out[r : r + 32, :] = pl.exp(x[r : r + 32, :])
