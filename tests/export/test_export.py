@@ -12,7 +12,7 @@ from tests.models.programs import SMALL, every_program, sizes_of
 
 from tilelet.compat import aliases
 from tilelet.dialects import DIALECTS, check
-from tilelet.export.script import Case, script_text
+from tilelet.export.script import ExportCase, script_text
 from tilelet.ir.core import Program
 from tilelet.models import registry
 from tilelet.runtime import TensorSpec, session
@@ -27,7 +27,7 @@ AUGUST = DIALECTS["2026-08"]
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
-def exported(case: Case, folder: Path) -> types.ModuleType:
+def exported(case: ExportCase, folder: Path) -> types.ModuleType:
     """The script as a module, with Tilelet in the place of pypto."""
     file = folder / "exported.py"
     file.write_text(script_text(case, AUGUST).text, encoding="utf-8")
@@ -48,15 +48,15 @@ def results(program: Program, tensors: dict[str, Any]) -> tuple[dict[str, bytes]
     return {name: array.tobytes() for name, array in arrays.items()}, dict(tasks.counts())
 
 
-def model_case(name: str, sizes: dict[str, Any]) -> Case:
+def model_case(name: str, sizes: dict[str, Any]) -> ExportCase:
     model, variant = registry.resolve(name)
     shape = model.shape_for(variant, **sizes)
     program = model.build(variant, **sizes)
     tolerance = model.tolerance
-    return Case(program, model.specs(shape), model.golden(shape), tolerance, tolerance, name)
+    return ExportCase(program, model.specs(shape), model.golden(shape), tolerance, tolerance, name)
 
 
-def tensor_specs(case: Case) -> list[TensorSpec]:
+def tensor_specs(case: ExportCase) -> list[TensorSpec]:
     return [spec for spec in case.specs if isinstance(spec, TensorSpec)]
 
 
@@ -74,14 +74,14 @@ def test_an_exported_variant_gives_the_same_bits_and_tasks(name: str, tmp_path: 
     assert not errors or "april" in name
 
 
-def example_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+def example_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> ExportCase:
     """What an example would run, as `tilelet export` sees it."""
     handler = Export()
     monkeypatch.setattr("sys.argv", [str(path)])
     with session.active(Session(handler)), pytest.raises(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
     program, specs, case = handler.cases[0]
-    return Case(program, specs, case.golden, case.rtol, case.atol, path.name)
+    return ExportCase(program, specs, case.golden, case.rtol, case.atol, path.name)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)

@@ -10,7 +10,7 @@ from tests.fuzz.rewrites import Text, Version, inputs
 from tests.models.programs import SMALL, sizes_of
 
 from tilelet.equivalence.proof import prove_equal
-from tilelet.export.script import Case, script_text
+from tilelet.export.script import ExportCase, script_text
 from tilelet.ir.core import Program
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.language.text import parse
@@ -39,7 +39,9 @@ def golden(tensors: dict[str, Any]) -> None:
 def test_generated_programs(seed: int) -> None:
     program = parse(Text(seed).program())
     first = next(inputs(seed))
-    script = script_text(Case(program, specs(program, first), golden, 0.0, 0.0, "made"), AUGUST)
+    script = script_text(
+        ExportCase(program, specs(program, first), golden, 0.0, 0.0, "made"), AUGUST
+    )
     before, after = run_passes(program), run_passes(script.program)
     own, exported = Version("", before), Version("", after)
     assert prove_equal(before, after).why == ""

@@ -33,7 +33,7 @@ def test_the_collector_is_as_before_even_after_an_error(enabled: bool) -> None:
 def test_a_script_that_imports_torch_has_it_seeded_and_frozen() -> None:
     pytest.importorskip("torch")
     text = (
-        "import gc, tilelet.runtime.data.seeds as s\n"
+        "import gc, tilelet.runtime.torch_scripts.repeatable as s\n"
         "with s.repeatable(1):\n"
         "    import torch\n"
         "    print(gc.get_freeze_count() > 10_000, gc.isenabled())\n"

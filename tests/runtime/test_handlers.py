@@ -38,6 +38,7 @@ ENTRY_POINTS = {
         "_engine",
     },
     "runtime/programs/jit_call.py": {"compiled"},
+    "runtime/validation/golden.py": {"compute_golden"},
     "runtime/programs/warm_calls.py": {"remember", "__call__"},
 }
 

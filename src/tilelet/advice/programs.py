@@ -21,7 +21,7 @@ from tilelet.device.machine.description import Machine
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.dialects import dialect_named
-from tilelet.export.script import Case, script_text
+from tilelet.export.script import ExportCase, script_text
 from tilelet.ir.core import Block, Op, Program
 from tilelet.runtime import run, session
 from tilelet.runtime.handlers.export import Export
@@ -148,7 +148,7 @@ class ExportedPrograms:
     setting: Setting
     text: str
     path: str
-    case: Case
+    case: ExportCase
 
     @classmethod
     def of(cls, target: Target, setting: Setting, dialect: str = NEWEST) -> ExportedPrograms:
@@ -163,7 +163,7 @@ class ExportedPrograms:
             raise CannotAdvise(target.name, why)
         program, specs, ran = handler.cases[0]
         about = f"{target.name}: program `{program.name}`."
-        case = Case(program, specs, ran.golden, ran.rtol, ran.atol, about)
+        case = ExportCase(program, specs, ran.golden, ran.rtol, ran.atol, about)
         text = script_text(case, dialect_named(dialect)).text
         name = PurePath(target.name.partition(":")[0]).name
         return cls(target, setting, text, f"{name}.py", case)

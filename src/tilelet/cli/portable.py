@@ -27,7 +27,7 @@ from tilelet.scripts.recording import Recording
 from tilelet.scripts.stand_ins import stand_ins
 
 if TYPE_CHECKING:
-    from tilelet.export.script import Case, Script
+    from tilelet.export.script import ExportCase, Script
 
 NEWEST = "2026-08"
 _PROOF_BUDGET = 40_000_000
@@ -94,7 +94,7 @@ def export_command(options: ExportCommand) -> int:
     return exit_codes.of_findings(any(d.severity == "error" for d in script.findings), 0)
 
 
-def _claim(case: Case, script: Script) -> str:
+def _claim(case: ExportCase, script: Script) -> str:
     """How far the exported program is known to compute what the original computes."""
     from tilelet.equivalence.claims import Claim
     from tilelet.equivalence.proof import prove_equal
@@ -105,9 +105,9 @@ def _claim(case: Case, script: Script) -> str:
     return Claim.PROVED.value if proof.holds else f"{Claim.NOT_TRIED.value} ({proof.why})"
 
 
-def _cases(options: ExportCommand) -> tuple[list[Case], int]:
+def _cases(options: ExportCommand) -> tuple[list[ExportCase], int]:
     """What the target would run; nothing is run."""
-    from tilelet.export.script import Case
+    from tilelet.export.script import ExportCase
 
     handler = Export()
     now = Session(handler, seed=options.seed)
@@ -118,7 +118,7 @@ def _cases(options: ExportCommand) -> tuple[list[Case], int]:
     about = f"{options.target.name}: program `{{}}`."
     found = list(
         {
-            id(program): Case(
+            id(program): ExportCase(
                 program, specs, case.golden, case.rtol, case.atol, about.format(program.name)
             )
             for program, specs, case in reversed(handler.cases)

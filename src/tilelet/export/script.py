@@ -103,7 +103,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Case:
+class ExportCase:
     """What a script is made of: a program as the frontend made it, and how it is run.
 
     about   the first line of the script
@@ -117,7 +117,7 @@ class Case:
     about: str
 
 
-def script_text(case: Case, dialect: Dialect) -> Script:
+def script_text(case: ExportCase, dialect: Dialect) -> Script:
     """The script in a dialect."""
     kernels = kernel_text(case.program, _OWN, chunks=dialect.has("auto_incore"))
     rewrite = Rewriter(dialect, language, lambda module: _program(module, kernels))
@@ -178,7 +178,7 @@ def _order(line: str) -> tuple[str, str]:
     return "a" if line.startswith("import") else "b", line
 
 
-def _wants_torch(case: Case) -> bool:
+def _wants_torch(case: ExportCase) -> bool:
     return any(spec.wants_torch for spec in case.specs)
 
 
@@ -187,7 +187,7 @@ def torch_name(dtype: DType) -> str:
     return f"torch.{_TORCH.get(dtype.name.upper(), dtype.name.lower())}"
 
 
-def _inputs(case: Case, bundle: Bundle) -> str:
+def _inputs(case: ExportCase, bundle: Bundle) -> str:
     lines = ["def inputs():", '    """All arguments, in the order of the parameters."""']
     if any(_is_random(spec) for spec in case.specs):
         lines.append("    torch.manual_seed(0)")
@@ -224,7 +224,7 @@ def _is_random(spec: Spec) -> bool:
     ) in ("randn", "rand", "zeros", "ones")
 
 
-def _golden(case: Case, bundle: Bundle) -> None:
+def _golden(case: ExportCase, bundle: Bundle) -> None:
     """The golden goes by that name; one of the older form is called with no parameters."""
     if case.golden is None:
         raise CannotExport(UNKNOWN, "a run without a golden, which has nothing to compare with,")

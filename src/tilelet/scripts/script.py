@@ -29,9 +29,9 @@ from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
 from tilelet.diag.tracebacks import give_place, in_package, user_frames, user_traceback
 from tilelet.frontend.module import ModuleBuilder
-from tilelet.runtime.data.seeds import repeatable
 from tilelet.runtime.output.bug_report import bug_text
 from tilelet.runtime.session import Session
+from tilelet.runtime.torch_scripts.repeatable import repeatable
 from tilelet.scripts import interrupt, output
 from tilelet.scripts.discover import compile_found
 from tilelet.scripts.exit_codes import COULD_NOT_RUN, FINDINGS, INTERRUPTED

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.machinery
 import random
-import sys
-import types
-import zlib
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any, cast
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import numpy as np
 
 from tilelet.runtime.data.arrays import loaded_torch
-from tilelet.runtime.gc_pause import no_garbage
 
 # Seeds that people choose are smaller; what torch draws for a process that chose none is not.
 _LARGEST_CHOSEN = 1 << 53
@@ -48,71 +42,3 @@ def seeded(seed: int, *, numpy: bool = True) -> Generator[None]:
         if torch and torch_state:
             torch.default_generator.manual_seed(torch_state[0])
             torch.set_rng_state(torch_state[1])
-
-
-@contextmanager
-def repeatable(seed: int, *, deferred: bool = False) -> Generator[None]:
-    """A script's own draws repeat from run to run: also those of a torch that it has yet to import.
-
-    What the script seeds itself counts, as everywhere. NumPy's generators take as long to import as
-    the rest of NumPy; most scripts have no use for them.
-
-    deferred: large tensors of torch are only drawn when somebody looks at them
-    """
-    start = zlib.crc32(f"script {seed}".encode())
-    with ExitStack() as stack:
-
-        def seed_torch(module: Any) -> None:
-            module.default_generator.manual_seed(start)
-            if deferred:
-                from tilelet.runtime.torch_scripts.deferred import Deferring
-
-                stack.enter_context(Deferring())
-
-        stack.enter_context(seeded(start, numpy="numpy.random" in sys.modules))
-        finder = _Finder({"torch": seed_torch, "numpy.random": lambda module: module.seed(start)})
-        sys.meta_path.insert(0, finder)
-        stack.callback(sys.meta_path.remove, finder)
-        torch = loaded_torch()
-        if torch:
-            seed_torch(torch)
-        yield
-
-
-class _Finder:
-    """Lets Python find torch and NumPy's generators, and seeds them when they are imported."""
-
-    def __init__(self, actions: Mapping[str, Callable[[Any], object]]) -> None:
-        self._actions = actions
-
-    def find_spec(
-        self,
-        fullname: str,
-        path: Sequence[str] | None = None,
-        target: types.ModuleType | None = None,
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._actions:
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
-        if spec is not None and spec.loader is not None:
-            spec.loader = cast("Any", _Loader(spec.loader, self._actions[fullname]))
-        return spec
-
-
-class _Loader:
-    """Loads a module, and then does with it what is to be done."""
-
-    def __init__(self, loader: Any, then: Callable[[Any], object]) -> None:
-        self._loader = loader
-        self._then = then
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: types.ModuleType) -> None:
-        with no_garbage(again=True):
-            self._loader.exec_module(module)
-        self._then(module)

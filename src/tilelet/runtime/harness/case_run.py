@@ -219,6 +219,7 @@ class CaseRun:
                 ],
                 use_torch=use_torch,
                 seed=self._seed,
+                now=self.session,
             )
         if key:
             cache.store(key, expected)

@@ -30,7 +30,7 @@ class TaskCounter(Protocol):
     def total(self) -> int: ...
 
 
-class Execution(Protocol):
+class EngineResult(Protocol):
     """What an engine gives back; results are in the arguments' arrays."""
 
     @property
@@ -44,7 +44,7 @@ class Engine(Protocol):
 
     def run(
         self, program: Program, arguments: Mapping[str, Array | Any], *, execute: bool = True
-    ) -> Execution: ...
+    ) -> EngineResult: ...
 
 
 @dataclass(frozen=True)
