@@ -125,7 +125,7 @@ def test_the_strength_of_the_golden_on_request() -> None:
     assert verdict.golden is not None
     assert "noticed" in verdict.golden.summary
     assert set(verdict.costs) == {"a2a3", "a5"}
-    assert "corruptions" in str(verdict)
+    assert "mutations" in str(verdict)
 
 
 def test_advise_and_tune_have_the_same_layout(capsys: pytest.CaptureFixture[str]) -> None:

@@ -320,7 +320,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         ([], "there is no prompt"),
         ([[1.5]], "tokens are of type float64"),
-        ([[[1, 2]]], "one dimension for a prompt"),
+        ([[[1, 2], [3, 4]]], "several prompts are a list"),
         ([["a"]], "integers"),
         ([[-1]], "is -1"),
     ],

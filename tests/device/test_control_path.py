@@ -56,7 +56,7 @@ def test_a_guess_is_said_at_its_place() -> None:
     profile = profile_of(simulate(tasks, program, A2A3), "x")
     (guess,) = profile.guesses
     assert guess.startswith("test_replay.py:")
-    assert "`main_incore_2`; one iteration is assumed" in guess
+    assert "`main_incore_2` depends on data; one iteration is assumed" in guess
 
 
 def test_each_block_costs_what_it_does() -> None:

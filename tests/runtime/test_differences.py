@@ -96,7 +96,7 @@ def test_the_report_shows_counts_worst_elements_norm_and_rows() -> None:
             "Mismatched elements: 2/12 (16.7%)",
             "rtol=0.001, atol=0.001",
             "Not finite: 1 NaN in actual",
-            "  memory of `pl.create_tensor` starts as NaN: write it (`pl.full`) before it is read",
+            "  memory that was never written reads as NaN; 0 / 0, inf - inf and 0 * inf give NaN",
             "Relative L2 error of the finite elements: 0.02223; largest difference: 0.5",
             "Worst elements:",
             "  [2, 0]: actual nan, golden 8, difference nan (allowed 0.009)",
