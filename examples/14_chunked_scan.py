@@ -36,32 +36,41 @@ def scan(
 
 
 def golden(tensors: dict[str, Any]):
-    h = np.zeros(CHANNELS)
+    factors, h = decay_factors(), np.zeros(CHANNELS)
     for t in range(STEPS):
-        h = FACTORS[t] * h + tensors["x"][t].astype(np.float64)
+        h = factors[t] * h + tensors["x"][t].astype(np.float64)
         tensors["out"][t] = h
 
 
-FACTORS = np.random.default_rng(1).uniform(0.5, 1.0, STEPS)
+def decay_factors():
+    return np.random.default_rng(1).uniform(0.5, 1.0, STEPS)
 
 
 def chunk_decays():
-    """decay[t, s]: what of step s of its chunk is left at step t; carry[t]: of the state before."""
-    decay, carry = np.zeros((STEPS, CHUNK)), np.zeros((STEPS, 1))
+    """decay[t, s]: the share of step s of its chunk that is left at step t."""
+    factors, decay = decay_factors(), np.zeros((STEPS, CHUNK))
     for t in range(STEPS):
         start = t - t % CHUNK
         for s in range(start, t + 1):
-            decay[t, s - start] = np.prod(FACTORS[s + 1 : t + 1])
-        carry[t] = np.prod(FACTORS[start : t + 1])
-    return decay, carry
+            decay[t, s - start] = np.prod(factors[s + 1 : t + 1])
+    return decay
 
 
-DECAY, CARRY = chunk_decays()
-X = np.random.default_rng(2).normal(size=(STEPS, CHANNELS))
+def carried_decays():
+    """carry[t]: the share of the state before its chunk that is left at step t."""
+    factors = decay_factors()
+    return np.array([[np.prod(factors[t - t % CHUNK : t + 1])] for t in range(STEPS)])
+
+
 SPECS = [
-    TensorSpec("x", [STEPS, CHANNELS], pl.FP32, X),
-    TensorSpec("decay", [STEPS, CHUNK], pl.FP32, DECAY),
-    TensorSpec("carry", [STEPS, 1], pl.FP32, CARRY),
+    TensorSpec(
+        "x",
+        [STEPS, CHANNELS],
+        pl.FP32,
+        lambda: np.random.default_rng(2).normal(size=(STEPS, CHANNELS)),
+    ),
+    TensorSpec("decay", [STEPS, CHUNK], pl.FP32, chunk_decays),
+    TensorSpec("carry", [STEPS, 1], pl.FP32, carried_decays),
     TensorSpec("out", [STEPS, CHANNELS], pl.FP32, is_output=True),
 ]
 

@@ -115,7 +115,9 @@ def test_a_script_with_findings_of_its_own_gets_advice_too() -> None:
 
 def test_nothing_is_proposed_for_what_is_fine() -> None:
     text = Advisor(target(script(scripts.ROUND_TRIP)), SETTING).fix().text
-    assert all(finding.after is None for finding in advise(text).findings)
+    # Sizes are left to `tilelet tune`.
+    found = [finding for finding in advise(text).findings if finding.rule.name != "tile-size"]
+    assert all(finding.after is None for finding in found)
 
 
 def test_reads_that_could_be_done_once() -> None:

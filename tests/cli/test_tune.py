@@ -16,7 +16,7 @@ def test_the_report_has_the_change_and_its_causes(tilelet: Run, tmp_path: Path) 
     (tmp_path / "k.py").write_text(SCRIPT)
     code, out, err = tilelet("tune", "k.py", "--vary", "TILE=16,64", "--jobs", "1", "-p", "a2a3")
     assert code == 0, err
-    assert "modelled, with TILE=64. On this CPU: PASS against the golden" in out
+    assert "modelled with TILE=64. On this CPU: PASS against the golden" in out
     assert "-TILE = 16\n+TILE = 64\n" in out
     assert "on the critical path" in out
     assert (tmp_path / "k.py").read_text() == SCRIPT

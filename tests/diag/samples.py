@@ -741,6 +741,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "chunk",
     ),
     advice.SequentialLoop: lambda at: advice.SequentialLoop(at("pl.range(0, 256, 16)"), "r"),
+    machine_use.TileSize: lambda at: machine_use.TileSize(at("TILE = 16"), "TILE", 16, 32),
     machine_use.SmallTasks: lambda at: machine_use.SmallTasks(at(SCOPE), 640, 0.81, 1.99),
     machine_use.FewTasks: lambda at: machine_use.FewTasks(at(SCOPE), "kernel_incore_0", 6, 24),
     machine_use.UnevenWave: lambda at: machine_use.UnevenWave(

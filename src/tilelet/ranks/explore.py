@@ -36,7 +36,7 @@ Footprint = Sequence[Touch]
 MAX_COVERED = 400
 """Executions that partial-order reduction may take before seeded schedules take over."""
 
-MAX_TRACE = 1_500
+MAX_TRACE = 4_000
 """Steps of an execution whose pairs are compared; longer ones get seeded schedules only."""
 
 MAX_STEPS = 40_000
