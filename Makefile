@@ -58,8 +58,7 @@ check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
-	$(BIN)/pyright
-	$(BIN)/pyright -p tests
+	$(BIN)/pyright & src=$$!; $(BIN)/pyright -p tests && wait $$src
 	$(BIN)/tilelet docs --check
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory web-check; \
 	  else echo "no node here: src/tilelet/report/page is not compared with web/"; fi

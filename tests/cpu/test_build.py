@@ -341,8 +341,10 @@ def test_size_cap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "TRIM_EVERY", -1.0)
     assert runs(fresh_program())
     assert runs(fresh_program())
-    # Another process may just be about to load what was used a moment ago.
-    assert len(_entries(folder)) == 4
+    # Another process may just be about to load what was used a moment ago: both programs and the
+    # runtime. These programs have no products, whose entry may be older.
+    used = [entry for entry in _entries(folder) if not entry.name.startswith("products")]
+    assert len(used) == 3
     monkeypatch.setattr(cache, "IN_USE", -1.0)
     assert runs(fresh_program())
     assert len(_entries(folder)) == 1
