@@ -154,6 +154,106 @@ task:
     z[0:16, :] = pl.sub(x[0:16, :], x[16:32, :])
 """
 
+STEPS = """
+k = 0
+for i in pl.range(pl.read(n, [0])):
+    v = pl.read(table, [k])
+    k = pl.min(k + 1, 15)
+"""
+
+STEPS_IN_MEMORY = """
+t = pl.create_tensor([1], pl.INT32, init_value=0)
+for i in pl.range(pl.read(n, [0])):
+    k = pl.read(t, [0])
+    v = pl.read(table, [k])
+    pl.write(t, [0], pl.min(k + 1, 15))
+"""
+
+WHILE = """
+i = pl.read(n, [0])
+while i < 16:
+    v = pl.read(table, [i])
+    i = i + 1
+"""
+
+FROM_THE_SECOND_ON = """
+t = pl.create_tensor([1], pl.INT32, init_value=0)
+for i in pl.range(pl.read(n, [0])):
+    if pl.read(t, [0]) > 0:
+        task:
+            z[0:16, :] = x[0:16, :]
+    pl.write(t, [0], 1)
+"""
+
+CUT = """
+k = pl.read(n, [0])
+task:
+    t = pl.load(x, [0, 0], [16, 64], valid_shapes=[k, 64], sized=False)
+    z = pl.store(t, [0, 0], z)
+"""
+
+NEW_EVERY_TIME = """
+t = pl.create_tensor([16, 64], pl.FP32, init_value=0.0)
+u = pl.create_tensor([16, 64], pl.FP32, init_value=1.0)
+for i in pl.range(pl.read(n, [0])):
+    v = pl.create_tensor([16, 64], pl.FP32)
+    task:
+        v[0:16, :] = pl.exp(t[0:16, :])
+    u = t
+    t = v
+task:
+    z[0:16, :] = u[0:16, :]
+"""
+
+ENDLESS = """
+i = pl.read(n, [0])
+while i < 16:
+    i = i * 1
+"""
+
+TWO_SHAPES = """
+i = pl.read(table, [0])
+j = pl.read(table, [1])
+w = pl.reshape(z, [32, 32])
+a = pl.read(z, [i, j])
+b = pl.read(w, [i, j])
+pl.write(z, [i, j], 1.0)
+"""
+
+WRAPPED = """
+i = pl.read(n, [0])
+if i + 2000000000 + 2000000000 - i > 0:
+    task:
+        z[0:16, :] = x[0:16, :]
+"""
+
+WIDENED = """
+for j in pl.range(1):
+    i = pl.read(n, [0])
+    if i + i + j > 0:
+        task:
+            z[0:16, :] = x[0:16, :]
+"""
+
+COUNTED = """
+k = pl.const(0, pl.UINT8)
+for i in pl.range(pl.read(n, [0])):
+    k = k + 1
+task:
+    z[k : k + 1, :] = x[0:1, :]
+"""
+
+CHOSEN = """
+k = pl.const(0, pl.UINT8)
+if pl.read(n, [0]) > 0:
+    k = pl.const(7, pl.UINT8)
+else:
+    k = pl.const(9, pl.UINT8)
+if k - 8 < 0:
+    task:
+        z[0:16, :] = x[0:16, :]
+"""
+
 EQUAL = {
     "a fill that is overwritten": (FILL + ALL_ROWS, ALL_ROWS),
     "a tile that is stored and loaded": (THROUGH_MEMORY, ON_CHIP),
@@ -174,6 +274,29 @@ DIFFERENT = {
     ),
     "another order of a sum": (SUM_LEFT, SUM_RIGHT),
     "another state that is handed on": (HANDED_ON, HANDED_ON.replace("= t[", "= u[")),
+    "a carried index that goes too far": (STEPS, STEPS.replace("pl.min(k + 1, 15)", "k + 1")),
+    "a carried index that starts too far": (STEPS, STEPS.replace("k = 0", "k = 16")),
+    "a stored index that goes too far": (
+        STEPS_IN_MEMORY,
+        STEPS_IN_MEMORY.replace("pl.min(k + 1, 15)", "k + 1"),
+    ),
+    "a condition that holds for too long": (WHILE, WHILE.replace("i < 16", "i < 32")),
+    "a store that the first iteration skips": (
+        FROM_THE_SECOND_ON,
+        FROM_THE_SECOND_ON.replace("x[0:16", "x[16:32"),
+    ),
+    "a size that may be negative": (CUT, CUT.replace("sized=False", "sized=True")),
+    "a tensor of another iteration": (NEW_EVERY_TIME, NEW_EVERY_TIME.replace("= u[", "= t[")),
+    "a loop that may not end": ("i = pl.read(n, [0])\n", ENDLESS),
+    "a step that may be 0": (
+        "i = pl.read(n, [0])\n",
+        "for r in pl.range(0, 9, pl.read(n, [0])):\n    task:\n        z[0:1, :] = z[0:1, :]\n",
+    ),
+    "an element of another shape": (TWO_SHAPES, TWO_SHAPES.replace("write(z", "write(w")),
+    "a sum that wraps": (WRAPPED, "task:\n    z[0:16, :] = x[0:16, :]\n"),
+    "a sum in a wider type": (WIDENED, WIDENED.replace("i + i + j", "i + j + i")),
+    "a carried index of another type": (COUNTED, COUNTED.replace("UINT8", "INT64")),
+    "a chosen number of another type": (CHOSEN, CHOSEN.replace("UINT8", "INT64")),
 }
 
 
@@ -208,6 +331,70 @@ def test_a_product_is_split_but_for_rounding() -> None:
     assert not prove_equal(whole, program(split)).holds
     wrong = program(split.replace("y[32:64, :]", "y[0:32, :]"))
     assert not prove_equal(whole, wrong, rounding=True).holds
+
+
+@pytest.mark.parametrize("row", ["r - 1", "r + 16"])
+def test_an_element_outside_of_a_tile_is_not_modelled(row: str) -> None:
+    text = """
+    task:
+        t = pl.exp(x[0:16, :])
+        for r in pl.range(1):
+            z[0:1, :] = pl.mul(x[0:1, :], pl.read(t, [r + 15, 0]))
+    """
+    wrong = program(text.replace("r + 15", row))
+    assert "outside of a tile" in prove_equal(program(text), wrong).why
+
+
+RETURNS = """\
+import tilelet.language as pl
+
+@pl.program
+class Kernel:
+    @pl.function
+    def main(
+        self,
+        a: pl.InOut[pl.Tensor[[16, 64], pl.FP32]],
+        b: pl.Tensor[[16, 64], pl.FP32],
+    ):
+        t = pl.create_tensor([32, 64], pl.FP32, init_value=0.0)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            a[0:16, :] = b[0:16, :]
+        return a, b, t
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("return a, b, t", "return b, a, t"),
+        ("return a, b, t", "return a, b, t[0:16, :]"),
+        ("return a, b, t", "return a, b, pl.reshape(t, [64, 32])"),
+        ("[32, 64], pl.FP32, init", "[32, 64], pl.INT32, init"),
+        ("Tensor[[16, 64], pl.FP32]", "Tensor[[16, 64], pl.INT32]"),
+        ("Tensor[[16, 64], pl.FP32]", "Tensor[[16, 32, 2], pl.FP32]"),
+    ],
+    ids=["order", "window", "shape", "dtype", "parameter dtype", "parameter shape"],
+)
+def test_parameters_and_results_are_compared(change: tuple[str, str]) -> None:
+    text = RETURNS.replace(*change)
+    if "[16, 32, 2]" in text:
+        text = text.replace("[0:16, :] = b[0:16, :]", "[0:16, :, :] = b[0:16, :, :]")
+    before, after = lowered(parse(RETURNS)), lowered(parse(text))
+    assert prove_equal(after, after).holds
+    assert prove_equal(before, after).why == "it has other parameters or results"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "pl.sub(y[0:16, :], y[0:16, :])",
+        "pl.matmul(pl.full([16, 64], dtype=pl.FP32, value=0.0), y[0:64, :])",
+    ],
+    ids=["difference", "product"],
+)
+def test_infinities_do_not_cancel(value: str) -> None:
+    zero = program("task:\n    z[0:16, :] = pl.full([16, 64], dtype=pl.FP32, value=0.0)\n")
+    assert not prove_equal(zero, program(f"task:\n    z[0:16, :] = {value}\n"), rounding=True).holds
 
 
 def test_what_takes_too_much_work_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:

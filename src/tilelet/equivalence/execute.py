@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.dtypes import DType
 from tilelet.equivalence import tiles
 from tilelet.equivalence.memory import Buffer, Extent, Memory, UnprovableError, View, whole
 from tilelet.equivalence.rings import MODULUS
@@ -32,11 +33,22 @@ from tilelet.equivalence.terms import (
     tag,
 )
 from tilelet.equivalence.tiles import UNDEFINED, Tile
-from tilelet.ir.core import Arg, Block, Const, Function, FunctionKind, Op, Program, Value
+from tilelet.ir.core import (
+    Arg,
+    Block,
+    Const,
+    Function,
+    FunctionKind,
+    Op,
+    Program,
+    Value,
+    scalar_dtype,
+)
 from tilelet.ir.faults import Fault
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
 from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.ops.reference import wrap_integer
 from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
 
@@ -57,14 +69,16 @@ _RING_OPS = {"scalar.add": "add", "scalar.sub": "sub", "scalar.mul": "mul"}
 class Outcome:
     """What a program leaves behind.
 
+    parameters   names and types
     buffers      memory of every parameter, and of new tensors that it returns, by name
-    scalars      that it returns, by place
-    obligations  accesses that may fail, each with the path that leads to it
+    returned     scalars, and the windows of `buffers`, in order
+    obligations  accesses that may fail and loops that may not end, each with its path
     modulus      terms are equal modulo this number; None: as they are
     """
 
+    parameters: tuple[object, ...]
     buffers: Mapping[str, Buffer]
-    scalars: Mapping[int, Scalar]
+    returned: tuple[object, ...]
     obligations: frozenset[np.uint64]
     modulus: int | None
 
@@ -97,15 +111,21 @@ class _Execution:
         arguments = [self._parameter(p) for p in main.params]
         returned = self._function(main, arguments)
         named = zip(main.params, arguments)
-        buffers = {p.name: a.buffer for p, a in named if isinstance(a, View)}
-        scalars: dict[int, Scalar] = {}
-        for place, value in enumerate(returned):
-            if not isinstance(value, View):
-                scalars[place] = value
-            elif value.buffer not in buffers.values():
-                buffers[f"result {place}"] = value.buffer
-        modulus = int(MODULUS) if self.rounding else None
-        return Outcome(buffers, scalars, frozenset(self.obligations), modulus)
+        names = {a.buffer: p.name for p, a in named if isinstance(a, View)}
+        results: list[object] = []
+        for place, (value, made) in enumerate(zip(returned, yielded(main.body))):
+            if isinstance(value, View):
+                name = names.setdefault(value.buffer, f"result {place}")
+                results.append((name, value.place, value.valid, _element_type(made)))
+            else:
+                results.append((value, _element_type(made)))
+        return Outcome(
+            tuple((p.name, _extents(p), _element_type(p)) for p in main.params),
+            {name: buffer for buffer, name in names.items()},
+            tuple(results),
+            frozenset(self.obligations),
+            int(MODULUS) if self.rounding else None,
+        )
 
     # Values
 
@@ -197,9 +217,10 @@ class _Execution:
         assert isinstance(op.result.type, ScalarType)
         dtype = op.result.type.dtype
         if op.name in _RING_OPS and dtype.is_integer:
-            a, b = args["lhs"], args["rhs"]
+            a, b = (_widened(op.args[n], args[n], dtype) for n in ("lhs", "rhs"))
             a = a if isinstance(a, Symbol) else Symbol(int(a) % ((1 << 127) - 1))
-            return {"add": a.__add__, "sub": a.__sub__, "mul": a.__mul__}[_RING_OPS[op.name]](b)
+            found = {"add": a.__add__, "sub": a.__sub__, "mul": a.__mul__}[_RING_OPS[op.name]](b)
+            return found if isinstance(found, Symbol) else wrap_integer(found, dtype)
         if op.name in ("scalar.floordiv", "scalar.mod", "scalar.truediv"):
             self._oblige("division", args["rhs"])
         return symbol(op.name, dtype, tuple(args.items()))
@@ -215,7 +236,7 @@ class _Execution:
         array, index = self._get(op.args["array"], env), self._get(op.args["index"], env)
         if isinstance(index, Symbol) or not 0 <= index < len(array):
             self._oblige("array", array, index)
-            return (symbol("array.get", array, index),)
+            return (symbol("array.get", scalar_dtype(op.result), array, index),)
         return (array[index],)
 
     def _op_array_set(self, op: Op, env: Env) -> tuple[Any, ...]:
@@ -248,6 +269,11 @@ class _Execution:
         valid = None if limit is None else self._get(_as_tuple(limit), env)
         if made.unknown or valid is not None:
             self._oblige("window", view.place, offsets, shapes, valid)
+        if valid is not None and op.args["sized"]:
+            if any(isinstance(v, int) and v < 0 for v in valid):
+                raise UnprovableError("the size of a window is negative")
+            if has_symbol(valid):
+                self._oblige("sized", shapes, valid)
         if valid is not None and tuple(valid) != shapes:
             made = _with_valid(made, tuple(valid), shapes)
         return made
@@ -362,6 +388,8 @@ class _Execution:
                 self._oblige("tile element", x.terms.shape, indices)
                 term = combine(tag("read", indices), digest(x.terms))[()]
             else:
+                if not all(0 <= i < n for i, n in zip(indices, x.terms.shape)):
+                    raise UnprovableError("an element outside of a tile is read")
                 term = x.terms[tuple(indices)]
         else:
             view = self._element(op, env)
@@ -395,7 +423,7 @@ class _Execution:
         except Fault as fault:
             raise UnprovableError(f"`pl.{op.name}` fails") from fault
         given = [a for a in args.values() if isinstance(a, Tile)]
-        regions = tuple(t.valid for t in given)
+        regions = tuple((t.terms.shape, t.valid) for t in given)
         numbers = tuple(a for a in args.values() if not isinstance(a, Tile))
         if has_symbol((regions, numbers)) or not in_detail:
             contents = () if in_detail else tuple(digest(t.terms)[()] for t in given)
@@ -448,6 +476,8 @@ class _Execution:
         bounds = [self._get(b, env) for b in view.bounds]
         values = tuple(self._get(v, env) for v in view.init)
         if any(isinstance(b, Symbol) for b in bounds):
+            if isinstance(bounds[2], Symbol):
+                self._oblige("step", bounds[2])
             return self._summary(env, view.body, None, tuple(bounds), values)
         if not bounds[2]:
             raise UnprovableError("the step of a loop is 0")
@@ -489,10 +519,11 @@ class _Execution:
             self._spend(4 * buffer.size)
             buffer.data = np.where(then == orelse, then, combine(head, then, orelse))
             buffer.last = None
-        return tuple(self._joined(condition, a, b) for a, b in zip(ends[0][0], ends[1][0]))
+        sides = zip(op.results, ends[0][0], ends[1][0])
+        return tuple(self._joined(condition, scalar_dtype(r), a, b) for r, a, b in sides)
 
-    def _joined(self, condition: Symbol, a: Any, b: Any) -> Any:
-        """A value that a branch leaves."""
+    def _joined(self, condition: Symbol, dtype: DType | None, a: Any, b: Any) -> Any:
+        """A value that a branch leaves; `dtype` of a scalar."""
         if isinstance(a, View) and isinstance(b, View):
             if a.is_same(b) and a.valid == b.valid:
                 return a
@@ -504,8 +535,8 @@ class _Execution:
             return Tile(np.where(a.terms == b.terms, a.terms, both), a.valid)
         if isinstance(a, tuple):
             pairs: list[tuple[Any, Any]] = list(zip(a, b))  # pyright: ignore[reportUnknownArgumentType]
-            return tuple(self._joined(condition, x, y) for x, y in pairs)
-        return a if a == b and type(a) is type(b) else symbol("either", condition, a, b)
+            return tuple(self._joined(condition, dtype, x, y) for x, y in pairs)
+        return a if a == b and type(a) is type(b) else symbol("either", condition, dtype, a, b)
 
     @contextmanager
     def _saved(self) -> Generator[dict[Buffer, Terms]]:
@@ -533,12 +564,12 @@ class _Execution:
     ) -> tuple[Any, ...]:
         """The effect of a loop with an unknown trip count, by one iteration in an unknown state."""
         depth = len(self.path)
-        loop = tag("loop", bounds, depth)
+        loop = tag("loop", bounds, depth, tuple(scalar_dtype(p) for p in _scalars(body.params)))
         vague: set[int] = set()
         outer = {*self._buffers}
         labels = _labels(init)
 
-        def once(salts: Mapping[Buffer, np.uint64]) -> tuple[Any, Any, dict[Buffer, Terms]]:
+        def once(salts: Mapping[Buffer, np.uint64]) -> _Iteration:
             """One iteration; again with less known of it if it changes more than was thought."""
             while True:
                 found, changed = attempt(salts)
@@ -546,12 +577,13 @@ class _Execution:
                     return found
                 vague.update(changed)
 
-        def attempt(salts: Mapping[Buffer, np.uint64]) -> tuple[Any, set[int]]:
+        def attempt(salts: Mapping[Buffer, np.uint64]) -> tuple[_Iteration, set[int]]:
             for k in vague:
                 if isinstance(init[k], View):
                     init[k].buffer.is_frozen = True  # a name for it may be one for later memory
             state = [self._unknown(v, depth, labels[k], k in vague) for k, v in enumerate(init)]
             inner = dict(env)
+            outside, self.obligations = self.obligations, set()
             with self._under(loop), self._saved() as frame:
                 for buffer, salt in salts.items():
                     self.memory.touch(buffer)
@@ -565,7 +597,7 @@ class _Execution:
                 first = [] if cond is not None else [symbol("index", depth)]
                 inner.update(zip(body.params, [*first, *state]))
                 values = self._block(body, inner)
-                after = {b: b.elements().copy() for b in frame}
+                after = {b: b.elements().copy() for b in frame if b in outer}
                 if any(
                     isinstance(v, View) and v.buffer in outer
                     for k, v in enumerate(values)
@@ -574,27 +606,31 @@ class _Execution:
                     raise UnprovableError("a loop that data bounds carries different windows")
                 values = tuple(self._handed_on(k in vague, v) for k, v in enumerate(values))
             self._restore(frame)
-            return (holds, values, after), _changed(state, values)
+            obligations, self.obligations = self.obligations, outside
+            return _Iteration(holds, values, after, obligations), _changed(state, values)
 
-        written = list(once({})[2])
-        before = {b: b.elements().copy() for b in written}
         plain = np.uint64(0)
-        holds, values, after = once(dict.fromkeys(written, plain))
+        written: list[Buffer] = []
+        step = once({})
+        while len(step.after) > len(written):  # with less known of memory, more may be written
+            written = list(step.after)
+            step = once(dict.fromkeys(written, plain))
+        before, after = {b: b.elements().copy() for b in written}, step.after
         temporary = [b for b in written if b.key.split()[0] not in self._parameters]
         relevant = written
         if temporary:
             other = {b: np.uint64(1) if b in temporary else plain for b in written}
-            holds2, values2, after2 = once(other)
             kept = [b for b in written if b not in temporary]
-            same = _digests(holds, values) == _digests(holds2, values2) and all(
-                (after[b] == after2[b]).all() for b in kept
-            )
-            relevant = kept if same else written
+            relevant = kept if step.is_same(once(other), kept) else written
         given = tuple(self._handed_on(k in vague, v) for k, v in enumerate(init))
-        parts: list[Any] = [loop, _digests(holds, values), _digests((), given)]
+        parts: list[Any] = [loop, _digests(step.holds, step.values), _digests((), given)]
         for buffer in sorted(relevant, key=lambda b: b.key):
             parts += [buffer.key, digest(after[buffer])[()], digest(before[buffer])[()]]
         effect = tag(*parts)
+        # Loops with the same bounds share symbols: only the effect says how their state evolves.
+        self.obligations |= {tag("iteration", effect, o) for o in step.obligations}
+        if cond is not None:
+            self._oblige("termination", effect)
         hidden = [b for b in sorted(written, key=lambda b: b.key) if b not in relevant]
         everything = tag(
             effect, *(digest(terms[b])[()] for b in hidden for terms in (after, before))
@@ -663,6 +699,52 @@ class _Execution:
         if not vague:
             return Tile(terms, value.valid)
         return Tile(terms, tuple(symbol(effect, "extent", axis) for axis in range(terms.ndim)))
+
+
+@dataclass(frozen=True)
+class _Iteration:
+    """One iteration of a loop from an unknown state.
+
+    holds        the condition of a `while` loop
+    values       carried values that it hands on
+    after        buffers that it writes, as it leaves them
+    obligations  accesses in it that may fail
+    """
+
+    holds: tuple[Any, ...]
+    values: tuple[Any, ...]
+    after: Mapping[Buffer, Terms]
+    obligations: set[np.uint64]
+
+    def is_same(self, other: _Iteration, buffers: Sequence[Buffer]) -> bool:
+        """Whether two iterations differ at most in what they leave in other buffers."""
+        return (
+            _digests(self.holds, self.values) == _digests(other.holds, other.values)
+            and self.obligations == other.obligations
+            and all((self.after[b] == other.after[b]).all() for b in buffers)
+        )
+
+
+def _widened(arg: Arg, value: Any, dtype: DType) -> Any:
+    """An operand of integer arithmetic in `dtype`; polynomials hold in one type, which may wrap."""
+    own = scalar_dtype(arg) if isinstance(value, Symbol) else None
+    if own is None or (own.bits, own.is_signed) == (dtype.bits, dtype.is_signed):
+        return value
+    return symbol("widened", own, dtype, value)
+
+
+def _element_type(arg: Arg) -> DType | None:
+    if isinstance(arg, Value) and isinstance(arg.type, TensorType):
+        return arg.type.dtype
+    return scalar_dtype(arg)
+
+
+def _extents(param: Value) -> tuple[object, ...]:
+    return param.type.shape if isinstance(param.type, TensorType) else ()
+
+
+def _scalars(values: Sequence[Value]) -> list[Value]:
+    return [v for v in values if isinstance(v.type, ScalarType)]
 
 
 def _labels(values: Sequence[Any]) -> list[str]:

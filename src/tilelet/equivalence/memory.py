@@ -196,7 +196,7 @@ class Memory:
         if replaces and buffer.last is not None and buffer.last.view.is_same(view):
             region[...] = buffer.last.before  # nobody sees what is overwritten
         before = region.copy()
-        how = tag("store", view.at, view.shape, tuple(valid), head)
+        how = tag("store", view.at, view.shape, view.reach, tuple(valid), head)
         if view.unknown:
             stored = np.broadcast_to(digest(tile, view.unknown), view.reach)
         else:
@@ -222,7 +222,7 @@ def masked(terms: Terms, valid: Sequence[Extent]) -> Terms:
         inside = tuple(slice(0, max(0, int(v))) for v in valid if isinstance(v, int))
         made[inside] = terms[inside]
         return made
-    return combine(tag("valid", tuple(valid)), terms, grid(terms.shape))
+    return combine(tag("valid", tuple(valid), terms.shape), terms, grid(terms.shape))
 
 
 def _indices(view: View) -> Terms:

@@ -1,7 +1,8 @@
 """Sums and products of FP32 elements without their order: what is equal but for rounding.
 
 A term is read as an integer modulo a product of three primes. Each prime is small enough for the
-products of a matrix product to be exact in double precision.
+products of a matrix product to be exact in double precision. Terms do not cancel: infinities and
+NaNs would not.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from tilelet.equivalence.terms import Terms
 
 _PRIMES = (1048573, 1048571, 1048559)
 MODULUS = np.uint64(_PRIMES[0] * _PRIMES[1] * _PRIMES[2])
+_MINUS = np.uint64(739391)
+"""An arbitrary factor that stands for -1."""
+_ZERO_FACTOR = np.uint64(0x5851F42D4C957F2D) % MODULUS
+"""An arbitrary term that stands for 0 in products."""
 _EXACT = 4096
 """Products of two residues that can be summed in double precision."""
 
@@ -21,10 +26,14 @@ def add(a: Terms, b: Terms) -> Terms:
 
 
 def subtract(a: Terms, b: Terms) -> Terms:
-    return (a % MODULUS + (MODULUS - b % MODULUS)) % MODULUS
+    """The difference; `x - x` is not 0, because it is NaN if `x` is infinite or NaN."""
+    negative = _joined(*(b % np.uint64(p) * _MINUS % np.uint64(p) for p in _PRIMES))
+    return (a % MODULUS + negative) % MODULUS
 
 
 def matmul(a: Terms, b: Terms) -> Terms:
+    """The product; `0 * x` is not 0, because it is NaN if `x` is infinite or NaN."""
+    a, b = (np.where(x == 0, _ZERO_FACTOR, x) for x in (a, b))
     residues = [_matmul(a, b, prime) for prime in _PRIMES]
     return _joined(*residues)
 
