@@ -401,3 +401,20 @@ def test_what_takes_too_much_work_is_not_proved(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(execute, "MAX_WORK", 1000)
     fills = program(FILL)
     assert "symbolic elements" in prove_equal(fills, fills).why
+
+
+DECISIONS = {
+    "a branch": "if pl.read(s, [0, 0]) > 0.0:\n    task:\n        z[0:16, :] = x[0:16, :]\n",
+    "a comparison": "task:\n    z[0:16, :] = pl.cast(pl.cmps(s, 0.0, cmp_type=4), pl.FP32)\n",
+    "a cast": "task:\n    z[0:16, :] = pl.cast(pl.cast(s[0:16, :], pl.INT32), pl.FP32)\n",
+    "a remainder": "task:\n    z[0:16, :] = pl.fmods(s[0:16, :], 1.0)\n",
+}
+
+
+@pytest.mark.parametrize("then", DECISIONS.values(), ids=DECISIONS)
+def test_what_rounding_may_flip_is_proved_bit_for_bit_only(then: str) -> None:
+    start = "s = pl.create_tensor([16, 64], dtype=pl.FP32)\n"
+    sums = [text.replace("z[0:16, :]", "s[0:16, :]") for text in (SUM_LEFT, SUM_RIGHT)]
+    left, right = (program(start, text, then) for text in sums)
+    assert prove_equal(left, left, rounding=True).holds
+    assert not prove_equal(left, right, rounding=True).holds

@@ -74,6 +74,7 @@ class Trait(enum.Flag):
     IN_PLACE      reads each element before writing the one at its position, so that the result may
                   share memory with an operand
     ARITHMETIC    computes with numbers: the vector unit must support their type
+    JUMPS         a float result may change by much where an operand changes by rounding
     FOLD          a reduction to one number of the operand's type (not a position)
 
     LOAD          loads elements of a tensor on chip
@@ -96,6 +97,7 @@ class Trait(enum.Flag):
     KEEPS_VALID = enum.auto()
     IN_PLACE = enum.auto()
     ARITHMETIC = enum.auto()
+    JUMPS = enum.auto()
     FOLD = enum.auto()
     LOAD = enum.auto()
     BY_INDEX = enum.auto()

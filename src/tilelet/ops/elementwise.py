@@ -83,6 +83,7 @@ _BINARY: OpFields = {
     "seed_region": SeedRegion.LEFT,
     "limits": (limits.NUMBER_FIRST, *limits.ROW_OPERANDS),
 }
+_REMAINDER: OpFields = {**_BINARY, "traits": _BINARY["traits"] | Trait.JUMPS}
 _PRODUCT: OpFields = {**_BINARY, "limits": (*_BINARY["limits"], limits.FILLED_COLUMN)}
 _UNARY: OpFields = {
     "engine": Engine.VEC,
@@ -206,7 +207,7 @@ def divs(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), cost=Cost.DIV, family=_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), cost=Cost.DIV, family=_REMAINDER)
 def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `rhs`, as Python's `%`.
 
@@ -219,7 +220,12 @@ def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.rem), cost=Cost.DIV, family=_BINARY)
+@op(
+    infer=infer.infer_with_number(),
+    reference=of_two(numerics.rem),
+    cost=Cost.DIV,
+    family=_REMAINDER,
+)
 def rems(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.rem` with a number.
 
@@ -231,7 +237,7 @@ def rems(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), cost=Cost.DIV, family=_BINARY)
+@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), cost=Cost.DIV, family=_REMAINDER)
 def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `lhs`, as C's `fmod`; it is exact.
 
@@ -244,7 +250,12 @@ def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.fmod), cost=Cost.DIV, family=_BINARY)
+@op(
+    infer=infer.infer_with_number(),
+    reference=of_two(numerics.fmod),
+    cost=Cost.DIV,
+    family=_REMAINDER,
+)
 def fmods(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.fmod` with a number.
 

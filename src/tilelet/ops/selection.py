@@ -45,10 +45,10 @@ __all__ = [
 ]
 
 _CHOICE = Trait.ELEMENTWISE | Trait.ARITHMETIC
-_BINARY: OpFields = {
+_COMPARISON: OpFields = {
     "engine": Engine.VEC,
     "plane": Plane.SCOPE,
-    "traits": _CHOICE,
+    "traits": _CHOICE | Trait.JUMPS,
     "valid": valid.meet("lhs", "rhs"),
 }
 _COMPARE = {
@@ -101,7 +101,7 @@ def _cmp(lhs: Array, rhs: Array | float, cmp_type: int | str | CmpType) -> Array
     return cmp_mask(lhs, rhs, cmp_type).astype(lhs.dtype)
 
 
-@op(infer=_infer_cmp, reference=_cmp, era="APR", cost=Cost.COMPARE, family=_BINARY)
+@op(infer=_infer_cmp, reference=_cmp, era="APR", cost=Cost.COMPARE, family=_COMPARISON)
 def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """Elementwise comparison: 1 where it holds, else 0, in the dtype of `lhs`.
 
@@ -115,7 +115,7 @@ def cmp(lhs: Shaped, rhs: Shaped | Number, cmp_type: CmpType | int | str = 0) ->
     ...
 
 
-@op(infer=_infer_cmps, reference=_cmp, era="APR", cost=Cost.COMPARE, family=_BINARY)
+@op(infer=_infer_cmps, reference=_cmp, era="APR", cost=Cost.COMPARE, family=_COMPARISON)
 def cmps(lhs: Shaped, rhs: Number, cmp_type: CmpType | int | str = 0) -> Shaped:
     """`pl.cmp` with a number.
 
