@@ -47,19 +47,14 @@ def decay_factors():
 
 
 def chunk_decays():
-    """decay[t, s]: the share of step s of its chunk that is left at step t."""
-    factors, decay = decay_factors(), np.zeros((STEPS, CHUNK))
-    for t in range(STEPS):
-        start = t - t % CHUNK
-        for s in range(start, t + 1):
-            decay[t, s - start] = np.prod(factors[s + 1 : t + 1])
-    return decay
+    """How much of step s of a chunk is left at its step t."""
+    logs = np.log(decay_factors()).cumsum().reshape(-1, CHUNK)
+    return np.tril(np.exp(logs[:, :, None] - logs[:, None, :])).reshape(STEPS, CHUNK)
 
 
 def carried_decays():
-    """carry[t]: the share of the state before its chunk that is left at step t."""
-    factors = decay_factors()
-    return np.array([[np.prod(factors[t - t % CHUNK : t + 1])] for t in range(STEPS)])
+    """How much of the state before a chunk is left at each of its steps."""
+    return decay_factors().reshape(-1, CHUNK).cumprod(axis=1).reshape(STEPS, 1)
 
 
 SPECS = [
