@@ -59,7 +59,7 @@ def carried_decays():
 
 SPECS = [
     TensorSpec(
-        "x", [STEPS, CHANNELS], pl.FP32, lambda: np.random.default_rng(2).normal(size=(STEPS, 256))
+        "x", [STEPS, CHANNELS], pl.FP32, lambda: np.random.default_rng(2).random((STEPS, CHANNELS))
     ),
     TensorSpec("decay", [STEPS, CHUNK], pl.FP32, chunk_decays),
     TensorSpec("carry", [STEPS, 1], pl.FP32, carried_decays),
