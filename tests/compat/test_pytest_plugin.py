@@ -183,6 +183,36 @@ def test_attributes_that_are_ours():
     with pytest.raises(AttributeError):
         kernel.there_is_no_such_thing
 """,
+    "distributed/test_ranks.py": """
+import pypto.language as pl
+import torch
+from pypto import ir
+
+
+@pl.program
+class Two:
+    @pl.function(level=pl.Level.HOST, role=pl.Role.Orchestrator)
+    def host(
+        self, a: pl.Tensor[[16, 16], pl.FP32], y: pl.Out[pl.Tensor[[16, 16], pl.FP32]]
+    ) -> pl.Tensor[[16, 16], pl.FP32]:
+        with pl.at(level=pl.Level.CHIP, role=pl.Role.Orchestrator):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                y = pl.assemble(y, pl.add(a, a), [0, 0])
+        return y
+
+
+def test_behaviour_after_a_look_at_generated_files():
+    compiled = ir.compile(Two, platform="a2a3sim")
+    assert (compiled.output_dir / "next_levels" / "host_chip_0").is_dir()
+    a, y = torch.ones((16, 16)), torch.zeros((16, 16))
+    compiled(a, y)
+    assert torch.equal(y, a + a)
+
+
+def test_generated_text():
+    compiled = ir.compile(Two, platform="a2a3sim")
+    assert "submit" in (compiled.output_dir / "host.py").read_text()
+""",
     "codegen/test_text.py": "raise RuntimeError('is not even imported')\n",
 }
 
@@ -199,7 +229,8 @@ def test_a_suite(tmp_path: Path) -> None:
     done = subprocess.run(
         command, check=False, cwd=tmp_path, env=env, capture_output=True, text=True
     )
-    assert "7 passed, 5 skipped" in done.stdout, done.stdout + done.stderr
+    assert "8 passed, 6 skipped" in done.stdout, done.stdout + done.stderr
     assert "text of generated code" in done.stdout
+    assert "needs `host.py`" in done.stdout
     assert "needs `pypto.debug.a_tool_that_is_not_here`" in done.stdout
     assert done.returncode == 0

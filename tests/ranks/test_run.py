@@ -47,6 +47,26 @@ def test_the_harness_compares_with_a_golden() -> None:
     assert result.tasks == {"push_step": 2}
 
 
+def test_scopes_of_a_chip_are_dispatched_in_turn() -> None:
+    rows_of = pl.Tensor[[16, 16], pl.FP32]
+
+    @pl.jit.host
+    def host(a: rows_of, b: rows_of, total: pl.Out[rows_of], rest: pl.Out[rows_of]):
+        with pl.at(level=pl.Level.CHIP, role=pl.Role.Orchestrator):  # noqa: SIM117
+            with pl.at(level=pl.Level.CORE_GROUP):
+                total = pl.assemble(total, pl.add(a, b), [0, 0])
+        with pl.at(level=pl.Level.CHIP):  # noqa: SIM117
+            with pl.at(level=pl.Level.CORE_GROUP):
+                rest = pl.assemble(rest, pl.sub(total, b), [0, 0])
+        return total, rest
+
+    a, b = np.full((16, 16), 3, np.float32), np.full((16, 16), 2, np.float32)
+    total, rest = np.zeros_like(a), np.zeros_like(a)
+    host(a, b, total, rest, config=world(2))
+    assert np.array_equal(total, a + b)
+    assert np.array_equal(rest, a)
+
+
 def test_a_rank_that_nobody_notifies_is_a_deadlock() -> None:
     @pl.jit.incore
     def step(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):

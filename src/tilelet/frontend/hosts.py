@@ -23,8 +23,10 @@ _LANGUAGE = "tilelet.language.distributed"
 
 
 def names_ranks(function: types.FunctionType) -> bool:
-    """Whether a host function names ranks: by `device=`, or by a name of `pld`."""
+    """Whether a host function names ranks: by `device=`, `Level.CHIP` or a name of `pld`."""
     code = function.__code__
+    if "CHIP" in code.co_names:
+        return True
     keywords = [cast("tuple[Any, ...]", c) for c in code.co_consts if isinstance(c, tuple)]
     if any("device" in names for names in keywords):
         return True

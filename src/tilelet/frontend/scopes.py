@@ -37,7 +37,7 @@ from tilelet.frontend.nameflow import Names
 from tilelet.frontend.resolve import as_kernel_function, is_compute_helper, static_callee
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.frontend.task_options import block_count, comparison, dependencies
-from tilelet.ir.core import Arg, Op, Value
+from tilelet.ir.core import Arg, FunctionKind, Op, Value
 from tilelet.ir.spec import Trait, spec_of
 from tilelet.ir.types import INDEX, ScalarType, TileType
 from tilelet.syntax import enums, markers
@@ -138,7 +138,7 @@ def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
     elif marker is markers.spmd:
         info.kind = "spmd"
     _positional(ctx, node, marker, name, info)
-    for keyword in node.keywords:
+    for keyword in sorted(node.keywords, key=lambda k: k.arg == "role"):  # `role=` needs `level=`
         if keyword.arg is None or keyword.arg not in allowed:
             raise UnknownKeyword(ctx.loc(keyword), name, keyword.arg or "**", sorted(allowed))
         _keyword(ctx, keyword, name, info)
@@ -153,7 +153,7 @@ def _positional(ctx: Context, node: ast.Call, marker: object, name: str, info: S
     if marker is markers.spmd and len(node.args) == 1:
         info.count = block_count(ctx, node.args[0], "spmd")
     elif marker is markers.at and len(node.args) == 1:
-        _set_level(ctx, node.args[0])
+        _set_level(ctx, node.args[0], info)
     elif node.args:
         what = describe(evaluate(ctx, node.args[0]))
         raise BadScopeArgument(ctx.loc(node.args[0]), name, "positional", what, "keywords only")
@@ -172,11 +172,12 @@ def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) ->
         info.count = block_count(ctx, keyword.value, "spmd")
         return
     if name == "level":
-        _set_level(ctx, keyword.value)
+        _set_level(ctx, keyword.value, info)
         return
-    if name == "role":
-        raise LevelWithRole(loc)
     value = evaluate(ctx, keyword.value)
+    if name == "role":
+        _check_role(info, value, loc)
+        return
     if name == "name_hint":
         if not isinstance(value, str) or not value.isidentifier():
             raise BadScopeArgument(loc, scope, name, describe(value), "an identifier in quotes")
@@ -210,14 +211,22 @@ def _tensors(value: object, scope: str, name: str, loc: Loc) -> tuple[Arg, ...]:
     return found
 
 
-def _set_level(ctx: Context, node: ast.expr) -> None:
+def _set_level(ctx: Context, node: ast.expr, info: ScopeInfo) -> None:
     level = evaluate(ctx, node)
     if level is enums.Level.CORE_GROUP:
+        return
+    if level is enums.Level.CHIP and ctx.kind is FunctionKind.Host:
+        info.kind = "chip"
         return
     if isinstance(level, enums.Level):
         raise UnsupportedLevel(ctx.loc(node), level.name)
     what = describe(level)
     raise BadScopeArgument(ctx.loc(node), "at", "level", what, "`pl.Level.CORE_GROUP`")
+
+
+def _check_role(info: ScopeInfo, value: Binding, loc: Loc) -> None:
+    if info.kind != "chip" or value is not enums.Role.Orchestrator:
+        raise LevelWithRole(loc)
 
 
 def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
@@ -298,6 +307,8 @@ def _scope_context(ctx: Context, info: ScopeInfo, in_core: bool) -> Context:
     inside.split = info.split
     if info.kind == "chunked":
         inside.in_chunked = True
+    if info.kind == "chip":
+        inside.kind = FunctionKind.Orchestration
     if info.kind != "implied":
         inside.chunk_ok = info.kind in ("auto", "chunked")
     return inside

@@ -433,7 +433,8 @@ class _FunctionPrinter:
         if kind in GROUPING_SCOPES:
             head = f"with {GROUPING_SCOPES[kind]}({', '.join(keywords)})"
         else:
-            head = f"with pl.at({', '.join(['level=pl.Level.CORE_GROUP', *keywords])})"
+            level = "CHIP" if kind == "chip" else "CORE_GROUP"
+            head = f"with pl.at({', '.join([f'level=pl.Level.{level}', *keywords])})"
         return f"{head} as {self._define(op.results[-1])}:" if view.has_task_id else f"{head}:"
 
     def _scope_keywords(self, op: Op) -> list[str]:

@@ -9,8 +9,8 @@ while   args init; blocks: cond (params carried; ends in yield of one BOOL), bod
         ends in yield); results: carried
 if      args cond; blocks: then, else (no params, end in yield); results: joined values
 scope   args kind (in-core: "incore", "spmd", "implied" = made by the frontend; grouping
-        control-plane ops only: "chunked", "manual", "cluster", "runtime", "graph"), hint (name
-        hint or None), split (SplitMode name or None),
+        control-plane ops only: "chunked", "manual", "cluster", "runtime", "graph", "chip"),
+        hint (name hint or None), split (SplitMode name or None),
         count (spmd: number of blocks, else None), deps (tuple of task ids), no_dep (tuple of
         Values passed without dependency tracking), predicate (as of a call; may be missing),
         options (tuple of further (key, value) pairs),

@@ -97,7 +97,7 @@ def _finish_kernel(fn: Function, functions: Mapping[str, Function]) -> _Kernel:
     ops = (*fn.body.ops[:-1], *store.ops, return_op((), fn.body.terminator.loc))
     body = Block((), ops)
     declared = (*fn.declared, *(None for _ in hidden)) if fn.declared else ()
-    draft = replace(fn, params=params, body=body, declared=declared, kind=FunctionKind.InCore)
+    draft = replace(fn, params=params, body=body, declared=declared)
     aliases = Aliases(body, functions)
     directions = infer_directions(draft, functions, aliases)
     latest = dict(stored)
@@ -135,28 +135,33 @@ class _Outliner(Rewriter):
 
     def rewrite(self, op: Op) -> Sequence[Op]:
         if op.spec is structure.SCOPE and ScopeView(op).in_core:
-            return self._scope(ScopeView(op))
+            return self._scope(ScopeView(op), Rewriter(self.mapping), FunctionKind.InCore)
+        if op.spec is structure.SCOPE and ScopeView(op).kind == "chip":
+            return self._scope(ScopeView(op), self, FunctionKind.Orchestration)
         if op.spec is structure.CALL and CallView(op).callee in self._kernels:
             call = CallView(op)
             return self._call(self._kernels[call.callee], call.operands, op, call.data_results)
         return (self.descend(op),)
 
-    def _scope(self, scope: ScopeView) -> Sequence[Op]:
+    def _scope(self, scope: ScopeView, inner: Rewriter, kind: FunctionKind) -> Sequence[Op]:
+        """Outline a scope whose body `inner` rewrites, as a function of this kind."""
         op = scope.op
-        body = Rewriter(self.mapping).block(scope.body)
+        body = inner.block(scope.body)
         ops = body.ops[:-1]
         handed_on = zip(scope.data_results, yielded(body))
         needed = {r: v for r, v in handed_on if r in self._first_use}
         inputs = _inputs(Block(body.params, ops))
         end = return_op(needed.values(), body.terminator.loc)
-        kernel = self._kernel(scope, Block(body.params, (*ops, end)), inputs)
+        kernel = self._kernel(scope, kind, Block(body.params, (*ops, end)), inputs)
         self._functions[kernel.function.name] = kernel.function
         position = {v: i for i, v in enumerate(inputs)}
         no_dep = tuple(position[v] for v in values_in((op.args["no_dep"],)) if v in position)
         launch = {**CALL_DEFAULTS, **op.args, "no_dep": no_dep}
         return self._call(kernel, inputs, replace(op, args=launch), tuple(needed))
 
-    def _kernel(self, scope: ScopeView, body: Block, inputs: Sequence[Value]) -> _Kernel:
+    def _kernel(
+        self, scope: ScopeView, kind: FunctionKind, body: Block, inputs: Sequence[Value]
+    ) -> _Kernel:
         op = scope.op
         params = tuple(fresh(v) for v in inputs)
         start = Builder(op.loc, in_scope=True)
@@ -166,8 +171,8 @@ class _Outliner(Rewriter):
             inside[index] = start.emit("get_block_idx", result=index.name)
         ops = (*start.ops, *Rewriter(inside).ops(body.ops))
         draft = Function(
-            self._fresh_name(scope.hint),
-            FunctionKind.InCore,
+            self._fresh_name(scope.hint, kind),
+            kind,
             params,
             (Direction.In,) * len(params),
             Block((), ops),
@@ -176,10 +181,11 @@ class _Outliner(Rewriter):
         )
         return _finish_kernel(draft, self._functions)
 
-    def _fresh_name(self, hint: str | None) -> str:
+    def _fresh_name(self, hint: str | None, kind: FunctionKind) -> str:
         base = hint
         if base is None:
-            base = f"{self._name}_incore_{self._count}"
+            level = "incore" if kind is FunctionKind.InCore else "chip"
+            base = f"{self._name}_{level}_{self._count}"
             self._count += 1
         name, n = base, 0
         while name in self._functions:

@@ -212,7 +212,7 @@ class ArgDirection(enum.Enum):
 
 
 class Role(enum.Enum):
-    """Who runs a scope above a core group. Known, not supported."""
+    """Who runs a scope or function above a core group."""
 
     Orchestrator = "Orchestrator"
     Worker = "Worker"

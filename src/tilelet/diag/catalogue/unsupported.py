@@ -177,8 +177,8 @@ class UnsupportedDType(UserError):
 class UnsupportedLevel(UserError):
     """A scope is placed at a level above a core group.
 
-    Levels such as HOST or CHIP describe work on several devices. Tilelet runs one chip: use
-    `pl.Level.CORE_GROUP`.
+    Kernels are scopes of `pl.Level.CORE_GROUP`. A scope of `pl.Level.CHIP` stands in a host
+    function only, and is dispatched to a rank.
     """
 
     code = "E0807"

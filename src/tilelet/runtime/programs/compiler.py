@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -319,8 +319,12 @@ class CompiledPrograms:
         if entry not in self._programs.by_entry:
             raise KeyError(f"{self.name} has no entry {entry!r}, only {self.orchestration_names}")
         if entry not in self._compiled:
-            program = self._programs[entry]
-            self._compiled[entry] = compile_with_dumps(program, self._config)
+            config = self._config or RunConfig()
+            if config.output_dir is not None:
+                folder = Path(config.output_dir) / "next_levels" / entry
+                config = config.with_settings({"output_dir": folder})
+            program = replace(self._programs[entry], name=entry)
+            self._compiled[entry] = compile_with_dumps(program, config)
         return self._compiled[entry]
 
     def __getattr__(self, entry: str) -> CompiledProgram:
