@@ -93,3 +93,49 @@ def test_check_on_the_command_line(tilelet: Run) -> None:
     code, _, err = tilelet("check", "racing.py", "--only", "rase")
     assert code == 2
     assert "did you mean `race`" in err
+
+
+RAGGED = """
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run
+
+
+@pl.jit
+def ragged(
+    x: pl.Tensor[[64, 128], pl.FP32],
+    rows: pl.Tensor[[1], pl.INT32],
+    out: pl.Out[pl.Tensor[[64, 128], pl.FP32]],
+):
+    for r in pl.range(0, pl.read(rows, [0]), 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
+    return out
+
+
+def golden(tensors):
+    tensors["out"][:WRITTEN] = np.exp(tensors["x"][:WRITTEN])
+
+
+specs = [TensorSpec("x", (64, 128), pl.FP32, init_value=np.zeros((64, 128), np.float32))]
+specs.append(TensorSpec("rows", (1,), pl.INT32, init_value=np.array([32], np.int32)))
+specs.append(TensorSpec("out", (64, 128), pl.FP32, is_output=True))
+run(ragged, specs=specs, golden_fn=golden)
+"""
+
+
+@pytest.mark.parametrize(("written", "missing"), [(32, 0), (48, 2048)])
+def test_elements_that_the_golden_leaves_alone_are_a_remark(
+    tilelet: Run, written: int, missing: int
+) -> None:
+    Path("ragged.py").write_text(RAGGED.replace("WRITTEN", str(written)))
+    code, out, _ = tilelet("check", "ragged.py", "--only", "init", "--format", "json")
+    (verdict,) = json.loads(out)["verdicts"]
+    (part,) = verdict["parts"]
+    assert code == (1 if missing else 0)
+    assert [f["code"] for f in part["findings"]] == (["E1110"] if missing else [])
+    if missing:
+        assert f"{missing} of 8192 elements" in part["findings"][0]["message"]
+    (remark,) = part["remarks"]
+    assert f"{8192 - written * 128} of 8192 elements of `out` stay undefined" in remark
+    assert f"the golden does not write them either: out[{written}:64, 0:128]" in remark

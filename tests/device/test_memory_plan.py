@@ -94,6 +94,54 @@ def test_an_elementwise_chain_needs_one_tile() -> None:
     assert [p.in_place for p in use.placements] == ["", "x", "a", "b", "c"]
 
 
+def test_parts_of_cube_tiles_that_only_move_take_no_vector_memory() -> None:
+    @pl.jit
+    def gathered(
+        pool: pl.Tensor[[256, 512], pl.BF16],
+        rows: pl.Tensor[[128], pl.INT32],
+        q: pl.Tensor[[32, 512], pl.BF16],
+        out: pl.Out[pl.Tensor[[32, 128], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            keys = pl.create_l1([128, 512], pl.BF16)
+            for r in pl.range(128):
+                row = pl.read(rows, [r])
+                keys = pl.gather_row(keys, pool, [r, 0], [row, 0], [1, 512])
+            scores = pl.matmul(q[:, :], keys, b_trans=True, out_dtype=pl.FP32)
+            for r in pl.range(0, 32, 16):
+                out[r : r + 16, :] = scores[r : r + 16, :]
+        return out
+
+    plan = plan_memory(lower_kernel(passed(gathered).kernels[0], A2A3), A2A3)
+    assert plan.shape == "AIC"
+    tiles = {s.space.name: {p.tile.name: p.tile.shape for p in s.placements} for s in plan.spaces}
+    assert "Vec" not in tiles
+    assert tiles["Mat"]["keys"] == (128, 512)
+    assert tiles["Acc"] == {"scores": (32, 128)}
+
+
+def test_parts_that_the_vector_unit_uses_take_vector_memory() -> None:
+    @pl.jit
+    def used(
+        a: pl.Tensor[[32, 64], pl.BF16],
+        b: pl.Tensor[[64, 128], pl.BF16],
+        out: pl.Out[pl.Tensor[[32, 128], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            left = pl.create_l1([32, 64], pl.BF16)
+            left = pl.gather_row(left, a, [0, 0], [0, 0], [16, 64])
+            left = pl.gather_row(left, a, [16, 0], [16, 0], [16, 64])
+            product = pl.matmul(left, b[:, :], out_dtype=pl.FP32)
+            half = product[0:16, :]
+            out[0:16, :] = half
+            out[16:32, :] = pl.add(half, pl.row_expand_mul(half, pl.row_max(left[0:16, :])))
+        return out
+
+    plan = plan_memory(lower_kernel(passed(used).kernels[0], A2A3), A2A3)
+    tiles = {s.space.name: {p.tile.name for p in s.placements} for s in plan.spaces}
+    assert {"left", "half"} <= tiles["Vec"]
+
+
 def test_big_tensors_in_global_memory_are_no_problem() -> None:
     @pl.jit
     def big(x: pl.Tensor[[16, 8192], pl.FP32], y: pl.Out[pl.Tensor[[16, 8192], pl.FP32]]):

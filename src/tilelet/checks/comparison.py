@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tilelet.checks.boxes import Bits
     from tilelet.divergence.locate import Case
 
 
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
 class Comparison:
     """How the script compares the outputs with its golden.
 
-    golden   the golden function, if any
-    outputs  names of the parameters that may be compared
-    marked   parameters that the script marks as outputs, which are always compared
-    filled   parameters that the script initializes
-    own      outputs compared by a function of the script
-    judge    compares outputs as the script does: (actual, expected) by name -> passed
-    case     creates the inputs and calls the golden, for checks that execute the program
+    golden     the golden function, if any
+    outputs    names of the parameters that may be compared
+    marked     parameters that the script marks as outputs, which are always compared
+    filled     parameters that the script initializes
+    own        outputs compared by a function of the script
+    judge      compares outputs as the script does: (actual, expected) by name -> passed
+    case       creates the inputs and calls the golden, for checks that execute the program
+    unchanged  (arguments, names) -> which elements of these parameters the golden does not write
     """
 
     rtol: float
@@ -32,3 +34,4 @@ class Comparison:
     own: tuple[str, ...] = ()
     judge: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None
     case: Callable[[], Case] | None = None
+    unchanged: Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, Bits]] | None = None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilelet.checks.boxes import boxes_of
+from tilelet.checks.boxes import Bits, boxes_of
 from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
 from tilelet.checks.trace import Tracer
 from tilelet.checks.verdict import Part, Subject, part
@@ -52,12 +52,64 @@ def check(subject: Subject) -> Part:
         findings = [_of_use(use) for use in run.watcher.uses.values()]
         summary = "the kernels cannot be traced to their end"
         return part("init", findings, Status.NOT_CHECKED, summary)
-    findings = [f for param, window in run.outputs for f in _of_output(subject, run, param, window)]
+    unset = [u for param, window in run.outputs if (u := _unset_elements(param, window)).mask.any()]
+    unset, remarks = _without_unchanged(subject, unset)
+    findings = [f for output in unset for f in _of_output(subject, run, output)]
     findings += [_of_use(use) for use in run.watcher.uses.values()]
     how = "executed" if run.values else "without values"
     outputs = plural(len(run.outputs), "output")
     summary = f"{outputs}, every element through {plural(run.tasks, 'task')} ({how})"
-    return part("init", findings, Status.THIS_RUN, summary)
+    return part("init", findings, Status.THIS_RUN, summary, remarks)
+
+
+@dataclass(frozen=True)
+class _Unset:
+    """The elements of an output that no task writes, and those computed from undefined memory."""
+
+    param: Value
+    window: Window
+    never: Bits
+    undefined: Bits
+
+    @property
+    def mask(self) -> Bits:
+        return self.never | self.undefined
+
+
+def _unset_elements(param: Value, window: Window) -> _Unset:
+    codes = window.buffer.defined.get(window)
+    return _Unset(param, window, codes == NEVER, codes == UNDEFINED)
+
+
+def _without_unchanged(subject: Subject, outputs: list[_Unset]) -> tuple[list[_Unset], list[str]]:
+    """Leave out the elements that the golden does not write either; return remarks on these."""
+    comparison = subject.comparison
+    if not outputs or comparison is None or comparison.unchanged is None:
+        return outputs, []
+    names = [output.param.name for output in outputs]
+    unchanged = comparison.unchanged(subject.arguments, names)
+    kept: list[_Unset] = []
+    remarks: list[str] = []
+    for output in outputs:
+        name = output.param.name
+        skipped = unchanged.get(name)
+        ignored = output.mask & skipped if skipped is not None else None
+        if ignored is None or not ignored.any():
+            kept.append(output)
+            continue
+        boxes, more = boxes_of(ignored, name, most=3)
+        texts = [*map(str, boxes), *([f"{more} more"] if more else [])]
+        remarks.append(
+            f"{int(ignored.sum())} of {plural(ignored.size, 'element')} of `{name}` stay "
+            f"undefined, and the golden does not write them either: {', '.join(texts)}"
+        )
+        if (output.mask & ~ignored).any():
+            kept.append(
+                replace(
+                    output, never=output.never & ~ignored, undefined=output.undefined & ~ignored
+                )
+            )
+    return kept, remarks
 
 
 @dataclass(frozen=True)
@@ -139,14 +191,13 @@ def watch(
     return Watched(watcher, outputs, values, len(state.tasks))
 
 
-def _of_output(subject: Subject, run: Watched, param: Value, window: Window) -> list[Finding]:
-    codes = window.buffer.defined.get(window)
+def _of_output(subject: Subject, run: Watched, output: _Unset) -> list[Finding]:
+    param, window = output.param, output.window
     found_here: list[Finding] = []
-    never, undefined = codes == NEVER, codes == UNDEFINED
-    if never.any():
-        found_here.append(_never_written(run, param, window, never))
-    if undefined.any():
-        found_here.append(_undefined_finding(subject, run, param, window, undefined))
+    if output.never.any():
+        found_here.append(_never_written(run, param, window, output.never))
+    if output.undefined.any():
+        found_here.append(_undefined_finding(subject, run, param, window, output.undefined))
     return found_here
 
 

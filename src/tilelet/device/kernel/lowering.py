@@ -9,14 +9,8 @@ from tilelet.analysis.aliases import Aliases
 from tilelet.device.kernel.cache_lines import LineCache
 from tilelet.device.kernel.l2_slices import SliceUse
 from tilelet.device.kernel.liveness import with_live_ranges
-from tilelet.device.kernel.storage import (
-    CUBE_OPERANDS,
-    Storage,
-    is_gm,
-    is_tile,
-    padded_bytes,
-    round_up,
-)
+from tilelet.device.kernel.parts import is_gm, is_tile
+from tilelet.device.kernel.storage import CUBE_OPERANDS, Storage, padded_bytes, round_up
 from tilelet.device.kernel.view import (
     Bind,
     Branch,
@@ -124,7 +118,7 @@ class _Lowering:
             self.while_loop(op)
         elif op.name == "if":
             self.branch(op)
-        elif op.spec.structural or Trait.TILE_VIEW in op.spec.traits:
+        elif op.spec.structural or Trait.TILE_VIEW in op.spec.traits or op in self.storage.moved:
             self.note_valid(op)
             return
         elif op.spec.engine is Engine.CUBE:
@@ -204,10 +198,10 @@ class _Lowering:
         """Return the class's storage in one memory."""
         key = (self.storage.find(value), space)
         if key not in self._homes:
-            assert isinstance(value.type, TileType)
-            t = value.type
-            loc = value.loc
-            self._homes[key] = self.new_tile(value.name, t.shape, t.dtype, space, self.stages, loc)
+            whole = self.storage.whole(value)
+            t, loc = whole.type, whole.loc
+            assert isinstance(t, TileType)
+            self._homes[key] = self.new_tile(whole.name, t.shape, t.dtype, space, self.stages, loc)
         return self._homes[key]
 
     def available(self, value: Value, space: Mem, loc: Loc) -> int:

@@ -3,29 +3,24 @@
 Names that the device keeps in one place form a class: a loop-carried value, an accumulator, a
 reshaped view. A class lives where its producer leaves it: products in Acc, vector results in Vec,
 loads where they are used (Mat for the cube, Vec for everything else).
+
+A slice of a product that is only stored leaves from Acc, and a window that is loaded only to fill a
+part of a cube operand goes directly there: such parts share the storage of their whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TypeGuard
+from collections.abc import Container, Iterable, Iterator
 
 from tilelet.analysis.union_find import UnionFind
+from tilelet.device.kernel.parts import Parts, is_load, is_tile
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.spec import Engine, Trait
-from tilelet.ir.types import Mem, TensorType, TileType
+from tilelet.ir.types import Mem, TileType
 from tilelet.ir.views import yielded
 
 CUBE_OPERANDS = {"lhs": Mem.Left, "rhs": Mem.Right, "bias": Mem.Bias}
-
-
-def is_tile(arg: object) -> TypeGuard[Value]:
-    return isinstance(arg, Value) and isinstance(arg.type, TileType)
-
-
-def is_gm(arg: object) -> TypeGuard[Value]:
-    return isinstance(arg, Value) and isinstance(arg.type, TensorType)
 
 
 class Storage:
@@ -36,11 +31,39 @@ class Storage:
         self._produced_by: dict[Value, set[str]] = {}
         self._wanted_in: dict[Value, set[Mem]] = {}
         self._stated: dict[Value, Mem] = {}
+        self._wholes: dict[Value, Value] = {}
+        self.moved: set[Op] = set()
+        """Ops that only take or fill a part of a tile where it is."""
         ops = list(walk(function.body))
         for op in ops:
             self._unify(op)
-        for op in ops:
-            self._observe(op)
+        parts = Parts(ops)
+        filled = dict(parts.filled)
+        while True:
+            self._observe(ops, filled)
+            elsewhere = [op for op in filled if self.home(op.results[0]) is not Mem.Mat]
+            if not elsewhere:
+                break
+            for op in elsewhere:
+                del filled[op]
+        for op, values in filled.items():
+            self.moved |= {op, *parts.makers(values[:-1])}
+            for value in values:
+                self._join_part(value, op.results[0])
+        for op in reversed(parts.stored):
+            source = op.args["x"]
+            if is_tile(source) and self.home(source) is Mem.Acc:
+                self.moved.add(op)
+                self._join_part(op.results[0], source)
+
+    def whole(self, value: Value) -> Value:
+        """Return the value whose storage a part shares, or the value itself."""
+        return self._wholes.get(self.find(value), value)
+
+    def _join_part(self, part: Value, whole: Value) -> None:
+        largest = self.whole(whole)
+        self._classes.join(whole, part)
+        self._wholes[self.find(whole)] = largest
 
     def find(self, value: Value) -> Value:
         """Return the representative of the value's class."""
@@ -68,10 +91,16 @@ class Storage:
             if is_tile(a) and is_tile(b):
                 self._classes.join(a, b)
 
-    def _observe(self, op: Op) -> None:
-        for result in op.results:
-            if is_tile(result):
-                self._note_producer(op, result)
+    def _observe(self, ops: Iterable[Op], filled: Container[Op]) -> None:
+        """Note producers and consumers; a filled part counts as a load."""
+        self._produced_by, self._wanted_in, self._stated = {}, {}, {}
+        for op in ops:
+            for result in op.results:
+                if is_tile(result):
+                    self._note_producer(op, result, op in filled)
+            self._note_consumer(op)
+
+    def _note_consumer(self, op: Op) -> None:
         if op.spec.structural or Trait.TILE_VIEW in op.spec.traits:
             return
         for param, arg in op.args.items():
@@ -80,7 +109,7 @@ class Storage:
                 if space is not None:
                     self._wanted_in.setdefault(self.find(arg), set()).add(space)
 
-    def _note_producer(self, op: Op, result: Value) -> None:
+    def _note_producer(self, op: Op, result: Value, loads: bool) -> None:
         root = self.find(result)
         assert isinstance(result.type, TileType)
         if result.type.space is not None:
@@ -88,17 +117,10 @@ class Storage:
         made_by = self._produced_by.setdefault(root, set())
         if op.spec.engine is Engine.CUBE:
             made_by.add("cube")
-        elif self._is_load(op):
+        elif loads or is_load(op):
             made_by.add("load")
         elif not (op.spec.structural or op.spec.traits & (Trait.TILE_VIEW | Trait.CREATION)):
             made_by.add("vector")
-
-    @staticmethod
-    def _is_load(op: Op) -> bool:
-        """Return whether an op loads a window of GM; transposing one is part of its load."""
-        if op.name == "transpose":
-            return is_gm(op.args["x"])
-        return Trait.LOAD in op.spec.traits and any(is_gm(a) for a in op.args.values())
 
     @staticmethod
     def _want(op: Op, param: str) -> Mem | None:

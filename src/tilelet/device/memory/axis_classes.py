@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilelet.analysis.union_find import UnionFind
-from tilelet.device.kernel.storage import is_tile
+from tilelet.device.kernel.parts import is_tile
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
 from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import TileType

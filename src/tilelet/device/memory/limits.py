@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tilelet import dtypes
 from tilelet.device.kernel.lowering import lower_kernel
+from tilelet.device.kernel.parts import is_gm, is_tile
 from tilelet.device.kernel.pipes import kernel_cost
-from tilelet.device.kernel.storage import is_gm, is_tile, round_up
+from tilelet.device.kernel.storage import round_up
 from tilelet.device.kernel.view import DeviceKernel, loops_in
 from tilelet.device.machine.description import Machine
 from tilelet.device.memory.plan import (

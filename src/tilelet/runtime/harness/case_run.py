@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,7 +35,7 @@ from tilelet.runtime.programs.binding import (
 from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
 from tilelet.runtime.progress import progress
 from tilelet.runtime.session import Session
-from tilelet.runtime.validation.golden import Golden, compute_golden
+from tilelet.runtime.validation.golden import Bits, Golden, compute_golden, unchanged_elements
 from tilelet.runtime.validation.golden_cache import GoldenCache
 from tilelet.runtime.validation.judge import Judge
 from tilelet.tasks.extents import Extents
@@ -244,7 +244,26 @@ class CaseRun:
                 j.ok for j in judge.judge_all(actual, expected, inputs)
             ),
             case=lambda: self.examined(self.inputs()),
+            unchanged=self._unchanged_by_golden,
         )
+
+    def _unchanged_by_golden(
+        self, given: Mapping[str, Any], names: Sequence[str]
+    ) -> dict[str, Bits]:
+        """Return which elements of some parameters the golden does not write."""
+        if self.case.golden is None:
+            return {}
+        tensors = self.tensors({name: given[name] for name in self.specs})
+        found = unchanged_elements(
+            self.case.golden,
+            {self.specs[name].name: array for name, array in tensors.items()},
+            scalars_of(self.case.specs),
+            [self.specs[name].name for kind in self.outputs() for name in kind],
+            [self.specs[name].name for name in names],
+            self.case.use_torch,
+            self._seed,
+        )
+        return {name: found[self.specs[name].name] for name in names}
 
     def examined(self, pristine: Mapping[str, Any]) -> Examined:
         """The case for those who execute it themselves, with what its golden computes."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilelet.diag.catalogue.cautions import GoldenLeftOutputs
 from tilelet.diag.catalogue.harness import (
@@ -27,6 +28,7 @@ from tilelet.runtime.session import Session
 from tilelet.runtime.torch_scripts.threads import short_work_alone
 
 Golden = Callable[..., Any]
+Bits = NDArray[np.bool_]
 Scalar = np.generic
 
 # Written over an output to see whether the golden replaces it; no result is made of such bytes.
@@ -91,7 +93,8 @@ def compute_golden(
     ]
     if suspects or not written:
         marked = suspects or unchanged
-        written |= _written(golden, arrays, scalars, names, marked, use_torch, seed)
+        kept = unchanged_elements(golden, arrays, scalars, names, marked, use_torch, seed)
+        written |= {name for name, elements in kept.items() if not elements.all()}
     missing = [name for name in outputs if name in fresh and name not in written]
     if missing:
         raise GoldenWroteNothing(missing, golden_loc(golden))
@@ -175,33 +178,38 @@ def _result(name: str, value: Any, like: Array) -> Array:
         raise UnknownData(name, type(value).__name__, why=str(error)) from None
 
 
-def _written(
+def unchanged_elements(
     golden: Golden,
     arrays: Mapping[str, Array],
     scalars: Mapping[str, Scalar],
     outputs: Sequence[str],
-    suspects: Sequence[str],
+    names: Sequence[str],
     use_torch: bool,
     seed: int,
-) -> set[str]:
-    """Which suspects the golden writes. One equal to its initial data may be right: so the golden
-    runs once more, on other initial data.
+) -> dict[str, Bits]:
+    """Return which elements of some arrays the golden leaves as it found them.
+
+    An element that equals its initial data may have been written: so the golden runs on other
+    initial data, which no computation yields.
     """
     marked = {name: array.copy() for name, array in arrays.items()}
-    for name in suspects:
+    for name in names:
         # A bool has no spare value to mark it with; any other array has.
         _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
-    before = {name: marked[name].copy() for name in suspects}
     try:
         tensors, _ = _call(golden, marked, scalars, outputs, use_torch, seed)
     except GoldenRaised:
-        return set(suspects)  # it cannot live with such data, so it reads it
-    return {
-        name
-        for name in suspects
-        if arrays[name].dtype == np.bool_
-        or not _same_bits(_result(name, tensors[name], arrays[name]), before[name])
-    }
+        # It fails on such data, so it reads it.
+        return {name: np.zeros(arrays[name].shape, np.bool_) for name in names}
+    return {name: _still_marked(_result(name, tensors[name], arrays[name])) for name in names}
+
+
+def _still_marked(array: Array) -> Bits:
+    if array.dtype == np.bool_:
+        return np.zeros(array.shape, np.bool_)
+    mark = np.full(array.dtype.itemsize, _MARK, np.uint8).view(f"u{array.dtype.itemsize}")
+    same: Bits = np.ascontiguousarray(array).view(mark.dtype) == mark
+    return same
 
 
 def _bytes(array: Array) -> Array:
