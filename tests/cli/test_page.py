@@ -18,6 +18,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.test_profile import SCRIPT as LARGE
 from tests.cli.test_profile import environment
+from tests.report.runs import SLOW
 
 from tilelet.report.columns import unpack
 
@@ -53,6 +54,25 @@ def test_profile_writes_a_page_wherever_the_option_stands(tilelet: Run, script: 
 def test_several_machines_are_in_one_page(tilelet: Run, script: Path) -> None:
     tilelet("profile", "--no-files", "--platforms", "a2a3,a5", "--html", "a.html", "scale.py")
     assert [run["machine"] for run in data_of(Path("a.html"))["runs"]] == ["a2a3", "a5"]
+
+
+def test_a_page_has_the_changes_that_help(tilelet: Run, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    tilelet("profile", "--no-files", "--html", "a.html", "slow.py")
+    tilelet("advise", "--html", "b.html", "slow.py")
+    advice, same = (data_of(Path(name))["advice"] for name in ("a.html", "b.html"))
+    assert advice == same
+    assert advice["script"] == "slow.py"
+    (change, *_) = advice["changes"]
+    assert change["after"]["us"] < change["before"]["us"]
+    assert change["claim"] == "proved"
+    assert change["place"] == [0, 8]
+    assert "-    half = pl.create_tensor" in change["diff"]
+
+
+def test_a_page_without_advice_is_made_at_once(tilelet: Run, script: Path) -> None:
+    tilelet("profile", "--no-files", "--no-advice", "--html", "a.html", "scale.py")
+    assert "advice" not in data_of(Path("a.html"))
 
 
 def test_compare_and_check_write_pages(tilelet: Run, script: Path) -> None:
@@ -145,10 +165,10 @@ def test_a_page_to_open_has_a_place_without_a_name(
     assert opened == [Path("out/page.html").resolve().as_uri()]
 
 
-def ask(address: str, path: str) -> str:
+def ask(address: str, path: str, method: str = "GET") -> str:
     parts = urlsplit(address)
     connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
-    connection.request("GET", f"{path}?{parts.query}")
+    connection.request(method, f"{path}?{parts.query}")
     text = connection.getresponse().read().decode()
     connection.close()
     return text
@@ -171,19 +191,27 @@ def test_view_profiles_again_when_the_script_is_saved(
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:")
         assert 'data-served="1"' in ask(address, "/")
-        before = json.loads(ask(address, "/state"))["version"]
         assert json.loads(ask(address, "/trace"))["traceEvents"]
 
-        def save(text: str, done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
-            stamp = script.stat().st_mtime_ns + 10**9
-            script.write_text(text)
-            os.utime(script, ns=(stamp, stamp))
+        def wait(done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
             for _ in range(1200):  # ends as soon as the page says so
                 state = json.loads(ask(address, "/state"))
                 if done(state):
                     return state
                 time.sleep(0.1)
             raise AssertionError(state)
+
+        def save(text: str, done: Callable[[dict[str, str]], bool]) -> dict[str, str]:
+            stamp = script.stat().st_mtime_ns + 10**9
+            script.write_text(text)
+            os.utime(script, ns=(stamp, stamp))
+            return wait(done)
+
+        before = wait(lambda s: s["state"] == "live" and s["version"] == "2")["version"]
+        (tmp_path / "advised.html").write_text(ask(address, "/"))
+        assert data_of(tmp_path / "advised.html")["advice"]["script"] == "scale.py"
+        ask(address, "/again", "POST")
+        before = wait(lambda s: s["state"] == "live" and s["version"] == "4")["version"]
 
         failed = save(SCRIPT.replace("pl.mul", "pl.mull"), lambda s: s["state"].endswith("fails"))
         assert "no op `pl.mull`" in failed["message"] or "mull" in failed["message"]

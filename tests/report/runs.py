@@ -12,6 +12,29 @@ from tilelet.device.run import DeviceRun, Recorded
 from tilelet.ir.core import Program
 from tilelet.report.columns import unpack
 
+SLOW = """
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+@pl.jit
+def twice(x: pl.Tensor[[512, 128], pl.FP32], out: pl.Out[pl.Tensor[[512, 128], pl.FP32]]):
+    half = pl.create_tensor([512, 128], pl.FP32)
+    for r in pl.parallel(0, 512, 8):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="first"):
+            half[r : r + 8, :] = pl.mul(x[r : r + 8, :], 0.5)
+    for r in pl.parallel(0, 512, 8):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="second"):
+            out[r : r + 8, :] = pl.exp(half[r : r + 8, :])
+    return out
+
+specs = [
+    TensorSpec("x", [512, 128], pl.FP32, 0.5),
+    TensorSpec("out", [512, 128], pl.FP32, is_output=True),
+]
+run_jit(twice, specs)
+"""
+"""A script with loops that can be merged."""
+
 
 def device_run(program: Program, name: str = "", **arguments: Any) -> DeviceRun:
     tasks, compiled = recorded(program, **arguments)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.device.recording import chain, elementwise
 from tests.report.browser import Watched, chromium, no_browser
-from tests.report.runs import device_run
+from tests.report.runs import SLOW, device_run
 from tests.report.test_run_data import VERDICT
 
 import tilelet.language as pl
@@ -356,6 +356,25 @@ def page_of(command: str, factor: float, folder: Path) -> Path:
     script.write_text(RACING.replace("FACTOR", str(factor)))
     assert main([command, "--html", str(page), str(script)]) == 1
     return page
+
+
+def test_the_page_begins_with_what_to_change(browser: Any, tmp_path: Path) -> None:
+    script, page = tmp_path / "slow.py", tmp_path / "slow.html"
+    script.write_text(SLOW)
+    assert main(["profile", "--no-files", "--html", str(page), str(script)]) == 0
+    found = Watched(browser).open(page)
+    assert found.page.locator("aside h2").first.inner_text() == "What to change"
+    best = found.page.locator(".advice > li").first
+    assert "x faster at slow.py:8" in best.inner_text()
+    assert "128 → 64 tasks" in best.inner_text()
+    assert "half = pl.create_tensor" in best.locator(".diff .removed").first.inner_text()
+    found.page.locator(".advice-chips button").first.click()
+    assert found.choice()["view"] == "timeline"
+    assert found.choice()["kernel"] is not None
+    found.page.keyboard.press("Escape")
+    best.get_by_role("button").first.click()
+    assert (found.choice()["view"], found.choice()["line"][1]) == ("source", 8)
+    assert "x faster" in found.page.locator("tr.advice").first.inner_text()
 
 
 def test_what_the_race_check_finds_is_drawn(browser: Any, tmp_path: Path) -> None:

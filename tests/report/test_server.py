@@ -27,10 +27,10 @@ def server() -> Iterator[PageServer]:
     made.server_close()
 
 
-def get(server: PageServer, path: str, host: str = "") -> tuple[int, str]:
+def get(server: PageServer, path: str, host: str = "", method: str = "GET") -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
     headers = {"Host": host or f"127.0.0.1:{server.port}"}
-    connection.request("GET", path, headers=headers)
+    connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     text = answer.read().decode()
     connection.close()
@@ -41,6 +41,14 @@ def test_it_listens_on_this_machine_only(server: PageServer) -> None:
     assert server.server_address[0] == "127.0.0.1"
     assert server.address.startswith(f"http://127.0.0.1:{server.port}/?token=")
     assert len(server.token) >= 32
+
+
+def test_a_page_may_ask_for_a_new_run(server: PageServer) -> None:
+    assert get(server, "/again", method="POST")[0] == 403
+    assert get(server, f"/again?token={server.token}")[0] == 404
+    assert not server.shown.asked.is_set()
+    assert get(server, f"/again?token={server.token}", method="POST")[0] == 200
+    assert server.shown.asked.is_set()
 
 
 def test_the_token_and_the_host_are_checked(server: PageServer) -> None:

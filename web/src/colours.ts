@@ -1,10 +1,11 @@
 // Colours of kernels and causes, for both themes. Nothing is told by colour alone: bars have labels,
-// tables have names, causes are written into gaps that are wide enough.
+// tables have names, causes are written into gaps that are wide enough. The palettes keep their
+// distances under red-green blindness (test/colours.test.ts).
 
 import type { Cause } from "./run";
 
-const LIGHT = ["#3568d4", "#d9822b", "#2f9e6e", "#b5478f", "#7a5cd0", "#c0392b", "#1f8fa8", "#8a7a1f", "#5f6f86", "#9c5a3c", "#4c8c2b", "#d0558a"];
-const DARK = ["#6f9bff", "#f0a356", "#55c793", "#dd7cbb", "#a68df2", "#f0746a", "#4fc0d8", "#c9b64a", "#98a7bd", "#cf916f", "#86c263", "#f08bb4"];
+export const LIGHT = ["#3568d4", "#d9822b", "#00ccbb", "#990033", "#117799", "#ee99ff", "#bbaa77", "#007766", "#775500", "#224488", "#aa6644", "#554466"];
+export const DARK = ["#6f9bff", "#f0a356", "#44ffee", "#dd5577", "#44aacc", "#bbeeaa", "#887733", "#66bbaa", "#bb5599", "#ff8877", "#eeee77", "#888800"];
 
 const CAUSE_LIGHT: Record<Cause, string> = {
   submit: "#dfe4ea",

@@ -151,6 +151,30 @@ export interface Finding {
   helps: string[];
 }
 
+export interface Costs {
+  us: number;
+  tasks: number;
+  gm_bytes: number;
+}
+
+/** A change to the script, as `report/advice.py` writes it. */
+export interface Change {
+  code: string;
+  rule: string;
+  message: string;
+  claim: string;
+  rounding: boolean;
+  place: Place | null;
+  before: Costs;
+  after: Costs;
+  diff: string;
+}
+
+export interface Advice {
+  script: string;
+  changes: Change[];
+}
+
 export interface Layout {
   shape: number[];
   strides: number[];
@@ -250,6 +274,7 @@ export interface Header {
   runs: RunHeader[];
   comparison?: ComparisonData;
   numbers?: Numbers;
+  advice?: Advice;
 }
 
 export type Column = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float32Array | Float64Array;

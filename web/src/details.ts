@@ -1,7 +1,8 @@
 // What is chosen, in words: the panel on the right.
 
+import { advicePanel } from "./advice";
 import { kernelColour } from "./colours";
-import type { Numbers } from "./data";
+import type { Advice, Numbers } from "./data";
 import { bar, breakable, h } from "./dom";
 import { firstOf } from "./first";
 import { bytes, count, percent, shorten, time } from "./format";
@@ -14,6 +15,7 @@ export class Details {
   constructor(
     private readonly state: State,
     private readonly numbers: Numbers | undefined,
+    private readonly advice: Advice | undefined,
   ) {}
 
   update(): void {
@@ -43,6 +45,7 @@ export class Details {
     const p = run.profile;
     const first = firstOf(this.state, this.numbers);
     return [
+      ...advicePanel(this.state, this.advice),
       ...(first.length ? [h("h2", {}, "Look at first"), h("ol", { class: "first" }, first.map((f) => h("li", {}, this.link(f.head, f.go), h("div", {}, f.text))))] : []),
       h("h2", {}, "This run"),
       this.facts([
@@ -56,7 +59,7 @@ export class Details {
         ["schedulers busy", p.scheduler_busy.map((s) => percent(s, 0)).join(", ") || "–"],
         ["orchestrator done", time(p.orchestrator_us)],
       ]),
-      h("p", { class: "hint" }, "Click a task, a line, a kernel or a tensor: every view shows it. Press ? for the keys. `tilelet advise` tries changes and says which help."),
+      h("p", { class: "hint" }, "Click a task, a line, a kernel or a tensor: every view shows it. Press ? for the keys."),
     ];
   }
 

@@ -16,7 +16,8 @@ interface Answer {
 /** What stands in the corner, and the message of a script that fails, below the header. */
 export function live(): { corner: HTMLElement; message: HTMLElement } {
   const note = h("span", { class: "live", "aria-live": "polite" }, "live");
-  const corner = h("span", { class: "tools" }, note);
+  const again = h("button", { type: "button", title: "profile the script again", onclick: () => void fetch(`again?token=${encodeURIComponent(token)}`, { method: "POST" }) }, "Run again");
+  const corner = h("span", { class: "tools" }, note, again);
   const text = h("pre", {});
   const message = h("div", { class: "failed", role: "alert", hidden: true }, h("strong", {}, "The script fails. What is shown is from before it was saved."), text);
   let version = "";

@@ -1,7 +1,7 @@
 // The page: reads its data, makes the views, and links them by what is chosen.
 
 import { Compare } from "./compare";
-import { fromBase64, unpack } from "./data";
+import { type Advice, fromBase64, unpack } from "./data";
 import { Details } from "./details";
 import { empty, h } from "./dom";
 import { count, shorten, time } from "./format";
@@ -47,8 +47,8 @@ async function main(): Promise<void> {
   element.remove();
   const state = new State(header.runs.map((run) => new Run(run, columns)));
   const views: Record<ViewName, View> = {
-    timeline: timelineView(state),
-    source: new Source(state),
+    timeline: timelineView(state, header.advice),
+    source: new Source(state, header.advice),
     kernels: new Kernels(state),
     memory: new Memory(state),
     graph: new Graph(state),
@@ -56,7 +56,7 @@ async function main(): Promise<void> {
     model: new Model(state),
     compare: new Compare(state, header.comparison),
   };
-  const details = new Details(state, header.numbers);
+  const details = new Details(state, header.numbers, header.advice);
   const search = new Search(state);
   const tabs = new Map(
     VIEWS.map((name, i) => [
@@ -126,8 +126,8 @@ async function main(): Promise<void> {
   Object.assign(window, { tileletPage: { state, timeline: views.timeline } });
 }
 
-function timelineView(state: State): View {
-  if (state.runs.some((r) => r.hasTasks)) return new Timeline(state);
+function timelineView(state: State, advice: Advice | undefined): View {
+  if (state.runs.some((r) => r.hasTasks)) return new Timeline(state, advice);
   return { element: h("section", {}, empty("No timeline", "There are no tasks in this page: a saved profile.json has figures only, and a check records none. Make the page from the script:", "tilelet profile kernel.py --html out.html")), show() {}, update() {} };
 }
 

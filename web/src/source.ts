@@ -1,8 +1,9 @@
 // The user's files, line by line, with what each costs and what was found there.
 
+import { changeText, faster } from "./advice";
+import type { Advice, Change, Finding } from "./data";
 import { bar, empty, h } from "./dom";
 import { bytes, count, percent, shorten, time } from "./format";
-import type { Finding } from "./data";
 import type { Run } from "./run";
 import type { State } from "./state";
 
@@ -50,7 +51,10 @@ export class Source {
   private shown: Run | null = null;
   private readonly rows = new Map<number, HTMLElement>();
 
-  constructor(private readonly state: State) {}
+  constructor(
+    private readonly state: State,
+    private readonly advice: Advice | undefined,
+  ) {}
 
   show(): void {
     const line = this.state.choice.line;
@@ -132,6 +136,7 @@ export class Source {
       this.rows.set(number, row);
       body.push(row);
       for (const finding of findings.get(number) ?? []) body.push(this.findingRow(finding));
+      for (const change of this.changes(number)) body.push(this.changeRow(change));
     });
     const note = file.lines ? null : h("p", { class: "note" }, "The text of this file is not at hand.");
     const legend = h("p", { class: "hint" }, "time: by how much the line moves the end of its kernels, summed over all tasks (hidden work adds nothing); of a line that submits tasks, in brackets: all they run. The strip on the left is the share of the critical path.");
@@ -191,6 +196,14 @@ export class Source {
       if (place?.[0] === file) found.set(place[1], [...(found.get(place[1]) ?? []), finding]);
     }
     return found;
+  }
+
+  private changes(line: number): Change[] {
+    return (this.advice?.changes ?? []).filter((c) => c.place?.[0] === this.file && c.place[1] === line);
+  }
+
+  private changeRow(change: Change): HTMLElement {
+    return h("tr", { class: "finding advice" }, h("td", { colspan: 6 }), h("td", {}, h("div", { class: "finding-text" }, h("strong", {}, faster(change)), ` ${change.message}`, changeText(change, false))));
   }
 
   private findingRow(finding: Finding): HTMLElement {

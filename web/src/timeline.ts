@@ -1,6 +1,8 @@
 // The timeline: a lane for the orchestrator, each scheduler and each core.
 
+import { adviceChips } from "./advice";
 import { cssColour, kernelColour, rgb } from "./colours";
+import type { Advice } from "./data";
 import { h, onDrag } from "./dom";
 import { count, moment, niceStep, shorten, time } from "./format";
 import { LanePixels } from "./lanes";
@@ -56,7 +58,10 @@ export class Timeline {
   /** how long drawing the last frames took, for the bench */
   readonly frames: number[] = [];
 
-  constructor(private readonly state: State) {
+  constructor(
+    private readonly state: State,
+    private readonly advice: Advice | undefined,
+  ) {
     this.run = state.run;
     const toggles = h(
       "div",
@@ -91,7 +96,7 @@ export class Timeline {
       this.to = 0;
     }
     if (this.to <= this.from) this.fit();
-    this.summary.replaceChildren(...summaryOf(this.run, (kernel) => this.state.chooseKernel(kernel)));
+    this.summarize();
     this.update();
   }
 
@@ -107,8 +112,13 @@ export class Timeline {
   theme(): void {
     this.overview = null;
     this.lanePixels = null;
-    this.summary.replaceChildren(...summaryOf(this.run, (kernel) => this.state.chooseKernel(kernel)));
+    this.summarize();
     this.draw();
+  }
+
+  private summarize(): void {
+    const chips = adviceChips(this.state, this.advice);
+    this.summary.replaceChildren(...(chips ? [chips] : []), ...summaryOf(this.run, (kernel) => this.state.chooseKernel(kernel)));
   }
 
   private maskOf(wanted: (site: Run["sites"][number]) => boolean): Uint8Array | null {

@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tilelet.advice import report as reports
 from tilelet.advice.advisor import Advisor, Report
 from tilelet.advice.programs import ExportedPrograms, Setting
 from tilelet.cli.commands.speed import AdviseCommand
 from tilelet.cli.messages import print_findings
-from tilelet.cli.pages import write_page
+from tilelet.cli.options import DeviceOptions
+from tilelet.cli.page import wants_page, write_page
+from tilelet.cli.pages import write_text
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
+from tilelet.diag.core import UserError
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
-from tilelet.diag.text import plural
+from tilelet.diag.text import plural, printable
+from tilelet.report.advice import with_advice
 from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
 from tilelet.scripts.answers import document
 from tilelet.scripts.recording import RecordingOptions
 from tilelet.scripts.target import Target
+
+if TYPE_CHECKING:
+    from tilelet.device.machine.description import Machine
 
 
 def advise_command(options: AdviseCommand) -> int:
@@ -29,8 +39,40 @@ def advise_command(options: AdviseCommand) -> int:
     first = record(options.target, options, options.platform)
     if first.code:
         return failed(first, options)
-    target, machine = options.target, machines[0]
-    setting = Setting(
+    target = options.target
+    advisor = _advisor(target, _setting(machines, options), unproved=options.unproved)
+    report = advisor.fix() if options.fix else advisor.advise()
+    _print(report, options)
+    if wants_page(options):
+        from tilelet.device.run import DeviceRun
+        from tilelet.report.document import profile_document
+
+        period = period_of(machines[0], options.period, machines)
+        runs = [DeviceRun(run, machines[0], period) for run in first.runs]
+        write_page(
+            options,
+            target.name,
+            lambda: with_advice(profile_document(runs), reports.to_data(report), target.name),
+        )
+    if options.fix and options.in_place and report.text != report.original:
+        write_text(Path(target.name), report.text)
+    return exit_codes.of_findings(bool(report.findings))
+
+
+def page_advice(options: DeviceOptions, machines: Sequence[Machine]) -> dict[str, Any] | None:
+    """What a page says of changes to the script; None if the script cannot be advised on."""
+    try:
+        report = _advisor(options.target, _setting(machines, options), unproved=False).advise()
+    except UserError as error:
+        message = error.diagnostic.message
+        print(printable(f"note: the page has no advice: {message}"), file=sys.stderr)
+        return None
+    return reports.to_data(report)
+
+
+def _setting(machines: Sequence[Machine], options: DeviceOptions) -> Setting:
+    machine = machines[0]
+    return Setting(
         machine,
         period_of(machine, options.period, machines),
         RecordingOptions(
@@ -42,12 +84,6 @@ def advise_command(options: AdviseCommand) -> int:
             golden=options.golden,
         ),
     )
-    advisor = _advisor(target, setting, unproved=options.unproved)
-    report = advisor.fix() if options.fix else advisor.advise()
-    _print(report, options)
-    if options.fix and options.in_place and report.text != report.original:
-        write_page(Path(target.name), report.text)
-    return exit_codes.of_findings(bool(report.findings))
 
 
 def _advisor(target: Target, setting: Setting, *, unproved: bool) -> Advisor:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet.cli.messages import print_text
-from tilelet.cli.pages import write_page
+from tilelet.cli.pages import write_text
 from tilelet.diag.catalogue.command import UnknownExample
 from tilelet.scripts import exit_codes
 
@@ -38,7 +38,7 @@ def examples_command(names: Sequence[str], folder: Path | None) -> int:
         if target.exists():
             print(f"{target}: exists, left as it is")
         else:
-            write_page(target, path.read_text(encoding="utf-8"))
+            write_text(target, path.read_text(encoding="utf-8"))
             print(target)
     return exit_codes.PASSED
 

@@ -79,7 +79,7 @@ def docs_command(folder: Path, write: bool) -> int:
     ):
         path = folder / name
         if write:
-            write_page(path, text)
+            write_text(path, text)
             continue
         current = path.read_text(encoding="utf-8") if path.is_file() else ""
         if current != text:
@@ -126,7 +126,7 @@ def _command_markdown(command: type[Command]) -> str:
     return f"{text}\n```text\n{manual}\n```\n" if manual else text
 
 
-def write_page(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     """Write a file that was asked for, and the folders it is in."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,15 +6,16 @@ import functools
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilelet.cli.commands.speed import CompareCommand, ProfileCommand
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.options import DeviceOptions
-from tilelet.cli.page import command_of, wants_page, write_page
+from tilelet.cli.page import wants_page, write_page
 from tilelet.cli.recording import record
+from tilelet.cli.view import command_of
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.formats import to_data
@@ -67,8 +68,8 @@ def period_of(machine: Machine, asked: str | None, side_by_side: Sequence[Machin
 
 def profile_command(options: ProfileCommand) -> int:
     """Model every program that the target runs; 1 if a machine would refuse one of them."""
+    from tilelet.cli.advise import page_advice
     from tilelet.device.run import DeviceRun
-    from tilelet.report.document import profile_document
 
     machines = machines_for(options)
     recording = record(options.target, options, options.platform)
@@ -96,7 +97,8 @@ def profile_command(options: ProfileCommand) -> int:
             _write(same_run, options)
     every = [m for same_run in runs for m in same_run]
     if wants_page(options):
-        write_page(options, options.target.name, lambda: profile_document(every))
+        advice = page_advice(options, machines) if options.advice else None
+        write_page(options, options.target.name, lambda: _page(every, advice, options))
     refused = list(dict.fromkeys(f.diagnostic for m in every for f in m.findings))
     found = [*refused, *dict.fromkeys(c.diagnostic for m in every for c in m.cautions)]
     if options.format == "text":
@@ -112,6 +114,16 @@ def profile_command(options: ProfileCommand) -> int:
             ]
         print(json.dumps(document, indent=1, ensure_ascii=False))
     return exit_codes.of_findings(bool(refused), recording.code)
+
+
+def _page(
+    runs: Sequence[DeviceRun], advice: Mapping[str, Any] | None, options: ProfileCommand
+) -> bytes:
+    from tilelet.report.advice import with_advice
+    from tilelet.report.document import profile_document
+
+    data = profile_document(runs)
+    return data if advice is None else with_advice(data, advice, options.target.name)
 
 
 def failed(recording: Recording, options: DeviceOptions) -> int:

@@ -36,6 +36,7 @@ class Shown:
     page, trace  made when they are asked for
     state        a few words for the page's corner
     message      why there is nothing newer: what the script printed when it failed
+    asked        set when the page asks for a new run
     """
 
     page: Callable[[], str]
@@ -44,6 +45,7 @@ class Shown:
     message: str = ""
     perfetto: str = ""
     version: int = 1
+    asked: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def renew(self, page: Callable[[], str], trace: Callable[[], str]) -> None:
@@ -121,6 +123,13 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server
 
     def do_GET(self) -> None:
+        self._checked(self._serve)
+
+    def do_POST(self) -> None:
+        self._checked(self._accept)
+
+    def _checked(self, serve: Callable[[str], None]) -> None:
+        """Serve a path, if the request is from this machine and has the token."""
         try:
             asked = urlsplit(self.path)
             token = parse_qs(asked.query).get("token", [""])[0]
@@ -132,7 +141,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif not hmac.compare_digest(token.encode(), self.pages.token.encode()):
             self._answer(403, "text/plain", "use the whole address that `tilelet view` printed")
         else:
-            self._serve(asked.path)
+            serve(asked.path)
+
+    def _accept(self, path: str) -> None:
+        if path == "/again":
+            self.pages.shown.asked.set()
+            self._answer(200, "text/plain", "profiling again")
+        else:
+            self._answer(404, "text/plain", "there is one page here")
 
     def _hosts(self) -> tuple[str, ...]:
         port = self.pages.port

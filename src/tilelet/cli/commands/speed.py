@@ -52,12 +52,17 @@ class ProfileCommand(DeviceOptions, group=SPEED):
     No device is needed and no kernel runs: the control program runs, its tasks are recorded, and a
     model of the machine plays them. All figures are modelled. The run directory gets profile.json,
     report/ (memory plan, budget, hints) and dfx_outputs/ (a trace for Perfetto, records,
-    dependencies). Exit code 1: the machine would refuse the program, see the errors.
+    dependencies). A page begins with the changes that help, each tried as `tilelet advise` does;
+    that may take as long as everything else, and --no-advice leaves it out. Exit code 1: the
+    machine would refuse the program, see the errors.
     """
 
     as_runtime: bool = as_runtime_option()
     html: Path | None = html_option()
     open: bool = open_option()
+    advice: bool = option(
+        "with --html or --open: do not try changes to the script", "--no-advice", default=True
+    )
     execute: bool = execute_option()
     files: bool = option("print the report, write nothing", "--no-files", default=True)
 
@@ -80,6 +85,7 @@ class AdviseCommand(DeviceOptions, group=SPEED):
       tilelet advise kernel.py --fix                 the ladder of rewritings, and the diff
       tilelet advise kernel.py --fix --in-place      write it to the script
       tilelet advise kernel.py --fix --unproved      also what holds only for the inputs tried
+      tilelet advise kernel.py --html kernel.html    a page that begins with the changes
       tilelet advise kernel.py --format json
       tilelet advise qwen3/scope3 --variant baseline --fix -p a2a3
 
@@ -93,6 +99,8 @@ class AdviseCommand(DeviceOptions, group=SPEED):
     is that of the file. Exit code 1: there is advice.
     """
 
+    html: Path | None = html_option()
+    open: bool = open_option()
     fix: bool = option("apply the rewritings one after the other, and show the ladder and the diff")
     in_place: bool = option("with --fix: write the result to the script")
     unproved: bool = option(
@@ -241,7 +249,7 @@ class ViewCommand(PageOptions, group=SPEED):
 
     def run(self) -> int:
         with interrupt.deferred():
-            from tilelet.cli.page import view_command
+            from tilelet.cli.view import view_command
 
         return view_command(self)
 

@@ -1,0 +1,40 @@
+"""Changes that were tried, as the page shows them: each with its gain, its diff and its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, cast
+
+from tilelet.report.columns import repack, unpack
+
+LONGEST_DIFF = 20_000
+"""Characters of a diff that a page shows."""
+
+
+def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
+    """The packed page `data` with the answer of `tilelet advise` about `script`."""
+    header, columns = unpack(data)
+    files = cast("list[dict[str, Any]]", header["runs"][0].get("files") or [])
+    names = [str(file["name"]) for file in files]
+    before: Mapping[str, Any] = advice["before"]
+    changes = [
+        _change(found, before, names)
+        for found in cast("Sequence[Mapping[str, Any]]", advice["findings"])
+        if found["after"] is not None
+    ]
+    return repack({**header, "advice": {"script": script, "changes": changes}}, columns)
+
+
+def _change(
+    found: Mapping[str, Any], before: Mapping[str, Any], names: Sequence[str]
+) -> dict[str, Any]:
+    name = PurePath(str(found["file"] or "")).name
+    diff = str(found["diff"])
+    return {
+        **{key: found[key] for key in ("code", "rule", "message", "claim", "rounding")},
+        "place": [names.index(name), found["line"]] if name in names else None,
+        "before": before,
+        "after": found["after"],
+        "diff": diff if len(diff) <= LONGEST_DIFF else f"{diff[:LONGEST_DIFF]}\n…\n",
+    }
