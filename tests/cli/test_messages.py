@@ -188,3 +188,39 @@ def test_a_malformed_request_is_answered(capfd: pytest.CaptureFixture[str]) -> N
         server.shutdown()
         server.server_close()
     assert capfd.readouterr().err == ""
+
+
+RECAST = """
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+@pl.jit
+def kernel(
+    x: pl.Tensor[[64, 16], pl.INT8],
+    n: pl.Tensor[[1], pl.INT32],
+    out: pl.Out[pl.Tensor[[16, 2], pl.INT32]],
+):
+    k = pl.read(n, [0])
+    part = pl.reinterpret_view(x[0:16, k : k + 8], pl.INT32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:] = part[:]
+    return out
+
+run_jit(
+    kernel,
+    [
+        TensorSpec("x", [64, 16], pl.INT8, 1),
+        TensorSpec("n", [1], pl.INT32, 3),
+        TensorSpec("out", [16, 2], pl.INT32, is_output=True),
+    ],
+)
+"""
+
+
+@pytest.mark.parametrize("engine", ["cpu", "interp"])
+def test_a_view_of_torn_elements_says_so(tilelet: Run, engine: str) -> None:
+    """Rows that begin at byte 3 are no rows of integers; they have no gaps."""
+    Path("k.py").write_text(RECAST)
+    _, _, err = tilelet("run", "--engine", engine, "k.py")
+    assert "error[E0512]" in err
+    assert "does not consist of whole elements of the new type" in err

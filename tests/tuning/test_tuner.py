@@ -11,7 +11,7 @@ from tests.tuning.kernels import SCRIPT, InThisProcess, question
 
 from tilelet.diag import UserError
 from tilelet.equivalence.claims import Claim
-from tilelet.tuning import evaluate
+from tilelet.tuning import evaluate, tuner
 from tilelet.tuning.tune_result import TuneResult
 from tilelet.tuning.tuner import Request, tune
 
@@ -86,6 +86,20 @@ def test_the_same_search_gives_the_same_outcome(tmp_path: Path) -> None:
     runs = [tuned(tmp_path, candidates=12, method="descent", verify=0, seed=3) for _ in range(2)]
     assert [s for s, _ in runs[0].scores] == [s for s, _ in runs[1].scores]
     assert runs[0].to_data() == runs[1].to_data()
+
+
+def test_a_search_that_time_ends_says_how_to_repeat_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(1000))  # each look at the clock is a second later
+    monkeypatch.setattr(tuner.time, "monotonic", lambda: float(next(clock)))
+    outcome = tuned(tmp_path, seconds=2.0, method="descent", verify=0)
+    assert outcome.timed_out_after is not None
+    text = "\n".join(str(part) for part in outcome.parts())
+    assert f"`--budget {outcome.timed_out_after} --method descent` gives this answer" in text
+    again = tuned(tmp_path, candidates=outcome.timed_out_after, method="descent", verify=0)
+    assert again.winner.settings == outcome.winner.settings
+    assert [s for s, _ in again.scores] == [s for s, _ in outcome.scores]
 
 
 def test_the_budget_counts_candidates(tmp_path: Path) -> None:

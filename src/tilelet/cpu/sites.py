@@ -27,8 +27,8 @@ from tilelet.ir.faults import RegionFault
 
 (
     OK, STOPPED, WINDOW, VALID, INDEX, REGION, DIVISION, BLOCKS, STEP, EXTENT, COUNT, COPY,
-    MEMORY, HOST,
-) = range(14)  # fmt: skip
+    RECAST, MEMORY, HOST,
+) = range(15)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def error_of(kind: int, site: Site, n: Sequence[int]) -> UserError | InternalErr
         return ZeroStep(loc)
     if kind == EXTENT:
         return ExtentNotPositive(loc, site.op, n[2 : 2 + n[0]], n[1])
-    if kind in (COUNT, COPY):
+    if kind in (COUNT, COPY, RECAST):
         old, new = tuple(n[2 : 2 + n[0]]), tuple(n[2 + n[0] : 2 + n[0] + n[1]])
         return _reshape_error(kind, site, old, new)
     if kind == MEMORY:
@@ -86,8 +86,8 @@ def error_of(kind: int, site: Site, n: Sequence[int]) -> UserError | InternalErr
 
 
 def _reshape_error(kind: int, site: Site, old: tuple[int, ...], new: tuple[int, ...]) -> UserError:
-    if kind == COPY:
-        return ReshapeNeedsCopy(site.loc, site.name, old, new)
+    if kind != COUNT:
+        return ReshapeNeedsCopy(site.loc, site.name, old, new, is_recast=kind == RECAST)
     before = after = 1
     for extent in old:
         before *= extent

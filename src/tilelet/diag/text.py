@@ -18,8 +18,12 @@ _SHOWN_BITS = 200  # larger integers are abbreviated
 
 def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
     """Return the candidates spelled most like `name`, best first, for "did you mean"."""
-    wanted = name.lower()
-    scores = {c: difflib.SequenceMatcher(None, c.lower(), wanted).ratio() for c in set(candidates)}
+    # All options begin with dashes: that makes none of them alike.
+    wanted = name.lower().lstrip("-")
+    scores = {
+        c: difflib.SequenceMatcher(None, c.lower().lstrip("-"), wanted).ratio()
+        for c in set(candidates)
+    }
     # One very close candidate makes the merely similar ones noise.
     bar = max(0.6, max(scores.values(), default=0.0) - 0.1)
     return sorted((c for c in scores if scores[c] >= bar), key=lambda c: (-scores[c], c))[:limit]

@@ -45,6 +45,7 @@ class TuneResult:
     left_alone  knobs that cannot be varied, and why
     scores      every candidate with its score, in the order they were tried
     failed      candidates that gave other results than the script's golden
+    timed_out_after  candidates that were tried when the time was used up; None if it was not
     profiles    of the start and of the winner, one for each program that the script runs
     """
 
@@ -60,6 +61,7 @@ class TuneResult:
     failed: Sequence[tuple[Settings, Verdict]]
     profiles: Sequence[Sequence[str]]
     interrupted: bool = False
+    timed_out_after: int | None = None
 
     @cached_property
     def ratio(self) -> float:
@@ -168,6 +170,9 @@ class TuneResult:
         counts = Counter(score.status for _, score in self.scores)
         what = ", ".join(f"{n:,} {status}" for status, n in counts.most_common())
         lines = [f"{plural(len(self.scores), 'candidate')} ({what}) by {self.method} search."]
+        if self.timed_out_after is not None:
+            again = f"`--budget {self.timed_out_after} --method {self.method}`"
+            lines.append(f"  the time given was used up; {again} gives this answer at any load")
         for name, values in self.space.items():
             lines.append(f"  {name}: {', '.join(map(str, values))}")
         by_reason: dict[str, list[str]] = {}
@@ -215,6 +220,7 @@ class TuneResult:
             "objective": self.objective,
             "method": self.method,
             "interrupted": self.interrupted,
+            "timed_out_after": self.timed_out_after,
             "start": self._with_interval(_data({}, self.start), 0),
             "best": {
                 **self._with_interval(_data(self.winner.settings, self.winner.score), 1),

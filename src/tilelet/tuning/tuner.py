@@ -95,6 +95,7 @@ class _Tuner:
         self._asked: dict[str, tuple[Settings, Score]] = {}  # of this search, in its order
         self._left_alone: dict[str, str] = {}
         self._interrupted = False
+        self._timed_out_after: int | None = None
 
     def run(self) -> TuneResult:
         try:
@@ -187,6 +188,7 @@ class _Tuner:
     def _ask(self, candidates: Sequence[Settings], *, unlimited: bool = False) -> list[Score]:
         """Scores of candidates, by the workers if they are new."""
         if not unlimited and time.monotonic() > self._deadline:
+            self._timed_out_after = len(self._asked)
             raise _OutOfBudget
         new = [c for c in candidates if self._results.get(c) is None]
         room = self._request.candidates - len(self._asked)
@@ -262,6 +264,7 @@ class _Tuner:
             failed=failed,
             profiles=profiles,
             interrupted=self._interrupted,
+            timed_out_after=self._timed_out_after,
         )
 
     def _verified(

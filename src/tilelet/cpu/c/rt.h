@@ -49,6 +49,7 @@ enum {
     TL_EXTENT, /* n: rank, axis, shape... */
     TL_COUNT,  /* n: rank, new rank, shape..., new shape... */
     TL_COPY,   /* n: as TL_COUNT */
+    TL_RECAST, /* n: as TL_COUNT; no whole elements of the new type */
     TL_MEMORY, /* n: bytes, available */
     TL_HOST    /* raised by an op that runs in Python */
 };

@@ -209,7 +209,7 @@ int tl_reinterpret(tl_ctx *c, int site, tl_win *w, int itemsize, const int64_t *
         torn |= w->shape[last] * old % itemsize != 0;
         for (int i = 0; i < last; i++) torn |= w->stride[i] * old % itemsize != 0;
     }
-    if (torn) return fail_shapes(c, TL_COPY, site, &before, wanted, wanted_rank);
+    if (torn) return fail_shapes(c, TL_RECAST, site, &before, wanted, wanted_rank);
     if (old != itemsize) {
         for (int i = 0; i < last; i++) w->stride[i] = w->stride[i] * old / itemsize;
         w->stride[last] = 1;
