@@ -17,7 +17,6 @@ import runpy
 import shutil
 import sys
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -182,9 +181,8 @@ def diagnostics(tree: Tree, _: int) -> None:
         rendered = render_text(d, color=False, sources=sources)
         data = [to_json([d], sources=sources), to_sarif([d], sources=sources)]
         tree.write(f"diagnostics/samples/{cls.code}.txt", "\n".join([rendered, *data]))
-    for code, cls in KERNEL_EXAMPLES.items():
-        text = HEADER + textwrap.dedent(cls.example).lstrip()
-        write_text(tree, f"diagnostics/examples/{code}", text, lambda _: None)
+    for code, text in KERNEL_EXAMPLES.items():
+        write_text(tree, f"diagnostics/examples/{code}", HEADER + text, lambda _: None)
 
 
 def generated(tree: Tree, count: int) -> None:

@@ -21,6 +21,7 @@ from tilelet.advice.programs import ScriptPrograms, Setting
 from tilelet.advice.proof import Attempt, examine
 from tilelet.advice.rules import RULES
 from tilelet.device.machine.description import load_machine
+from tilelet.diag.catalogue import split_code, text_beside
 from tilelet.equivalence.trials import difference
 from tilelet.runtime.programs import engines
 from tilelet.scripts.recording import RecordingOptions
@@ -65,8 +66,12 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path)
     monkeypatch.chdir(tmp_path)
 
 
-def tried(kernel: str) -> Attempt:
-    text = script(kernel)
+def kernel(rule: Rule, name: str) -> str:
+    return split_code(text_beside(rule.problem)[name])[1]
+
+
+def tried(body: str) -> Attempt:
+    text = script(body)
     Path("kernel.py").write_text(text, encoding="utf-8")
     attempt = examine(ScriptPrograms(Target("kernel.py", text=text), SETTING), text, SETTING)
     assert attempt.subject is not None, attempt.why
@@ -83,7 +88,7 @@ def outputs(attempt: Attempt) -> dict[str, NDArray[Any]]:
 
 @each_rule
 def test_pair(rule: Rule) -> None:
-    before, after = tried(rule.problem.example), tried(rule.after)
+    before, after = (tried(kernel(rule, name)) for name in ("Before", "After"))
     assert before.subject is not None
     assert after.subject is not None
     assert [a.problem.code for a in rule.find(before.subject)]
@@ -98,9 +103,16 @@ def test_pair(rule: Rule) -> None:
 
 
 @each_rule
+def test_rewritings_state_when_they_are_legal(rule: Rule) -> None:
+    text = text_beside(rule.problem)
+    assert rule.rewrites == ("Legal if" in text)
+    assert text["Evidence"]
+
+
+@each_rule
 def test_rewriting_of_the_first_kernel(rule: Rule) -> None:
     """Where there is a rewriting, it holds, and the fault is gone."""
-    before = tried(rule.problem.example)
+    before = tried(kernel(rule, "Before"))
     assert before.subject is not None
     found = [a for a in rule.find(before.subject) if a.text is not None]
     assert bool(found) == rule.rewrites

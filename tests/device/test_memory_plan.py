@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from tilelet.device.memory.plan import ALIGNMENT, plan_memory
 from tilelet.device.memory.report import budget_rows, memory_json, memory_map, memory_report
 from tilelet.device.memory.retile import sizes_that_fit
 from tilelet.device.schedule.pricing import CostCache
+from tilelet.diag.catalogue import describe
 from tilelet.diag.catalogue import device as catalogue
 from tilelet.diag.core import UserError
 from tilelet.ir.core import Program
@@ -364,7 +364,7 @@ def test_one_large_product_is_cut_but_an_accumulator_is_not() -> None:
 )
 def test_catalogue_examples_make_their_mistake(cls: type[UserError], tmp_path: Path) -> None:
     path = tmp_path / f"{cls.code}.py"
-    path.write_text("import tilelet.language as pl\n\n" + textwrap.dedent(cls.example))
+    path.write_text("import tilelet.language as pl\n\n" + describe(cls).example)
     spec = importlib.util.spec_from_file_location(cls.code, path)
     assert spec is not None
     assert spec.loader is not None

@@ -6,10 +6,41 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable
 
+from tilelet.advice.rules import (
+    added_product,
+    crossing_tensor,
+    discarded_rows,
+    empty_buffers,
+    explicit_scope,
+    few_tasks,
+    fill,
+    hidden_equality,
+    launch_in_loop,
+    look_alike,
+    missing_root,
+    no_pipeline,
+    one_scope_tensor,
+    orchestrator,
+    read_modify_write,
+    repeated_read,
+    round_trip,
+    sequential_loop,
+    shared_operand,
+    short_rows,
+    small_tasks,
+    small_transfers,
+    softmax_overflow,
+    stale_constant,
+    stored_and_loaded,
+    sum_in_memory,
+    tile_size,
+    twin_loops,
+    uneven_wave,
+    zeros_read_back,
+)
 from tilelet.diag import Loc, UserError
 from tilelet.diag.catalogue import (
     advice,
@@ -17,11 +48,11 @@ from tilelet.diag.catalogue import (
     checkpoint,
     checks,
     command,
+    describe,
     device,
     diverge,
     generate,
     harness,
-    machine_use,
     models,
     names,
     ops,
@@ -48,7 +79,7 @@ KeyError: 'y'
 
 def source_of(cls: type[UserError]) -> str:
     """The text in which a class's sample is placed."""
-    return inspect.cleandoc(cls.example)
+    return describe(cls).example
 
 
 def finder(source: str, file: str = FILE) -> At:
@@ -681,43 +712,47 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     # E13xx, W13xx
     advice.CannotAdvise: lambda at: advice.CannotAdvise("kernel.py", "it runs nothing"),
-    advice.RoundTrip: lambda at: advice.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),
-    advice.SharedOperand: lambda at: advice.SharedOperand(
+    round_trip.RoundTrip: lambda at: round_trip.RoundTrip(at(SCOPE), at(SCOPE, 2), ["middle"]),
+    shared_operand.SharedOperand: lambda at: shared_operand.SharedOperand(
         at(SCOPE), at(SCOPE, 2), ["pl.slice(x, [16, 512], [0, 0])"]
     ),
-    advice.TwinLoops: lambda at: advice.TwinLoops(
+    twin_loops.TwinLoops: lambda at: twin_loops.TwinLoops(
         at("for r in pl.range(0, 256, 16):"),
         at("for r in pl.range(0, 256, 16):", 2),
         "pl.range(0, 256, 16)",
         ["middle"],
         [],
     ),
-    advice.ReadModifyWrite: lambda at: advice.ReadModifyWrite(
+    read_modify_write.ReadModifyWrite: lambda at: read_modify_write.ReadModifyWrite(
         at("out[:, :] = pl.maximum(out[:, :], most)"),
         at("for c in pl.range(0, 4096, 128):"),
         "out",
         "c",
     ),
-    advice.SoftmaxOverflow: lambda at: advice.SoftmaxOverflow(at("pl.exp(x[r : r + 16, :])")),
-    machine_use.SmallTransfers: lambda at: machine_use.SmallTransfers(
+    softmax_overflow.SoftmaxOverflow: lambda at: softmax_overflow.SoftmaxOverflow(
+        at("pl.exp(x[r : r + 16, :])")
+    ),
+    small_transfers.SmallTransfers: lambda at: small_transfers.SmallTransfers(
         at("out[r + i : r + i + 1, :]"), "out", 256, 256, stores=True
     ),
-    advice.StoredAndLoaded: lambda at: advice.StoredAndLoaded(
+    stored_and_loaded.StoredAndLoaded: lambda at: stored_and_loaded.StoredAndLoaded(
         at("pl.slice(middle, [16, 64], [0, k])"),
         at("pl.assemble(middle, pl.exp(x[:, k : k + 64]), [0, k])"),
         "middle",
     ),
-    advice.ZerosReadBack: lambda at: advice.ZerosReadBack(
+    zeros_read_back.ZerosReadBack: lambda at: zeros_read_back.ZerosReadBack(
         at("pl.slice(out, [16, 128], [0, d])"), at("for d in pl.range(0, 512, 128):"), "out"
     ),
-    advice.OneScopeTensor: lambda at: advice.OneScopeTensor(
+    one_scope_tensor.OneScopeTensor: lambda at: one_scope_tensor.OneScopeTensor(
         at("pl.create_tensor([32, 64], pl.FP32)"), at(SCOPE), "both"
     ),
-    advice.LaunchInLoop: lambda at: advice.LaunchInLoop(
+    launch_in_loop.LaunchInLoop: lambda at: launch_in_loop.LaunchInLoop(
         at("for k in pl.range(0, 512, 64):"), at(SCOPE, 2), "k", ["so_far"]
     ),
-    advice.NoPipeline: lambda at: advice.NoPipeline(at("for k in pl.range(64, 512, 64):"), "k", 2),
-    advice.DiscardedRows: lambda at: advice.DiscardedRows(
+    no_pipeline.NoPipeline: lambda at: no_pipeline.NoPipeline(
+        at("for k in pl.range(64, 512, 64):"), "k", 2
+    ),
+    discarded_rows.DiscardedRows: lambda at: discarded_rows.DiscardedRows(
         at("pl.matmul(q[:, :], keys[:, d : d + 128], out_dtype=pl.FP32)"),
         at("pl.slice(padded, [8, 128], [0, 0])"),
         "padded",
@@ -725,46 +760,52 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         16,
         "rows",
     ),
-    advice.ExplicitScope: lambda at: advice.ExplicitScope(at("pl.incore()"), 3, 0),
-    advice.CrossingTensor: lambda at: advice.CrossingTensor(
+    explicit_scope.ExplicitScope: lambda at: explicit_scope.ExplicitScope(at("pl.incore()"), 3, 0),
+    crossing_tensor.CrossingTensor: lambda at: crossing_tensor.CrossingTensor(
         at("for k in pl.range(0, 512, 64):"),
         at("pl.slice(middle, [16, 128], [0, d])"),
         "middle",
         65536,
     ),
-    advice.AddedProduct: lambda at: advice.AddedProduct(at("pl.add(acc, part)"), "acc"),
-    advice.DeadFill: lambda at: advice.DeadFill(at("for d in pl.range(0, 512, 128):"), ["out"]),
-    advice.SumInMemory: lambda at: advice.SumInMemory(
+    added_product.AddedProduct: lambda at: added_product.AddedProduct(
+        at("pl.add(acc, part)"), "acc"
+    ),
+    fill.DeadFill: lambda at: fill.DeadFill(at("for d in pl.range(0, 512, 128):"), ["out"]),
+    sum_in_memory.SumInMemory: lambda at: sum_in_memory.SumInMemory(
         at("pl.add(so_far, part)"),
         at("for k in pl.range(8):"),
         "pl.slice(out, [16, 128], [0, d * 128])",
         "chunk",
     ),
-    advice.SequentialLoop: lambda at: advice.SequentialLoop(at("pl.range(0, 256, 16)"), "r"),
-    machine_use.TileSize: lambda at: machine_use.TileSize(at("TILE = 16"), "TILE", 16, 32),
-    machine_use.SmallTasks: lambda at: machine_use.SmallTasks(at(SCOPE), 640, 0.81, 1.99),
-    machine_use.FewTasks: lambda at: machine_use.FewTasks(at(SCOPE), "kernel_incore_0", 6, 24),
-    machine_use.UnevenWave: lambda at: machine_use.UnevenWave(
+    sequential_loop.SequentialLoop: lambda at: sequential_loop.SequentialLoop(
+        at("pl.range(0, 256, 16)"), "r"
+    ),
+    tile_size.TileSize: lambda at: tile_size.TileSize(at("TILE = 16"), "TILE", 16, 32),
+    small_tasks.SmallTasks: lambda at: small_tasks.SmallTasks(at(SCOPE), 640, 0.81, 1.99),
+    few_tasks.FewTasks: lambda at: few_tasks.FewTasks(at(SCOPE), "kernel_incore_0", 6, 24),
+    uneven_wave.UnevenWave: lambda at: uneven_wave.UnevenWave(
         at(SCOPE), "kernel_incore_0", 32, 24, 8
     ),
-    machine_use.OrchestratorBound: lambda at: machine_use.OrchestratorBound(
+    orchestrator.OrchestratorBound: lambda at: orchestrator.OrchestratorBound(
         at(SCOPE), 33411, 0.81, "kernel_incore_0", 16000
     ),
-    machine_use.ShortRows: lambda at: machine_use.ShortRows(
+    short_rows.ShortRows: lambda at: short_rows.ShortRows(
         at("x[:, c : c + 32]"), "x", 512, 128, 512, "a2a3"
     ),
-    machine_use.EmptyBuffers: lambda at: machine_use.EmptyBuffers(
+    empty_buffers.EmptyBuffers: lambda at: empty_buffers.EmptyBuffers(
         at(SCOPE), "kernel_incore_0", "GM", "Mat", 0.06
     ),
-    machine_use.RepeatedRead: lambda at: machine_use.RepeatedRead(
+    repeated_read.RepeatedRead: lambda at: repeated_read.RepeatedRead(
         at("pl.read(lengths, [b])"), at("pl.range(0, 512, 64)"), "pl.read(lengths, [b])"
     ),
-    advice.MissingRoot: lambda at: advice.MissingRoot(at("pl.add(mean, 1e-6)")),
-    advice.HiddenEquality: lambda at: advice.HiddenEquality(
+    missing_root.MissingRoot: lambda at: missing_root.MissingRoot(at("pl.add(mean, 1e-6)")),
+    hidden_equality.HiddenEquality: lambda at: hidden_equality.HiddenEquality(
         at("kv0 // HEAD_DIM"), "kv0 // HEAD_DIM", "KV_CHUNK", "HEAD_DIM"
     ),
-    advice.StaleConstant: lambda at: advice.StaleConstant(at("CHUNK=64"), "CHUNK", 64, 128),
-    advice.LookAlike: lambda at: advice.LookAlike(at("\u00d7"), "\u00d7", "x"),
+    stale_constant.StaleConstant: lambda at: stale_constant.StaleConstant(
+        at("CHUNK=64"), "CHUNK", 64, 128
+    ),
+    look_alike.LookAlike: lambda at: look_alike.LookAlike(at("\u00d7"), "\u00d7", "x"),
     # E14xx
     tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
     tuner.NothingToVary: lambda at: tuner.NothingToVary(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
+from pathlib import Path
 
 import pytest
 from tests.diag.samples import FILE, SAMPLES, build, reader, source_of
 
 from tilelet.diag import Caution, UserError, render_text
-from tilelet.diag.catalogue import classes, describe, errors_markdown, explain
+from tilelet.diag.catalogue import classes, describe, errors_markdown, explain, text_beside
 from tilelet.diag.catalogue.command import UnknownCode
 
 ALL = list(classes().values())
@@ -54,19 +56,26 @@ def test_code_is_in_its_areas_range(cls: type[UserError]) -> None:
     if issubclass(cls, Caution):
         assert cls.code.startswith("W")
         assert cls.severity in ("warning", "note")
-        known = ("advice", "cautions", "checks", "command", "device", "diverge", "machine_use")
-        assert area(cls) in (*known, "portability", "tuner")
+        known = ("cautions", "checks", "command", "device", "diverge", "portability", "tuner")
+        assert area(cls) in known or ".advice.rules." in cls.__module__
     else:
         assert cls.code.startswith(AREAS[area(cls)])
         assert cls.severity == "error"
 
 
 @each_class
-def test_docstring_explains(cls: type[UserError]) -> None:
+def test_text_beside_the_class_explains(cls: type[UserError]) -> None:
     text = describe(cls)
     sentences = re.findall(r"[.?!](?:\s|$|\))", text.body)
     assert len(sentences) >= 2, f"{cls.__name__}: say what it means and how to fix it"
-    assert "\n\n" in text.body, "a summary line, then the explanation"
+    assert text_beside(cls)[cls.code], "the docstring is the summary; the file has the explanation"
+
+
+def test_headings_of_explanations_are_codes_and_titles() -> None:
+    for path in {Path(inspect.getfile(cls)).with_suffix(".md") for cls in ALL}:
+        headings = re.findall(r"^#+ ([EW]\d{4}.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        module = {cls for cls in ALL if inspect.getfile(cls) == str(path.with_suffix(".py"))}
+        assert headings == sorted(f"{cls.code}: {describe(cls).title}" for cls in module), path
 
 
 @each_class
@@ -89,7 +98,7 @@ def test_message_follows_the_style(cls: type[UserError]) -> None:
 
 @each_class
 def test_example_is_a_program(cls: type[UserError]) -> None:
-    if not cls.example or cls.__name__ == "InvalidSyntax":
+    if not describe(cls).example or cls.__name__ == "InvalidSyntax":
         return
     tree = ast.parse(source_of(cls))
     assert tree.body
@@ -97,7 +106,7 @@ def test_example_is_a_program(cls: type[UserError]) -> None:
 
 @pytest.mark.parametrize("area_name", ["python", "names", "ops", "scopes", "windows"])
 def test_kernel_mistakes_have_examples(area_name: str) -> None:
-    without = {c.__name__ for c in ALL if area(c) == area_name and not c.example}
+    without = {c.__name__ for c in ALL if area(c) == area_name and not describe(c).example}
     assert without <= {"SourceUnavailable", "NestedTooDeeply"}
 
 
@@ -123,5 +132,5 @@ def test_errors_markdown_has_a_section_per_code() -> None:
     headings = re.findall(r"^### (\w+): (.+)$", page, re.MULTILINE)
     assert sorted(code for code, _ in headings) == sorted(classes())
     assert ("E0307", "dtype mismatch") in headings
-    assert page.count("```python") == sum(bool(cls.example) for cls in ALL)
+    assert page.count("```python") == sum(bool(describe(cls).example) for cls in ALL)
     assert page.startswith("# Error codes\n")

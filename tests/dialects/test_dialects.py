@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import linecache
 import types
 
@@ -10,7 +9,7 @@ import pytest
 from tests.models.programs import SMALL, sizes_of
 
 import tilelet.language as pl
-from tilelet.diag.catalogue import classes
+from tilelet.diag.catalogue import classes, describe
 from tilelet.diag.core import Diagnostic, UserError
 from tilelet.dialects import DIALECTS, check
 from tilelet.ir.core import Program
@@ -36,13 +35,15 @@ def codes(found: list[Diagnostic]) -> list[str]:
 
 
 EXAMPLES = [
-    cls for cls in classes().values() if cls.__module__.endswith(".portability") and cls.example
+    cls
+    for cls in classes().values()
+    if cls.__module__.endswith(".portability") and describe(cls).example
 ]
 
 
 @pytest.mark.parametrize("cls", EXAMPLES, ids=[cls.code for cls in EXAMPLES])
 def test_the_example_of_each_finding_has_it(cls: type[UserError]) -> None:
-    program = program_of(inspect.cleandoc(cls.example))
+    program = program_of(describe(cls).example)
     for stage in (program, run_passes(program)):
         assert cls.code in codes(check(stage, AUGUST))
 

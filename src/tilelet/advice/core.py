@@ -148,32 +148,23 @@ class Subject:
 
 @dataclass(frozen=True)
 class Rule:
-    """What looks for one fault.
+    """A search for one fault; evidence, legality and examples are in the Markdown file beside it.
 
-    problem        the catalogue class whose text describes it
-    evidence       why it costs, measured or by what the machine does
-    after          the example of `problem` without the fault
-    legality       of a rule that changes the text: the condition under which results stay
-    needs_proof    it is a fault only if the rewriting holds: else it is not even mentioned
-    is_about_text  comments and names: to mend them saves no time
+    problem        the message
+    rewrites       it can change the text, under the condition `Legal if`
+    needs_proof    it is a fault only if the rewriting is correct; otherwise it is not reported
+    is_about_text  it is about comments and names: fixing it saves no time
     is_fault       results may be wrong: it is reported without a rewriting, too
-    ends_chain     it makes no other rewriting possible
-    needs_newer    it costs nothing under early runtimes: the newest says what it saves
+    ends_chain     its rewriting enables no other
+    needs_newer    it costs nothing under early runtimes: savings are those under the newest
     """
 
     name: str
     problem: type[UserError]
     find: Callable[[Subject], Iterable[Advice]]
-    evidence: str
-    after: str
-    legality: str = ""
+    rewrites: bool = False
     needs_proof: bool = False
     is_about_text: bool = False
     is_fault: bool = False
     ends_chain: bool = False
     needs_newer: bool = False
-
-    @property
-    def rewrites(self) -> bool:
-        """Whether it can change the text."""
-        return bool(self.legality)

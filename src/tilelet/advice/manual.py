@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-
 from tilelet.advice.core import Rule
 from tilelet.advice.rules import RULES
-from tilelet.diag.catalogue import describe
+from tilelet.diag.catalogue import describe, text_beside
 
 _HEAD = """\
 # Advice
@@ -56,10 +54,9 @@ def advice_markdown() -> str:
 
 
 def _section(rule: Rule) -> str:
-    described = describe(rule.problem)
-    lines = [f"## {rule.name}", "", described.body.strip(), "", f"Evidence: {rule.evidence}", ""]
-    if rule.legality:
-        lines += [f"Legal if: {rule.legality}", ""]
-    for title, text in (("Before", rule.problem.example), ("After", rule.after)):
-        lines += [f"{title}:", "", "```python", inspect.cleandoc(text), "```", ""]
+    text = text_beside(rule.problem)
+    lines = [f"## {rule.name}", "", describe(rule.problem).body, ""]
+    lines += [f"{name}: {text[name]}\n" for name in ("Evidence", "Legal if") if name in text]
+    for name in ("Before", "After"):
+        lines += [f"{name}:", "", text[name], ""]
     return "\n".join(lines)

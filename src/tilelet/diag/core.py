@@ -85,15 +85,14 @@ class UserError(Exception):
     """A mistake in the user's program or command, with its location; one subclass per mistake.
 
     Subclasses set `code`, take what the message needs in `__init__`, and build the diagnostic with
-    `super().__init__(message, labels=[...], notes=[...], helps=[...])`. Their docstring is the text
-    of `tilelet explain CODE`; `example` is a short program that makes the mistake. `consequence`
-    says what a finding of the checks means on the board.
+    `super().__init__(message, labels=[...], notes=[...], helps=[...])`. `tilelet explain CODE`
+    prints their docstring and the section of that code in the Markdown file beside their module.
+    `consequence` says what a finding of the checks means on the board.
     """
 
     code = "E0000"
     severity = "error"
     consequence: Consequence | None = None
-    example = ""
 
     def __init__(
         self,

@@ -1,4 +1,9 @@
-"""The rules, one module for each fault; `RULES` is what there is, in the order of the page."""
+"""Advice on speed, clarity and use of the machine (W13xx).
+
+A rule is a module with the message, the search for the fault and the rewriting, and a Markdown file
+of the same name with explanation, evidence, legality and two kernels: with and without the fault.
+To add a rule, write both and add the rule to `RULES`; tests/advice/test_pairs.py runs the kernels.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +40,7 @@ from tilelet.advice.rules import (
     zeros_read_back,
 )
 
-RULES = (
+RULES = (  # in the order of docs/advice.md
     fill.RULE,
     zeros_read_back.RULE,
     round_trip.RULE,

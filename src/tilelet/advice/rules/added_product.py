@@ -12,7 +12,21 @@ from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Body, Edit, Source, names_bound, names_read
-from tilelet.diag.catalogue.advice import AddedProduct
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class AddedProduct(Caution):
+    """The vector unit adds a product to an accumulator."""
+
+    code = "W1303"
+
+    def __init__(self, loc: Loc, accumulator: str) -> None:
+        super().__init__(
+            f"the vector unit adds a product to `{accumulator}`",
+            [Label(loc)],
+            helps=["`pl.matmul_acc` accumulates in the cube"],
+        )
+
 
 _FILLS = ("full", "tile.full", "zeros")
 _LOOPS = ("range", "pipeline")
@@ -217,31 +231,4 @@ def _loop_edits(source: Source, found: _Loop) -> list[Edit]:
     return [*edits, source.replace_lines(end, end - 1, last)]
 
 
-RULE = Rule(
-    "added-product",
-    AddedProduct,
-    find,
-    (
-        "Cube results reach the vector unit through memory on A2/A3; the accumulator of "
-        "the cube adds for nothing."
-    ),
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.BF16],
-        w: pl.Tensor[[512, 512], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        for d in pl.range(0, 512, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
-                for k in pl.range(64, 512, 64):
-                    acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
-                out[:, d : d + 128] = acc
-        return out
-    """,
-    legality=(
-        "The sum is FP32 and only the addition uses the product, so that results differ "
-        "by the order of the sum alone. A loop has at least one iteration."
-    ),
-)
+RULE = Rule("added-product", AddedProduct, find, rewrites=True)

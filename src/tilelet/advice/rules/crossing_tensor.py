@@ -7,7 +7,23 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound
-from tilelet.diag.catalogue.advice import CrossingTensor
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.tables import byte_text
+
+
+class CrossingTensor(Caution):
+    """A tensor is written by one loop of tasks and only read by another."""
+
+    code = "W1325"
+
+    def __init__(self, write: Loc, read: Loc, tensor: str, moved: int) -> None:
+        super().__init__(
+            f"`{tensor}` goes through global memory from one loop of tasks to another: "
+            f"{byte_text(moved)}",
+            [Label(write, "written here"), Label(read, "read here")],
+            helps=["merge the loops, if each task of the second needs one task of the first"],
+        )
+
 
 _LEAST_SHARE = 0.0001
 """Of all bytes that a program moves: what is less is not worth a line."""
@@ -69,20 +85,4 @@ def _task_loop(source: Source, node: ast.AST) -> ast.For | None:
     return next((n for n in loops if not source.is_in_scope(n)), None)
 
 
-RULE = Rule(
-    "crossing-tensor",
-    CrossingTensor,
-    find,
-    (
-        "The published decode layer writes its q, k and v projections to memory in scope 1 and "
-        "reads them back in scope 2."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        for d in pl.range(0, 512, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:, d : d + 128] = pl.neg(pl.exp(x[:, d : d + 128]))
-        return out
-    """,
-)
+RULE = Rule("crossing-tensor", CrossingTensor, find)

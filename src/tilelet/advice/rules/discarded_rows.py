@@ -8,7 +8,31 @@ from collections.abc import Iterator, Sequence
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound, number_of
 from tilelet.advice.windows import Window, loads_in, texts_of
-from tilelet.diag.catalogue.advice import DiscardedRows
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class DiscardedRows(Caution):
+    """Rows or columns of a product are computed but never read."""
+
+    code = "W1323"
+
+    def __init__(
+        self, product: Loc, use: Loc, tensor: str, used: int, extent: int, what: str
+    ) -> None:
+        """`what`: "rows" or "columns"."""
+        remedy = {
+            "rows": "use the other rows: two groups of heads can share a product",
+            "columns": "multiply only with the columns that are read",
+        }
+        super().__init__(
+            f"{extent - used} of {extent} {what} of this product are discarded",
+            [
+                Label(product, f"{extent} {what}"),
+                Label(use, f"{used} {what} of `{tensor}` are read"),
+            ],
+            helps=[remedy[what]],
+        )
+
 
 _AXES = "rows", "columns"
 
@@ -82,22 +106,4 @@ def _products_stored(source: Source, name: str) -> Iterator[ast.Call]:
             yield value
 
 
-RULE = Rule(
-    "discarded-rows",
-    DiscardedRows,
-    find,
-    "The published attention pads 8 query heads to 16 rows: half of each product is lost.",
-    """
-    @pl.jit
-    def kernel(
-        q: pl.Tensor[[16, 128], pl.BF16],
-        keys: pl.Tensor[[128, 512], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        for d in pl.range(0, 512, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):  # sixteen rows of queries, two groups of heads
-                scores = pl.matmul(q[:, :], keys[:, d : d + 128], out_dtype=pl.FP32)
-                out = pl.assemble(out, pl.exp(scores), [0, d])
-        return out
-    """,
-)
+RULE = Rule("discarded-rows", DiscardedRows, find)

@@ -6,7 +6,23 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.use import WORTH, place_of
-from tilelet.diag.catalogue.machine_use import EmptyBuffers
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class EmptyBuffers(Caution):
+    """A kernel that waits for global memory, or for its own latency, uses little on-chip memory."""
+
+    code = "W1312"
+
+    def __init__(self, loc: Loc, kernel: str, bound: str, memory: str, share: float) -> None:
+        super().__init__(
+            f"`{kernel}` is bound by {bound} but fills at most {share:.0%} of {memory}",
+            [Label(loc)],
+            helps=[
+                "use larger tiles or double buffering (`pl.pipeline`); `tilelet tune` finds sizes"
+            ],
+        )
+
 
 _MOSTLY_EMPTY = 0.25
 _LOADED = ("Vec", "Mat")  # where loads go; the others hold parts of that
@@ -34,24 +50,4 @@ def find(subject: Subject) -> Iterator[Advice]:
                 yield subject.advice(problem, [kernel])
 
 
-RULE = Rule(
-    "empty-buffers",
-    EmptyBuffers,
-    find,
-    "Bytes moved by a product fall with the size of its tiles.",
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 2048], pl.BF16],
-        w: pl.Tensor[[2048, 3072], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 3072], pl.FP32]],
-    ):
-        for d in pl.parallel(0, 3072, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc = pl.matmul(x[:, 0:512], w[0:512, d : d + 128], out_dtype=pl.FP32)
-                for k in pl.range(512, 2048, 512):
-                    acc = pl.matmul_acc(acc, x[:, k : k + 512], w[k : k + 512, d : d + 128])
-                out[:, d : d + 128] = acc
-        return out
-    """,
-)
+RULE = Rule("empty-buffers", EmptyBuffers, find)

@@ -7,7 +7,23 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source
-from tilelet.diag.catalogue.advice import ExplicitScope
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import plural
+
+
+class ExplicitScope(Caution):
+    """The script sets the boundaries of every task explicitly."""
+
+    code = "W1324"
+
+    def __init__(self, first: Loc, explicit: int, automatic: int) -> None:
+        super().__init__(
+            f"{plural(explicit, 'explicit scope')}, {automatic or 'no'} automatic",
+            [Label(first, "one of them")],
+            helps=[
+                "an automatic scope around a loop with `chunk=` makes the task size a parameter"
+            ],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -26,26 +42,4 @@ def find(subject: Subject) -> Iterator[Advice]:
         yield subject.advice(ExplicitScope(source.loc(scope), len(explicit), automatic), [])
 
 
-RULE = Rule(
-    "explicit-scope",
-    ExplicitScope,
-    find,
-    "Asked for by the analysis of a published decode layer.",
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
-        a = pl.create_tensor([256, 512], pl.FP32)
-        b = pl.create_tensor([256, 512], pl.FP32)
-        with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):
-            for r in pl.parallel(0, 256, 16, chunk=2):
-                a[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-        with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):
-            for r in pl.parallel(0, 256, 16, chunk=2):
-                b[r : r + 16, :] = pl.neg(x[r : r + 16, :])
-        with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):
-            for r in pl.parallel(0, 256, 16, chunk=2):
-                out[r : r + 16, :] = pl.add(a[r : r + 16, :], b[r : r + 16, :])
-        return out
-    """,
-    is_about_text=True,
-)
+RULE = Rule("explicit-scope", ExplicitScope, find, is_about_text=True)

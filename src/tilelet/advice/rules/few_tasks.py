@@ -6,7 +6,23 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.use import WORTH, cores_of, place_of
-from tilelet.diag.catalogue.machine_use import FewTasks
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import plural
+
+
+class FewTasks(Caution):
+    """A kernel on the critical path has fewer tasks than there are cores."""
+
+    code = "W1308"
+
+    def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int) -> None:
+        super().__init__(
+            f"{plural(tasks, 'task')} of `{kernel}` for {cores} cores",
+            [Label(loc)],
+            helps=[
+                "split the work into more tasks: smaller tiles, or parts of the inner dimension"
+            ],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -21,24 +37,4 @@ def find(subject: Subject) -> Iterator[Advice]:
                 yield subject.advice(problem, [kernel])
 
 
-RULE = Rule(
-    "few-tasks",
-    FewTasks,
-    find,
-    "An A2/A3 has 24 cubes and 48 vector cores; a core without a task is idle.",
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 2048], pl.BF16],
-        w: pl.Tensor[[2048, 3072], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 3072], pl.FP32]],
-    ):
-        for d in pl.parallel(0, 3072, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
-                for k in pl.range(64, 2048, 64):
-                    acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
-                out[:, d : d + 128] = acc
-        return out
-    """,
-)
+RULE = Rule("few-tasks", FewTasks, find)

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.fillings import fill_statements, filled
-from tilelet.diag.catalogue.advice import DeadFill
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import ticked
+
+
+class DeadFill(Caution):
+    """Memory is filled with a constant that is always overwritten before it is read."""
+
+    code = "W1304"
+
+    def __init__(self, loc: Loc, names: Sequence[str]) -> None:
+        super().__init__(
+            f"the value that {ticked(names, 'and')} {'is' if len(names) == 1 else 'are'} filled "
+            "with is never read",
+            [Label(loc)],
+            helps=["remove the fill: all of it is overwritten later"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -22,27 +37,4 @@ def find(subject: Subject) -> Iterator[Advice]:
         yield subject.advice(problem, subject.kernels_in(first, last), edits)
 
 
-RULE = Rule(
-    "fill",
-    DeadFill,
-    find,
-    (
-        "A fill writes every byte once more, and under the runtime's rules the real "
-        "writers wait for it. Fills that nothing reads are 66 of the 1,651 tasks of "
-        "the published scope 3 of Qwen3-32B."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        for d in pl.range(0, 512, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out = pl.assemble(out, pl.exp(x[:, d : d + 128]), [0, d])
-        return out
-    """,
-    legality=(
-        "Every element that the fill writes is overwritten before it is read, for all "
-        "trip counts, branches and offsets that data decides; or it is never read and "
-        "belongs to no output."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("fill", DeadFill, find, rewrites=True, needs_proof=True)

@@ -7,7 +7,20 @@ from collections.abc import Iterator, Mapping
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source
-from tilelet.diag.catalogue.advice import HiddenEquality
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class HiddenEquality(Caution):
+    """A quotient is correct only as long as two constants are equal."""
+
+    code = "W1315"
+
+    def __init__(self, loc: Loc, quotient: str, step: str, divisor: str) -> None:
+        super().__init__(
+            f"`{quotient}` is correct only if `{step}` equals `{divisor}`",
+            [Label(loc)],
+            helps=[f"add `assert {step} == {divisor}`, or divide by `{step}`"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -45,25 +58,4 @@ def _steps(source: Source, values: Mapping[str, int]) -> Mapping[str, str]:
     return found
 
 
-RULE = Rule(
-    "hidden-equality",
-    HiddenEquality,
-    find,
-    ("A published program divides by the head size what steps by the tile size; both are 128."),
-    """
-    KV_CHUNK = 128
-    HEAD_DIM = 128
-    assert KV_CHUNK == HEAD_DIM
-
-
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        for kb in pl.range(4):
-            kv0 = kb * KV_CHUNK
-            with pl.at(level=pl.Level.CORE_GROUP):
-                head = kv0 // KV_CHUNK
-                out[:, head * 128 : head * 128 + 128] = pl.exp(x[:, kv0 : kv0 + KV_CHUNK])
-        return out
-    """,
-    is_about_text=True,
-)
+RULE = Rule("hidden-equality", HiddenEquality, find, is_about_text=True)

@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.rules.one_scope_tensor import only_scope
 from tilelet.advice.source import Edit, Source, names_bound, names_needed
-from tilelet.diag.catalogue.advice import LaunchInLoop
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import ticked
+
+
+class LaunchInLoop(Caution):
+    """A loop launches a task in every iteration, and each waits for the one before."""
+
+    code = "W1321"
+
+    def __init__(self, loop: Loc, scope: Loc, name: str, carried: Sequence[str]) -> None:
+        what = f", which carries {ticked(carried[:3], 'and')}" if carried else ""
+        super().__init__(
+            f"every iteration of the loop over `{name}` launches a task{what}",
+            [Label(scope, "launched here"), Label(loop, "by this loop")],
+            helps=["put the scope around the loop"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -52,27 +67,4 @@ def _edit(source: Source, loop: ast.For, scope: ast.With) -> Edit:
     return source.replace_lines(loop.lineno, loop.end_lineno or 0, header + before + body)
 
 
-RULE = Rule(
-    "launch-in-loop",
-    LaunchInLoop,
-    find,
-    (
-        "A reviewer of a published program counts 64 launches in a loop over heads; each task "
-        "costs 2 us of runtime, and here waits for the one before."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            so_far = pl.full([16, 64], pl.FP32, 0.0)
-            for k in pl.range(0, 512, 64):
-                so_far = pl.maximum(so_far, x[:, k : k + 64])
-            out = pl.assemble(out, so_far, [0, 0])
-        return out
-    """,
-    legality=(
-        "No other task has to run between two iterations, and what the loop carries is "
-        "the same on chip as in memory: all of it is valid."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("launch-in-loop", LaunchInLoop, find, rewrites=True, needs_proof=True)

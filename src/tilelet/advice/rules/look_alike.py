@@ -7,8 +7,22 @@ from collections.abc import Iterator
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.prose import prose
 from tilelet.advice.source import Edit, Source
-from tilelet.diag.catalogue.advice import LookAlike
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class LookAlike(Caution):
+    """A comment or docstring contains a character that looks like a character of the language."""
+
+    code = "W1317"
+    severity = "note"
+
+    def __init__(self, loc: Loc, character: str, meant: str) -> None:
+        super().__init__(
+            f"`{character}` (U+{ord(character):04X}) looks like `{meant}`",
+            [Label(loc)],
+            helps=[f"write `{meant}`"],
+        )
+
 
 # Characters that look like ones of the language, and what was meant.
 _LOOK_ALIKES = {
@@ -44,23 +58,4 @@ def _look_alike(subject: Subject, source: Source) -> Iterator[Advice]:
                 break  # one for each comment
 
 
-RULE = Rule(
-    "look-alike",
-    LookAlike,
-    find,
-    "Found in published programs.",
-    """
-    CHUNK = 128
-
-
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        # tiles of 16 x 128
-        for k in pl.range(0, 512, CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:, k : k + CHUNK] = pl.exp(x[:, k : k + CHUNK])
-        return out
-    """,
-    is_about_text=True,
-    legality="It changes comments and docstrings only.",
-)
+RULE = Rule("look-alike", LookAlike, find, rewrites=True, is_about_text=True)

@@ -6,9 +6,23 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.dataflow import Dataflow, kind, values_of
-from tilelet.diag.catalogue.advice import MissingRoot
+from tilelet.diag.core import Caution, Label, Loc
 from tilelet.ir.core import Op, Value
 from tilelet.ir.types import TensorType, TileType
+
+
+class MissingRoot(Caution):
+    """A mean of squares plus a small constant is used without a square root."""
+
+    code = "W1314"
+
+    def __init__(self, loc: Loc) -> None:
+        super().__init__(
+            "a mean of squares plus a small constant is used without its square root",
+            [Label(loc)],
+            helps=["normalization multiplies by its `pl.rsqrt`"],
+        )
+
 
 _ROOTS = ("sqrt", "rsqrt")
 _PASSING = ("reshape", "cast", "add", "mul", "div", "recip", "row_expand", "neg")
@@ -60,21 +74,4 @@ def _is_square(op: Op, flow: Dataflow) -> bool:
     return values[0] is values[1] or (same_load and {kind(o) for o in loads if o} == {"slice"})
 
 
-RULE = Rule(
-    "missing-root",
-    MissingRoot,
-    find,
-    (
-        "A published decode layer multiplied by `mean(x^2) + eps` itself, and its golden "
-        "did the same, so that the comparison passed."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            mean = pl.mul(pl.row_sum(pl.mul(x, x)), 1.0 / 512)
-            out[:, :] = pl.row_expand_mul(x, pl.rsqrt(pl.add(mean, 1e-6)))
-        return out
-    """,
-    is_fault=True,
-)
+RULE = Rule("missing-root", MissingRoot, find, is_fault=True)

@@ -7,7 +7,21 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source
-from tilelet.diag.catalogue.advice import NoPipeline
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import plural
+
+
+class NoPipeline(Caution):
+    """A loop in a scope loads its operands, but the loads do not overlap with computation."""
+
+    code = "W1322"
+
+    def __init__(self, loop: Loc, name: str, loads: int) -> None:
+        super().__init__(
+            f"the loop over `{name}` has {plural(loads, 'load')} and waits for each",
+            [Label(loop)],
+            helps=["`pl.pipeline` overlaps them with computation"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -48,33 +62,4 @@ def _loads(source: Source, loop: ast.For) -> list[ast.AST]:
     return found
 
 
-RULE = Rule(
-    "no-pipeline",
-    NoPipeline,
-    find,
-    (
-        "Load engines and compute units of a core work side by side; without a second buffer "
-        "one waits for the other. In the tuned scope 3 every loop over the inner dimension is "
-        "a pipeline."
-    ),
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.BF16],
-        w: pl.Tensor[[512, 512], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        for d in pl.range(0, 512, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc = pl.matmul(x[:, 0:64], w[0:64, d : d + 128], out_dtype=pl.FP32)
-                for k in pl.pipeline(64, 512, 64, stage=2):
-                    acc = pl.matmul_acc(acc, x[:, k : k + 64], w[k : k + 64, d : d + 128])
-                out[:, d : d + 128] = acc
-        return out
-    """,
-    legality=(
-        "None beyond memory: the stages of `pl.pipeline` execute the statements of each "
-        "iteration in order."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("no-pipeline", NoPipeline, find, rewrites=True, needs_proof=True)

@@ -7,7 +7,20 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound
-from tilelet.diag.catalogue.advice import OneScopeTensor
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class OneScopeTensor(Caution):
+    """A tensor in global memory is used by one scope only."""
+
+    code = "W1320"
+
+    def __init__(self, loc: Loc, scope: Loc, tensor: str) -> None:
+        super().__init__(
+            f"`{tensor}` is in global memory, but only one scope uses it",
+            [Label(loc, "created here"), Label(scope, "used here")],
+            helps=["create it inside the scope, where it is a tile on chip"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -39,28 +52,4 @@ def only_scope(source: Source, maker: ast.stmt, name: str) -> ast.With | None:
     return next((s for s in source.scopes if all(s in outer for outer in around)), None)
 
 
-RULE = Rule(
-    "one-scope-tensor",
-    OneScopeTensor,
-    find,
-    (
-        "The scores and exponentials of the published attention go out to global memory and "
-        "back in every block of the context."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        for k in pl.range(0, 512, 64):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                both = pl.create_tensor([32, 64], pl.FP32)
-                both = pl.assemble(both, pl.exp(x[:, k : k + 64]), [0, 0])
-                both = pl.assemble(both, pl.neg(x[:, k : k + 64]), [16, 0])
-                out[:, k : k + 64] = pl.slice(pl.mul(both, both), [16, 64], [0, 0])
-        return out
-    """,
-    legality=(
-        "Only the one scope uses the tensor, and every execution of the scope writes "
-        "what it reads: nothing is handed from one execution to the next."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("one-scope-tensor", OneScopeTensor, find, rewrites=True, needs_proof=True)

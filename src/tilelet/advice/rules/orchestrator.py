@@ -6,7 +6,23 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.use import place_of
-from tilelet.diag.catalogue.machine_use import OrchestratorBound
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class OrchestratorBound(Caution):
+    """The cores wait for tasks to be submitted."""
+
+    code = "W1310"
+
+    def __init__(self, loc: Loc, tasks: int, share: float, kernel: str, of_it: int) -> None:
+        super().__init__(
+            f"for {share:.0%} of the time the cores wait for {tasks:,} tasks to be submitted",
+            [Label(loc, f"`{kernel}`: {of_it:,} of them")],
+            helps=[
+                "submit fewer tasks: larger scopes, `pl.spmd`, or `chunk=`",
+                "or submit them as a graph: `with pl.graph():`; `--period 2026-09` models that",
+            ],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -26,17 +42,4 @@ def find(subject: Subject) -> Iterator[Advice]:
             yield subject.advice(problem, [most])
 
 
-RULE = Rule(
-    "orchestrator",
-    OrchestratorBound,
-    find,
-    "One orchestrator submits all tasks, one after the other: 0.55-0.72 us each.",
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[4096, 128], pl.FP32], out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]]):
-        for r in pl.parallel(0, 4096, 64):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 64, :] = pl.exp(x[r : r + 64, :])
-        return out
-    """,
-)
+RULE = Rule("orchestrator", OrchestratorBound, find)

@@ -19,7 +19,20 @@ from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_number
 from tilelet.advice.source import Edit, Source, names_bound, names_read
 from tilelet.advice.windows import Window, loads_in, store_of
-from tilelet.diag.catalogue.advice import ReadModifyWrite
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class ReadModifyWrite(Caution):
+    """Tasks of a loop read a window of a tensor, update it, and write it back."""
+
+    code = "W1327"
+
+    def __init__(self, store: Loc, loop: Loc, tensor: str, variable: str) -> None:
+        super().__init__(
+            f"every iteration of `{variable}` reads a window of `{tensor}` and writes it back",
+            [Label(store, "written here"), Label(loop, "by tasks of this loop")],
+            helps=["move the loop into the scope, and store once, after the loop"],
+        )
 
 
 @dataclass(frozen=True)
@@ -221,29 +234,4 @@ def _stored(source: Source, nest: _Nest, carried: str) -> str:
     return (whole[start:first] + carried.encode() + whole[last:end]).decode()
 
 
-RULE = Rule(
-    "read-modify-write",
-    ReadModifyWrite,
-    find,
-    (
-        "The runtime orders tasks that read and write one tensor: each costs 2 us of runtime, "
-        "waits for the one before, and moves the window twice."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[32, 4096], pl.FP32], out: pl.InOut[pl.Tensor[[32, 1], pl.FP32]]):
-        with pl.at(level=pl.Level.CORE_GROUP):
-            out_tile = out[:, :]
-            for c in pl.range(0, 4096, 128):
-                most = pl.row_max(x[:, c : c + 128])
-                out_tile = pl.maximum(out_tile, most)
-            out[:, :] = out_tile
-        return out
-    """,
-    legality=(
-        "The outer loop moves no window, every iteration of it visits all of them, and "
-        "windows of different inner iterations are apart: each window sees the same "
-        "operations in the same order. The loop has at least one iteration, or the "
-        "window may be read and written back."
-    ),
-)
+RULE = Rule("read-modify-write", ReadModifyWrite, find, rewrites=True)

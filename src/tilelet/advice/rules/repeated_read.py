@@ -7,7 +7,20 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound, names_read
-from tilelet.diag.catalogue.machine_use import RepeatedRead
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class RepeatedRead(Caution):
+    """A loop reads the same element of a tensor in every iteration."""
+
+    code = "W1313"
+
+    def __init__(self, loc: Loc, loop: Loc, what: str) -> None:
+        super().__init__(
+            f"`{what}` is read again in every iteration",
+            [Label(loc), Label(loop, "of this loop")],
+            helps=["hoist the read out of the loop"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -42,24 +55,4 @@ def _repeating(source: Source, read: ast.Call) -> ast.For | None:
     return None
 
 
-RULE = Rule(
-    "repeated-read",
-    RepeatedRead,
-    find,
-    "A scalar read of global memory takes hundreds of cycles when it misses.",
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.FP32],
-        lengths: pl.Tensor[[16], pl.INT32],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        for b in pl.range(16):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                length = pl.read(lengths, [b])
-                for k in pl.range(0, 512, 64):
-                    if length > k:
-                        out[b : b + 1, k : k + 64] = pl.exp(x[b : b + 1, k : k + 64])
-        return out
-    """,
-)
+RULE = Rule("repeated-read", RepeatedRead, find)

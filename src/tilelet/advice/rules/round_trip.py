@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import neighbours
 from tilelet.advice.source import names_bound, names_needed
-from tilelet.diag.catalogue.advice import RoundTrip
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import ticked
+
+
+class RoundTrip(Caution):
+    """A scope passes values to the next one through global memory."""
+
+    code = "W1301"
+
+    def __init__(self, first: Loc, second: Loc, names: Sequence[str]) -> None:
+        super().__init__(
+            f"{ticked(names, 'and')} {'goes' if len(names) == 1 else 'go'} through global memory "
+            "from this scope to the next",
+            [Label(first, "produced here"), Label(second, "used here")],
+            helps=["merge the two scopes"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -20,27 +35,4 @@ def find(subject: Subject) -> Iterator[Advice]:
             yield subject.advice(problem, kernels, edits)
 
 
-RULE = Rule(
-    "round-trip",
-    RoundTrip,
-    find,
-    (
-        "A task is submitted, handed out and completed in 2 us of runtime, whatever it "
-        "does; a value that leaves the chip is stored, and loaded again by the next task "
-        "after it has waited for the first."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        for k in pl.range(0, 512, 64):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                t = pl.exp(x[:, k : k + 64])
-                out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
-        return out
-    """,
-    legality=(
-        "Nothing runs between the two scopes that reads or writes what they use, and no "
-        "other task has to run between them. The statements keep their order."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("round-trip", RoundTrip, find, rewrites=True, needs_proof=True)

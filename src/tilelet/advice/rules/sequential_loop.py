@@ -6,7 +6,20 @@ import ast
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.diag.catalogue.advice import SequentialLoop
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class SequentialLoop(Caution):
+    """A loop is sequential although its iterations are independent."""
+
+    code = "W1306"
+
+    def __init__(self, loc: Loc, variable: str) -> None:
+        super().__init__(
+            f"iterations of `{variable}` are independent",
+            [Label(loc)],
+            helps=["`pl.parallel` lets them run at once"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -28,26 +41,5 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 RULE = Rule(
-    "sequential-loop",
-    SequentialLoop,
-    find,
-    ("Runtimes since May 2026 order iterations of `pl.range` that touch the same tensor."),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
-        middle = pl.create_tensor([256, 512], pl.FP32)
-        for r in pl.parallel(0, 256, 16):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                middle[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-        for r in pl.parallel(0, 256, 32):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 32, :] = pl.neg(middle[r : r + 32, :])
-        return out
-    """,
-    legality=(
-        "No two iterations touch the same bytes, one of them writing, for all trip "
-        "counts and offsets that data decides."
-    ),
-    needs_newer=True,
-    needs_proof=True,
+    "sequential-loop", SequentialLoop, find, rewrites=True, needs_newer=True, needs_proof=True
 )

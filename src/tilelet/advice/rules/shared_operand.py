@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import neighbours
 from tilelet.advice.source import Source, names_bound, names_needed
-from tilelet.diag.catalogue.advice import SharedOperand
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import ticked
+
+
+class SharedOperand(Caution):
+    """Two consecutive scopes load the same window."""
+
+    code = "W1302"
+
+    def __init__(self, first: Loc, second: Loc, windows: Sequence[str]) -> None:
+        super().__init__(
+            f"two scopes load {ticked(windows[:2], 'and')}",
+            [Label(first, "loaded here"), Label(second, "loaded again here")],
+            helps=["merge the two scopes, so that it is loaded once"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -33,30 +47,4 @@ def _sliced(source: Source, scope: ast.With) -> set[str]:
     return found
 
 
-RULE = Rule(
-    "shared-operand",
-    SharedOperand,
-    find,
-    "K and V of a published layer both read the normalised rows, as do gate and up.",
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.BF16],
-        wk: pl.Tensor[[512, 4096], pl.BF16],
-        wv: pl.Tensor[[512, 4096], pl.BF16],
-        k: pl.Out[pl.Tensor[[16, 4096], pl.FP32]],
-        v: pl.Out[pl.Tensor[[16, 4096], pl.FP32]],
-    ):
-        for d in pl.range(0, 4096, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                rows = pl.slice(x, [16, 512], [0, 0])
-                k[:, d : d + 128] = pl.matmul(rows, wk[:, d : d + 128], out_dtype=pl.FP32)
-                v[:, d : d + 128] = pl.matmul(rows, wv[:, d : d + 128], out_dtype=pl.FP32)
-        return k, v
-    """,
-    legality=(
-        "Nothing runs between the two scopes that reads or writes what they use, and no "
-        "other task has to run between them. The statements keep their order."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("shared-operand", SharedOperand, find, rewrites=True, needs_proof=True)

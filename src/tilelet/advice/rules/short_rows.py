@@ -7,7 +7,23 @@ from collections.abc import Iterator
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.use import WORTH
 from tilelet.device.kernel.view import Transfer
-from tilelet.diag.catalogue.machine_use import ShortRows
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class ShortRows(Caution):
+    """A transfer has rows shorter than the access granularity of global memory."""
+
+    code = "W1311"
+
+    def __init__(
+        self, loc: Loc, tensor: str, rows: int, row_bytes: int, granule: int, machine: str
+    ) -> None:
+        super().__init__(
+            f"{rows} rows of {row_bytes} bytes of `{tensor}`: {machine} moves {granule} bytes at "
+            "a time",
+            [Label(loc)],
+            helps=["use wider tiles, or a tensor layout with longer rows"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -35,17 +51,4 @@ def find(subject: Subject) -> Iterator[Advice]:
                     yield subject.advice(problem, [row])
 
 
-RULE = Rule(
-    "short-rows",
-    ShortRows,
-    find,
-    "Global memory of A2/A3 moves 512 bytes at a time, that of A5 128.",
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[512, 512], pl.FP32], out: pl.Out[pl.Tensor[[512, 512], pl.FP32]]):
-        for r in pl.parallel(0, 512, 32):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 32, :] = pl.exp(x[r : r + 32, :])
-        return out
-    """,
-)
+RULE = Rule("short-rows", ShortRows, find)

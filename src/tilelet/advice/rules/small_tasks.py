@@ -9,7 +9,22 @@ from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_number
 from tilelet.advice.source import Edit, Source, number_of
 from tilelet.advice.use import WORTH, cores_of, place_of
-from tilelet.diag.catalogue.machine_use import SmallTasks
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import plural
+
+
+class SmallTasks(Caution):
+    """Tasks take less time to run than to submit, dispatch and complete."""
+
+    code = "W1307"
+
+    def __init__(self, loc: Loc, tasks: int, each: float, overhead: float) -> None:
+        super().__init__(
+            "tasks of this scope take less time to run than to dispatch",
+            [Label(loc)],
+            notes=[f"{plural(tasks, 'task')}: {each:.2f} us each, {overhead:.2f} us to dispatch"],
+            helps=["do more work per task: larger tiles, merged scopes, or `pl.spmd`"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -93,21 +108,4 @@ def _header_lines(node: ast.For | ast.With) -> int:
     return (end.end_lineno or node.lineno) - node.lineno + 1
 
 
-RULE = Rule(
-    "small-tasks",
-    SmallTasks,
-    find,
-    (
-        "Submitting takes 0.55-0.72 us of one orchestrator, dispatch and completion 0.8 "
-        "us of three schedulers (published for April and July 2026)."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[4096, 128], pl.FP32], out: pl.Out[pl.Tensor[[4096, 128], pl.FP32]]):
-        for r in pl.parallel(0, 4096, 64):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 64, :] = pl.exp(x[r : r + 64, :])
-        return out
-    """,
-    legality=("The iterations are independent: no two touch the same bytes, one of them writing."),
-)
+RULE = Rule("small-tasks", SmallTasks, find, rewrites=True)

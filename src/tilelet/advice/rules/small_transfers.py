@@ -6,7 +6,21 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.device.kernel.view import Branch, Loop, Node, Step, Transfer
-from tilelet.diag.catalogue.machine_use import SmallTransfers
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class SmallTransfers(Caution):
+    """Single short rows are moved to or from global memory, one transfer each."""
+
+    code = "W1329"
+
+    def __init__(self, loc: Loc, tensor: str, row_bytes: int, times: int, stores: bool) -> None:
+        super().__init__(
+            f"{times:,} transfers of {row_bytes} bytes {'to' if stores else 'from'} `{tensor}`",
+            [Label(loc)],
+            helps=["move several rows at once: collect them in a tile, or use larger blocks"],
+        )
+
 
 _WORTH = 0.01
 _MANY = 64
@@ -59,20 +73,4 @@ def _steps(nodes: tuple[Node, ...], times: int) -> Iterator[tuple[Step, int]]:
             yield from _steps(node.orelse, times)
 
 
-RULE = Rule(
-    "small-transfers",
-    SmallTransfers,
-    find,
-    (
-        "A review of a published program asks to gather what it stores one row of one head at a "
-        "time: 256 bytes, where global memory of A2/A3 moves 512."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[256, 64], pl.FP32], out: pl.Out[pl.Tensor[[256, 64], pl.FP32]]):
-        for r in pl.parallel(0, 256, 32):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 32, :] = pl.exp(x[r : r + 32, :])
-        return out
-    """,
-)
+RULE = Rule("small-transfers", SmallTransfers, find)

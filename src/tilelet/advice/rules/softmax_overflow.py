@@ -6,8 +6,22 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.dataflow import Dataflow, kind, values_of
-from tilelet.diag.catalogue.advice import SoftmaxOverflow
+from tilelet.diag.core import Caution, Label, Loc
 from tilelet.ir.core import Op
+
+
+class SoftmaxOverflow(Caution):
+    """Exponentials are divided by their sum without subtracting the maximum first."""
+
+    code = "W1328"
+
+    def __init__(self, loc: Loc) -> None:
+        super().__init__(
+            "exponentials are divided by their sum without subtracting the maximum first",
+            [Label(loc)],
+            helps=["subtract `pl.row_max` first: `pl.exp(pl.row_expand_sub(x, pl.row_max(x)))`"],
+        )
+
 
 _SUMS = ("row_sum", "col_sum", "sum")
 _DIVISIONS = ("row_expand_div", "col_expand_div", "div", "row_expand_mul", "col_expand_mul", "mul")
@@ -54,23 +68,4 @@ def _is_shifted(op: Op, flow: Dataflow) -> bool:
     )
 
 
-RULE = Rule(
-    "softmax-overflow",
-    SoftmaxOverflow,
-    find,
-    (
-        "FP32 exponentials are infinite from 88.8 on, FP16 ones from 11.1: a score of a long "
-        "context or an untrained layer reaches that, the inputs of a test rarely do."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[64, 512], pl.FP32], out: pl.Out[pl.Tensor[[64, 512], pl.FP32]]):
-        for r in pl.parallel(0, 64, 16):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                t = x[r : r + 16, :]
-                e = pl.exp(pl.row_expand_sub(t, pl.row_max(t)))
-                out[r : r + 16, :] = pl.row_expand_div(e, pl.row_sum(e))
-        return out
-    """,
-    is_fault=True,
-)
+RULE = Rule("softmax-overflow", SoftmaxOverflow, find, is_fault=True)

@@ -8,8 +8,21 @@ from collections.abc import Iterator
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.prose import prose
 from tilelet.advice.source import Edit, Source
-from tilelet.diag.catalogue.advice import StaleConstant
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class StaleConstant(Caution):
+    """A comment or docstring gives an outdated value of a constant."""
+
+    code = "W1316"
+
+    def __init__(self, loc: Loc, name: str, said: int, value: int) -> None:
+        super().__init__(
+            f"the text says that `{name}` is {said}, but it is {value}",
+            [Label(loc)],
+            helps=[f"write {value}"],
+        )
+
 
 _MENTION = re.compile(r"\b([A-Z][A-Z0-9_]{2,})\s*(?:=|is|:|of)\s*(\d+)\b")
 
@@ -33,23 +46,4 @@ def _stale(subject: Subject, source: Source) -> Iterator[Advice]:
                 yield subject.advice(problem, [], [edit] if source is subject.source else None)
 
 
-RULE = Rule(
-    "stale-constant",
-    StaleConstant,
-    find,
-    "A published program's docstring names BATCH_TILE=4 where the code has 16.",
-    """
-    CHUNK = 128
-
-
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        # columns in blocks of CHUNK=128
-        for k in pl.range(0, 512, CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:, k : k + CHUNK] = pl.exp(x[:, k : k + CHUNK])
-        return out
-    """,
-    is_about_text=True,
-    legality="It changes comments and docstrings only.",
-)
+RULE = Rule("stale-constant", StaleConstant, find, rewrites=True, is_about_text=True)

@@ -8,7 +8,20 @@ from collections.abc import Iterator, Sequence
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Edit, Source, names_bound
 from tilelet.advice.windows import Window, load_of, store_of
-from tilelet.diag.catalogue.advice import StoredAndLoaded
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class StoredAndLoaded(Caution):
+    """A scope stores a tile in global memory and loads the same window again."""
+
+    code = "W1318"
+
+    def __init__(self, load: Loc, store: Loc, tensor: str) -> None:
+        super().__init__(
+            f"the scope has just stored this window of `{tensor}`",
+            [Label(load, "loaded here"), Label(store, "stored here")],
+            helps=["use the tile that was stored"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -135,25 +148,4 @@ def _is_private(source: Source, tensor: str, own: Sequence[ast.AST]) -> bool:
     return bool(_makers(source, tensor)) and all(id(n) in inside for n in uses)
 
 
-RULE = Rule(
-    "stored-and-loaded",
-    StoredAndLoaded,
-    find,
-    ("The load waits for the store, and both take bandwidth for what is on chip already."),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[16, 512], pl.FP32], out: pl.Out[pl.Tensor[[16, 512], pl.FP32]]):
-        for k in pl.range(0, 512, 64):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                t = pl.exp(x[:, k : k + 64])
-                out = pl.assemble(out, pl.add(t, x[:, k : k + 64]), [0, k])
-        return out
-    """,
-    legality=(
-        "Between the store and the load nothing is written to the window, the windows "
-        "are the same for all offsets that data decides, and all of the tile is valid. "
-        "The store goes only if nobody else reads the window before it is written "
-        "again."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("stored-and-loaded", StoredAndLoaded, find, rewrites=True, needs_proof=True)

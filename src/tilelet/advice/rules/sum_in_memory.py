@@ -18,9 +18,22 @@ from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Edit, Source, names_bound, names_read
-from tilelet.diag.catalogue.advice import SumInMemory
+from tilelet.diag.core import Caution, Label, Loc
 from tilelet.ir.core import Block, Value
 from tilelet.ir.types import TensorType, TileType
+
+
+class SumInMemory(Caution):
+    """A sum is read from global memory, updated, and written back in every iteration."""
+
+    code = "W1305"
+
+    def __init__(self, loc: Loc, outer: Loc, window: str, chunk: str) -> None:
+        super().__init__(
+            f"`{window}` is read and written again for every `{chunk}`",
+            [Label(loc, "updates the sum"), Label(outer, "repeated by this loop")],
+            helps=[f"keep all `{chunk}` in memory, and sum in a separate loop"],
+        )
 
 
 @dataclass(frozen=True)
@@ -282,39 +295,4 @@ def _summing(source: Source, nest: _Nest, load_chunk: str, total: str) -> str:
     return down_to + "\n".join(lines) + "\n"
 
 
-RULE = Rule(
-    "sum-in-memory",
-    SumInMemory,
-    find,
-    (
-        "The largest single fault of the published programs: 32,000 of 33,411 tasks of "
-        "scope 3 added to a sum in global memory. The published rewriting took it from "
-        "63.0 to 3.3 ms."
-    ),
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.BF16],
-        w: pl.Tensor[[512, 512], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        chunks = pl.create_tensor([16, 512], pl.BF16)
-        for k in pl.range(8):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                chunk = pl.mul(x[:, k * 64 : k * 64 + 64], 2.0)
-                chunks = pl.assemble(chunks, chunk, [0, k * 64])
-        for d in pl.range(4):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                so_far = pl.full([16, 128], pl.FP32, 0.0)
-                for k in pl.range(8):
-                    chunk = pl.slice(chunks, [16, 64], [0, k * 64])
-                    rows = pl.slice(w, [64, 128], [k * 64, d * 128])
-                    so_far = pl.add(so_far, pl.matmul(chunk, rows, out_dtype=pl.FP32))
-                out = pl.assemble(out, so_far, [0, d * 128])
-        return out
-    """,
-    legality=(
-        "Every iteration of the outer loop adds to the same windows, and its chunks do "
-        "not depend on the sums: each window gets the same additions in the same order."
-    ),
-)
+RULE = Rule("sum-in-memory", SumInMemory, find, rewrites=True)

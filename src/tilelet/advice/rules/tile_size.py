@@ -7,10 +7,23 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Edit, Source, names_read
-from tilelet.diag.catalogue.machine_use import TileSize
-from tilelet.diag.core import Loc
+from tilelet.diag.core import Caution, Label, Loc
 from tilelet.scripts.target import Target
 from tilelet.tuning.knobs import ScriptText
+
+
+class TileSize(Caution):
+    """Another size of a tile, chunk or pipeline makes the program faster."""
+
+    code = "W1330"
+
+    def __init__(self, loc: Loc, name: str, value: int, better: int) -> None:
+        super().__init__(
+            f"`{name}` is {value}, and {better} is faster",
+            [Label(loc)],
+            helps=["`tilelet tune` tries more values, and several at once"],
+        )
+
 
 MAX_KNOBS = 8
 """Numbers of a script that are tried, in the order of the text: each takes two modelled runs."""
@@ -44,26 +57,4 @@ def _extents(source: Source) -> set[str]:
     return names_read(annotations)
 
 
-RULE = Rule(
-    "tile-size",
-    TileSize,
-    find,
-    (
-        "A task costs 2 us of runtime and a core without a task is idle: the best size is between "
-        "the two, and the model knows where. `tilelet tune` searches more values."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[2048, 64], pl.FP32], out: pl.Out[pl.Tensor[[2048, 64], pl.FP32]]):
-        for r in pl.parallel(0, 2048, 32):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 32, :] = pl.exp(x[r : r + 32, :])
-        return out
-    """,
-    legality=(
-        "The size only cuts the work: every element is computed once, from the same operands, for "
-        "all lengths that data decides. Sums may be cut in another place."
-    ),
-    needs_proof=True,
-    ends_chain=True,
-)
+RULE = Rule("tile-size", TileSize, find, rewrites=True, needs_proof=True, ends_chain=True)

@@ -10,7 +10,28 @@ from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_made, is_number
 from tilelet.advice.source import Body, Edit, Source, names_bound, names_needed, names_read
 from tilelet.advice.windows import loads_in, stores_in
-from tilelet.diag.catalogue.advice import TwinLoops
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import ticked
+
+
+class TwinLoops(Caution):
+    """Two consecutive loops of tasks iterate over the same blocks."""
+
+    code = "W1326"
+
+    def __init__(
+        self, first: Loc, second: Loc, header: str, handed: Sequence[str], shared: Sequence[str]
+    ) -> None:
+        what = (
+            f"{ticked(handed[:2], 'and')} {'goes' if len(handed) == 1 else 'go'} through memory"
+            if handed
+            else f"both load {ticked(shared[:1], 'and')}"
+        )
+        super().__init__(
+            f"two loops over `{header}`: {what}",
+            [Label(first, "first loop"), Label(second, "the same blocks again")],
+            helps=["merge the loops, then the scopes of each block"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -123,26 +144,4 @@ def _edits(source: Source, body: Body, first: ast.For, second: ast.For) -> list[
     ]
 
 
-RULE = Rule(
-    "twin-loops",
-    TwinLoops,
-    find,
-    (
-        "A review of a published program asks to fuse its K and V loops, which go over the same "
-        "blocks and load the same rows."
-    ),
-    """
-    @pl.jit
-    def kernel(x: pl.Tensor[[256, 512], pl.FP32], out: pl.Out[pl.Tensor[[256, 512], pl.FP32]]):
-        for r in pl.range(0, 256, 16):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 16, :] = pl.add(pl.exp(x[r : r + 16, :]), 1.0)
-        return out
-    """,
-    legality=(
-        "Iteration i of the second loop reads, of what the first loop writes, only what "
-        "its iterations up to i have written; and writes nothing that the first loop "
-        "reads or writes in a later iteration."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("twin-loops", TwinLoops, find, rewrites=True, needs_proof=True)

@@ -6,7 +6,21 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.use import WORTH, cores_of, place_of
-from tilelet.diag.catalogue.machine_use import UnevenWave
+from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.text import plural
+
+
+class UnevenWave(Caution):
+    """The last wave of a kernel's tasks leaves most cores idle."""
+
+    code = "W1309"
+
+    def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int, left: int) -> None:
+        super().__init__(
+            f"{plural(tasks, 'task')} of `{kernel}` on {cores} cores: the last {left} run alone",
+            [Label(loc)],
+            helps=[f"choose tiles so that the number of tasks is a multiple of {cores}"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -24,24 +38,4 @@ def find(subject: Subject) -> Iterator[Advice]:
                 )
 
 
-RULE = Rule(
-    "uneven-wave",
-    UnevenWave,
-    find,
-    "The program waits for the last tasks while the other cores are idle.",
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 2048], pl.BF16],
-        w: pl.Tensor[[2048, 3072], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 3072], pl.FP32]],
-    ):
-        for d in pl.parallel(0, 3072, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc = pl.matmul(x[:, 0:256], w[0:256, d : d + 128], out_dtype=pl.FP32)
-                for k in pl.range(256, 2048, 256):
-                    acc = pl.matmul_acc(acc, x[:, k : k + 256], w[k : k + 256, d : d + 128])
-                out[:, d : d + 128] = acc
-        return out
-    """,
-)
+RULE = Rule("uneven-wave", UnevenWave, find)

@@ -9,7 +9,20 @@ from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.fillings import fill_statements, filled
 from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.advice.windows import Window, loads_in, stores_in
-from tilelet.diag.catalogue.advice import ZerosReadBack
+from tilelet.diag.core import Caution, Label, Loc
+
+
+class ZerosReadBack(Caution):
+    """Zeros are written to global memory only to be read back as the initial value of a sum."""
+
+    code = "W1319"
+
+    def __init__(self, load: Loc, fill: Loc, tensor: str) -> None:
+        super().__init__(
+            f"this reads only the zeros that `{tensor}` was filled with",
+            [Label(load, "read here"), Label(fill, "filled here")],
+            helps=["start with zeros on chip, and remove the fill"],
+        )
 
 
 def find(subject: Subject) -> Iterator[Advice]:
@@ -59,34 +72,4 @@ def _value(source: Source, fill: ast.stmt, tensor: str) -> str:
     return "0.0"
 
 
-RULE = Rule(
-    "zeros-read-back",
-    ZerosReadBack,
-    find,
-    (
-        "Tasks with a tensor that they read and write are ordered by the runtime, whichever "
-        "windows of it they use: a sum that starts from zeros in memory is one chain of tasks."
-    ),
-    """
-    @pl.jit
-    def kernel(
-        x: pl.Tensor[[16, 512], pl.BF16],
-        w: pl.Tensor[[512, 512], pl.BF16],
-        out: pl.Out[pl.Tensor[[16, 512], pl.FP32]],
-    ):
-        for d in pl.range(0, 512, 128):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                so_far = pl.full([16, 128], pl.FP32, 0.0)
-                for k in pl.range(0, 512, 64):
-                    rows = w[k : k + 64, d : d + 128]
-                    part = pl.matmul(x[:, k : k + 64], rows, out_dtype=pl.FP32)
-                    so_far = pl.add(so_far, part)
-                out = pl.assemble(out, so_far, [0, d])
-        return out
-    """,
-    legality=(
-        "At every execution of the load, whatever lengths and tables are, the window "
-        "holds what the fill wrote: no store to it lies between."
-    ),
-    needs_proof=True,
-)
+RULE = Rule("zeros-read-back", ZerosReadBack, find, rewrites=True, needs_proof=True)

@@ -2,12 +2,14 @@
 
 `E01xx` python, `E02xx` names, `E03xx` ops, `E04xx` scopes, `E05xx` windows, `E06xx` harness,
 `E07xx` command, `E08xx` unsupported, `E09xx` device, `E10xx` models, `E11xx` checks, `E12xx`
-portability, `E13xx` advice and machine_use, `E14xx` tuner, `E15xx` generate, `E155x` sampling,
-`E156x` checkpoint, `E16xx` page, `E17xx` ranks; `W` codes are cautions, which do not stop a run.
+portability, `E13xx` advice, `E14xx` tuner, `E15xx` generate, `E155x` sampling, `E156x` checkpoint,
+`E16xx` page, `E17xx` ranks; `W` codes are cautions, which do not stop a run. The messages of advice
+(`W13xx`) are beside the rules, in `advice/rules/`.
 
-To add a mistake: write a class in the module of its area (docstring: what it means, why, how to fix
-it; `code`; `example` if a kernel makes the mistake), add a sample to tests/diag/samples.py, run the
-tests once with --update-golden and read the new text, then run `make docs`.
+A class is the message: its docstring says what is wrong. Why, how to fix it and an example are in
+the Markdown file beside the module, under the code. To add a mistake, write both, add a sample to
+tests/diag/samples.py, run the tests once with --update-golden, read the new text, and run
+`make docs`.
 """
 
 from __future__ import annotations
@@ -18,37 +20,55 @@ import inspect
 import pkgutil
 import re
 import textwrap
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near
 
+_HOMES = (__name__, "tilelet.advice.rules")
+"""Packages whose modules define messages; imported on demand, because they may be above `diag`."""
+
 
 class Description(NamedTuple):
-    """The parts of a catalogue class's docstring."""
+    """What the catalogue says about a class."""
 
     title: str  # "type changed in loop"
-    summary: str  # the first paragraph, on one line
-    body: str  # the whole text
+    summary: str  # the docstring, on one line
+    body: str  # the summary and the explanation
+    example: str  # a short program that makes the mistake, or ""
 
 
 @functools.cache
-def _areas() -> dict[ModuleType, list[type[UserError]]]:
-    """Return the modules of this folder in code order, with the classes each defines."""
-    areas: dict[ModuleType, list[type[UserError]]] = {}
-    for info in pkgutil.iter_modules(__path__):
-        module = importlib.import_module(f"{__name__}.{info.name}")
-        found = [
-            cls
-            for cls in vars(module).values()
-            if inspect.isclass(cls)
-            and issubclass(cls, UserError)
-            and cls.__module__ == module.__name__
-        ]
-        if found:
-            areas[module] = sorted(found, key=lambda cls: cls.code)
-    return dict(sorted(areas.items(), key=lambda item: item[1][0].code))
+def _areas() -> dict[str, list[type[UserError]]]:
+    """Map the title of every area to its classes; both are in code order.
+
+    A module of this package is an area; all rules together are one.
+    """
+    areas: dict[str, list[type[UserError]]] = {}
+    for home in _HOMES:
+        package = importlib.import_module(home)
+        for info in pkgutil.iter_modules(package.__path__):
+            module = importlib.import_module(f"{home}.{info.name}")
+            titled = module if home == __name__ else package
+            areas.setdefault(_title(titled), []).extend(_classes_in(module))
+    filled = [(title, sorted(found, key=lambda cls: cls.code)) for title, found in areas.items()]
+    return dict(sorted(filled, key=lambda area: area[1][0].code))
+
+
+def _title(module: ModuleType) -> str:
+    return inspect.cleandoc(module.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+def _classes_in(module: ModuleType) -> list[type[UserError]]:
+    return [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and issubclass(value, UserError)
+        and value.__module__ == module.__name__
+    ]
 
 
 @functools.cache
@@ -63,17 +83,47 @@ def classes() -> dict[str, type[UserError]]:
 
 
 def describe(cls: type[UserError]) -> Description:
-    """Return title, summary and full text of a catalogue class."""
-    body = inspect.cleandoc(cls.__doc__ or "")
-    summary = " ".join(body.split("\n\n")[0].split())
+    """Return title, summary, full text and example of a catalogue class."""
+    docstring = inspect.cleandoc(cls.__doc__ or "")
+    sections = text_beside(cls)
+    explanation, example = split_code(sections.get(cls.code, ""))
     words: list[str] = re.findall(r"DType|[A-Z]+(?![a-z])|[A-Z][a-z]*", cls.__name__)
     return Description(
         title=" ".join(
             word if len(word) > 1 and word.isupper() else word.lower() for word in words
         ),
-        summary=summary,
-        body=body,
+        summary=" ".join(docstring.split()),
+        body=f"{docstring}\n\n{explanation}".strip(),
+        example=example or split_code(sections.get("Before", ""))[1],
     )
+
+
+def text_beside(cls: type[UserError]) -> dict[str, str]:
+    """Return the sections of the Markdown file beside the module of a class.
+
+    The key of a section is its heading, up to the colon.
+    """
+    path = inspect.getsourcefile(cls)
+    return _sections(Path(path).with_suffix(".md")) if path else {}
+
+
+@functools.cache
+def _sections(path: Path) -> dict[str, str]:
+    sections: dict[str, list[str]] = {}
+    heading, in_code = "", False
+    for line in path.read_text(encoding="utf-8").splitlines():
+        in_code ^= line.startswith("```")
+        if line.startswith("#") and not in_code:
+            heading = line.lstrip("# ").partition(":")[0]
+        else:
+            sections.setdefault(heading, []).append(line)
+    return {heading: "\n".join(lines).strip() for heading, lines in sections.items()}
+
+
+def split_code(section: str) -> tuple[str, str]:
+    """Split a section into its prose and the Python program that follows it."""
+    prose, _, code = section.partition("```python\n")
+    return prose.strip(), code.removesuffix("```").strip()
 
 
 def explain(code: str) -> str:
@@ -85,8 +135,8 @@ def explain(code: str) -> str:
         raise UnknownCode(code, near(code, classes()))
     text = describe(cls)
     parts = [f"{cls.severity}[{cls.code}]: {text.title}", text.body]
-    if cls.example:
-        parts += ["Example:", textwrap.indent(_example(cls), "    ")]
+    if text.example:
+        parts += ["Example:", textwrap.indent(text.example, "    ")]
     return "\n\n".join(parts)
 
 
@@ -97,15 +147,11 @@ def errors_markdown() -> str:
         "<!-- Generated by `make docs` from src/tilelet/diag/catalogue. Do not edit. -->",
         "`tilelet explain CODE` prints the same. Errors (`E`) stop a run; cautions (`W`) do not.",
     ]
-    for module, members in _areas().items():
-        parts.append(f"## {inspect.cleandoc(module.__doc__ or '').splitlines()[0].rstrip('.')}")
+    for title, members in _areas().items():
+        parts.append(f"## {title}")
         for cls in members:
             text = describe(cls)
             parts += [f"### {cls.code}: {text.title}", text.body]
-            if cls.example:
-                parts.append(f"```python\n{_example(cls)}\n```")
+            if text.example:
+                parts.append(f"```python\n{text.example}\n```")
     return "\n\n".join(parts) + "\n"
-
-
-def _example(cls: type[UserError]) -> str:
-    return inspect.cleandoc(cls.example)

@@ -11,11 +11,7 @@ from tilelet.diag.text import did_you_mean, near, shape_text
 
 
 class NoCheckpoint(UserError):
-    """A spec takes its data from a checkpoint, but no checkpoint is given.
-
-    `TensorSpec(..., from_checkpoint=NAME)` reads the model directory (or `.safetensors` file) given
-    by the spec's `checkpoint=`, or else by the environment variable TILELET_CHECKPOINT.
-    """
+    """A spec takes its data from a checkpoint, but no checkpoint is given."""
 
     code = "E1560"
 
@@ -27,11 +23,7 @@ class NoCheckpoint(UserError):
 
 
 class NoSuchTensor(UserError):
-    """A checkpoint has no tensor of this name.
-
-    Names are those of the files, such as `model.layers.17.self_attn.q_proj.weight`; the suffix `.T`
-    selects the transpose. Check the layer index, and whether names start with `model.`.
-    """
+    """A checkpoint has no tensor of this name."""
 
     code = "E1561"
 
@@ -46,11 +38,7 @@ class NoSuchTensor(UserError):
 
 
 class WrongStoredShape(UserError):
-    """A tensor of a checkpoint has a different shape than the spec that uses it.
-
-    Files store matrices as `[out, in]`. Programs that compute `x @ w` need the transpose: append
-    `.T` to the name. Leading dimensions of 1 may be added or left out.
-    """
+    """A tensor of a checkpoint has a different shape than the spec that uses it."""
 
     code = "E1562"
 
@@ -70,11 +58,7 @@ class WrongStoredShape(UserError):
 
 
 class WrongStoredDType(UserError):
-    """The dtype of a checkpoint tensor cannot be converted to the dtype of the spec.
-
-    Floats of 16, 32 and 64 bits are converted, rounding to nearest. Integers, 8-bit floats and BOOL
-    must match the spec, because their scale is unknown.
-    """
+    """The dtype of a checkpoint tensor cannot be converted to the dtype of the spec."""
 
     code = "E1563"
 
@@ -86,11 +70,7 @@ class WrongStoredDType(UserError):
 
 
 class BadLayerRequest(UserError):
-    """A request for a single layer has an invalid value.
-
-    A layer runs on at least one position; captured activations come from tokens of the model's own
-    vocabulary; files are written as `.safetensors`.
-    """
+    """A request for a single layer has an invalid value."""
 
     code = "E1564"
 

@@ -9,11 +9,7 @@ from tilelet.diag.text import did_you_mean, near, plural
 
 
 class UnknownCheck(UserError):
-    """There is no check of this name.
-
-    `tilelet check --only` and `tilelet.check(only=...)` take names of checks, separated by commas.
-    The message lists them.
-    """
+    """There is no check of this name."""
 
     code = "E1101"
 
@@ -26,24 +22,10 @@ class UnknownCheck(UserError):
 
 
 class Race(UserError):
-    """Two tasks access the same bytes, at least one writes, and nothing orders them.
-
-    The runtime orders tasks only by their tensor arguments, the directions of these arguments, and
-    `deps=`. A task waits for earlier writers of its In and InOut arguments. It does not wait for
-    earlier readers, and a task that only writes does not wait for earlier writers (this rule
-    changed over time: see `--period`). Arguments in `no_dep_args`, tensors with `manual_dep=True`
-    and tasks in `pl.manual_scope()` are ordered by `deps=` only. On a board the two tasks may run
-    in either order or at the same time; on a CPU, Tilelet runs them in program order. Add the
-    dependency that the message names.
-    """
+    """Two tasks access the same bytes, at least one writes, and nothing orders them."""
 
     code = "E1102"
     consequence = Consequence.WRONG
-    example = """
-        for i in pl.range(4):
-            with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[acc]):
-                acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
-        """
 
     def __init__(
         self,
@@ -66,20 +48,10 @@ class Race(UserError):
 
 
 class ParallelDependence(UserError):
-    """Iterations of a `pl.parallel` loop access the same bytes, and at least one writes.
-
-    `pl.parallel` declares that iterations are independent, and compilers may rely on it. Whether
-    the runtime happens to order them depends on its period and on how arguments are passed. Use
-    `pl.range`, or give every iteration its own part of the tensor.
-    """
+    """Iterations of a `pl.parallel` loop access the same bytes, and at least one writes."""
 
     code = "E1103"
     consequence = Consequence.WRONG
-    example = """
-        for i in pl.parallel(4):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
-        """
 
     def __init__(
         self,
@@ -106,21 +78,10 @@ class ParallelDependence(UserError):
 
 
 class NeverWritten(UserError):
-    """Some elements of an output are not written by any task.
-
-    Outputs start undefined: on a board these elements contain whatever was in memory. A comparison
-    may still pass if the simulator starts from zeros or the golden leaves the same elements out.
-    Write them, or declare the tensor as `pl.InOut` if it keeps its contents.
-    """
+    """Some elements of an output are not written by any task."""
 
     code = "E1110"
     consequence = Consequence.WRONG
-    example = """
-        for r in pl.parallel(0, 48, 16):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-        return out
-        """
 
     def __init__(
         self,
@@ -147,21 +108,10 @@ class NeverWritten(UserError):
 
 
 class UndefinedOutput(UserError):
-    """A value stored into an output was computed from uninitialized memory.
-
-    `create_tensor` and `create_tile` return uninitialized memory, and elements outside the valid
-    region of a tile are uninitialized padding. Anything computed from them is undefined and differs
-    from run to run on a board. Initialize the memory first (`pl.full`), start the accumulation with
-    its first term, or fill the padding (`pl.fillpad`).
-    """
+    """A value stored into an output was computed from uninitialized memory."""
 
     code = "E1111"
     consequence = Consequence.WRONG
-    example = """
-        with pl.at(level=pl.Level.CORE_GROUP):
-            acc = pl.create_tensor([16, 64], pl.FP32)
-            out[0:16, :] = pl.add(acc, x[0:16, :])
-        """
 
     def __init__(
         self,
@@ -189,11 +139,7 @@ class UndefinedOutput(UserError):
 
 
 class UndefinedDecides(UserError):
-    """Uninitialized memory decides a branch, a loop bound, or the position of a window.
-
-    The value was read from memory that nothing has written, so the control flow may differ from run
-    to run. Write the memory first.
-    """
+    """Uninitialized memory decides a branch, a loop bound, or the position of a window."""
 
     code = "E1112"
     consequence = Consequence.WRONG
@@ -210,13 +156,7 @@ class UndefinedDecides(UserError):
 
 
 class ToleranceTooTight(Caution):
-    """The tolerance is below the rounding error of the output's dtype.
-
-    Results that round to neighboring values of that dtype already fail, and rounding along the way
-    makes such differences normal (the message gives the typical error for this program's dtypes and
-    reduction lengths). Whether the comparison passes then depends on the summation order and the
-    inputs. Raise the tolerance, or store a wider dtype.
-    """
+    """The tolerance is below the rounding error of the output's dtype."""
 
     code = "W1120"
 
@@ -230,11 +170,7 @@ class ToleranceTooTight(Caution):
 
 
 class ToleranceTooLoose(Caution):
-    """The tolerance is so large that an output of all zeros would pass.
-
-    A relative tolerance of 1 or more checks nothing. The message gives the typical rounding error
-    of this program: a tolerance of a few times that error passes and still catches mistakes.
-    """
+    """The tolerance is so large that an output of all zeros would pass."""
 
     code = "W1121"
 
@@ -248,11 +184,7 @@ class ToleranceTooLoose(Caution):
 
 
 class OutOfBounds(UserError):
-    """A window is not inside its tensor, in a task of this run.
-
-    The check followed the kernel's windows without executing it; the note shows the error that
-    `tilelet run` would report. Correct the offset or the extent, or make the tensor larger.
-    """
+    """A window is not inside its tensor, in a task of this run."""
 
     code = "E1130"
     consequence = Consequence.WRONG

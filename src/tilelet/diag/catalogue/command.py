@@ -9,10 +9,7 @@ from tilelet.diag.text import did_you_mean, near, ticked
 
 
 class FileMissing(UserError):
-    """The file named on the command line does not exist.
-
-    Paths are relative to the working directory.
-    """
+    """The file named on the command line does not exist."""
 
     code = "E0701"
 
@@ -21,11 +18,7 @@ class FileMissing(UserError):
 
 
 class NotAScript(UserError):
-    """The file named on the command line is not a readable Python script.
-
-    `tilelet run` takes a `.py` file in UTF-8. A directory, a binary file or a file without read
-    permission cannot be run.
-    """
+    """The file named on the command line is not a readable Python script."""
 
     code = "E0702"
 
@@ -34,11 +27,7 @@ class NotAScript(UserError):
 
 
 class NoProgramFound(UserError):
-    """The script defines no kernel program.
-
-    Commands that inspect a program look for a `@pl.program` class or a `@pl.jit` function among the
-    script's module-level names, or for a builder function that has no required parameters.
-    """
+    """The script defines no kernel program."""
 
     code = "E0703"
 
@@ -58,12 +47,7 @@ class NoProgramFound(UserError):
 
 
 class BadFlag(UserError):
-    """A command-line option or argument is unknown, missing, or has an invalid value.
-
-    `tilelet COMMAND --help` lists the options. Options of the script itself go after the script's
-    name if the script parses its arguments, or after `--`. An option that neither Tilelet nor the
-    script reads is an error. Environment variables that set an option take the same values.
-    """
+    """A command-line option or argument is unknown, missing, or has an invalid value."""
 
     code = "E0705"
 
@@ -72,10 +56,7 @@ class BadFlag(UserError):
 
 
 class ScriptRaised(UserError):
-    """The script stopped with an exception unrelated to a kernel.
-
-    The note shows Python's traceback without Tilelet's own frames.
-    """
+    """The script stopped with an exception unrelated to a kernel."""
 
     code = "E0706"
 
@@ -89,10 +70,7 @@ class ScriptRaised(UserError):
 
 
 class UnknownCode(UserError):
-    """`tilelet explain` was asked about a code that does not exist.
-
-    A code is a letter and four digits, as in `E0203`; docs/errors.md lists all codes.
-    """
+    """`tilelet explain` was asked about a code that does not exist."""
 
     code = "E0707"
 
@@ -101,11 +79,7 @@ class UnknownCode(UserError):
 
 
 class MissingModule(UserError):
-    """A required Python package is not installed.
-
-    Tilelet itself needs only numpy, ml_dtypes and rich; scripts may need more, such as torch for
-    their goldens. The help shows the extra that installs it.
-    """
+    """A required Python package is not installed."""
 
     code = "E0708"
 
@@ -118,11 +92,7 @@ class MissingModule(UserError):
 
 
 class CannotWrite(UserError):
-    """A file or directory of the run cannot be written.
-
-    Runs write to `build_output/` in the working directory unless told otherwise. Check permissions
-    and free space, or choose another directory.
-    """
+    """A file or directory of the run cannot be written."""
 
     code = "E0709"
 
@@ -136,10 +106,7 @@ class CannotWrite(UserError):
 
 
 class UnknownPlatform(UserError):
-    """The platform given with `-p` or in `RunConfig` is not known.
-
-    Platforms ending in `sim` run on this CPU. The others also run on this CPU if there is no board.
-    """
+    """The platform given with `-p` or in `RunConfig` is not known."""
 
     code = "E0710"
 
@@ -151,12 +118,7 @@ class UnknownPlatform(UserError):
 
 
 class AnotherPypto(Caution):
-    """Another package or folder has the same name as a module that Tilelet replaces.
-
-    Scripts import `pypto` and `golden`; under `tilelet run` these names refer to Tilelet's
-    versions. If the real package is also installed, or the script has a folder of that name, the
-    note says which one is used and how to choose the other.
-    """
+    """Another package or folder has the same name as a module that Tilelet replaces."""
 
     code = "W0701"
     severity = "note"
@@ -170,10 +132,7 @@ class AnotherPypto(Caution):
 
 
 class UnknownEngine(UserError):
-    """The engine given with `--engine`, `TILELET_ENGINE` or `RunConfig(engine=...)` does not exist.
-
-    An engine executes a compiled program: `cpu` as native code, `interp` by interpreting it.
-    """
+    """The engine of `--engine`, `TILELET_ENGINE` or `RunConfig(engine=...)` does not exist."""
 
     code = "E0711"
 
@@ -185,11 +144,7 @@ class UnknownEngine(UserError):
 
 
 class NotProvided(UserError):
-    """The script imports something from `pypto` or `golden` that Tilelet does not have.
-
-    Tilelet replaces the parts that scripts use to define, run and compare kernels. It does not
-    replace compiler internals, device workers and distributed programs.
-    """
+    """The script imports something from `pypto` or `golden` that Tilelet does not have."""
 
     code = "E0712"
 
@@ -206,12 +161,7 @@ class NotProvided(UserError):
 
 
 class NoCompiler(UserError):
-    """The native engine needs a C compiler, and none was found.
-
-    The engine compiles each program before running it. It uses `$CC` if set, else `cc`, `gcc` or
-    `clang`, else the compiler of the `ziglang` package. The interpreter needs no compiler, but is
-    slow.
-    """
+    """The native engine needs a C compiler, and none was found."""
 
     code = "E0713"
 
@@ -231,11 +181,7 @@ class NoCompiler(UserError):
 
 
 class CompilerFailed(UserError):
-    """The C compiler could not compile the program.
-
-    Common causes are a full disk, too little memory, or a compiler process that was killed. An
-    error in the generated C code itself is a bug in Tilelet and is reported as such.
-    """
+    """The C compiler could not compile the program."""
 
     code = "E0714"
 
@@ -249,12 +195,7 @@ class CompilerFailed(UserError):
 
 
 class SanitizerNotLoaded(UserError):
-    """`TILELET_SANITIZE=1` is set, but Python was started without the address sanitizer.
-
-    The sanitizer's library must be the first one that the process loads. The `tilelet` command
-    arranges that; if Python is started in another way, set the environment variables that the
-    message gives.
-    """
+    """`TILELET_SANITIZE=1` is set, but Python was started without the address sanitizer."""
 
     code = "E0716"
 
@@ -267,10 +208,7 @@ class SanitizerNotLoaded(UserError):
 
 
 class UnknownSection(UserError):
-    """`tilelet bench` has no section of this name.
-
-    `tilelet bench --list` lists the sections. Without a name, all sections are measured.
-    """
+    """`tilelet bench` has no section of this name."""
 
     code = "E0715"
 
@@ -282,10 +220,7 @@ class UnknownSection(UserError):
 
 
 class UnknownExample(UserError):
-    """`tilelet examples` has no example of this name.
-
-    `tilelet examples` lists them. Both `softmax` and `03_softmax` are accepted.
-    """
+    """`tilelet examples` has no example of this name."""
 
     code = "E0717"
 
@@ -297,11 +232,7 @@ class UnknownExample(UserError):
 
 
 class NoBoard(Caution):
-    """A hardware platform was requested, but the program runs on this CPU instead.
-
-    The results are those of the program, with the same rounding. The run says nothing about the
-    time on the hardware. Platforms that end in `sim` also run here, without this note.
-    """
+    """A hardware platform was requested, but the program runs on this CPU instead."""
 
     code = "W0703"
     severity = "note"

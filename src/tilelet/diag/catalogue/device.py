@@ -22,11 +22,7 @@ def _in_file(file: str, field: str) -> list[str]:
 
 
 class UnknownMachine(UserError):
-    """There is no machine or machine file of this name.
-
-    A machine is a built-in description (`a2a3`, `a5`) or the path of a TOML file. Check the
-    spelling, or give a path that ends in `.toml`.
-    """
+    """There is no machine or machine file of this name."""
 
     code = "E0901"
 
@@ -40,11 +36,7 @@ class UnknownMachine(UserError):
 
 
 class MachineSyntax(UserError):
-    """A machine file is not valid TOML.
-
-    The parser's message says where. To start a machine file, copy a built-in description and change
-    its values.
-    """
+    """A machine file is not valid TOML."""
 
     code = "E0902"
 
@@ -53,11 +45,7 @@ class MachineSyntax(UserError):
 
 
 class MachineFieldMissing(UserError):
-    """A machine file lacks a required field.
-
-    The model uses every field, so there are no silent defaults. Add the field, or put `extends =
-    "a2a3"` at the top to inherit all fields that the file does not set.
-    """
+    """A machine file lacks a required field."""
 
     code = "E0903"
 
@@ -70,11 +58,7 @@ class MachineFieldMissing(UserError):
 
 
 class MachineFieldUnknown(UserError):
-    """A machine file has a field that the model does not know.
-
-    The field would have no effect and is most likely misspelled. Correct the name or remove the
-    line.
-    """
+    """A machine file has a field that the model does not know."""
 
     code = "E0904"
 
@@ -88,11 +72,7 @@ class MachineFieldUnknown(UserError):
 
 
 class MachineFieldValue(UserError):
-    """A field of a machine file has an invalid value: out of range, or of the wrong type.
-
-    A value is written plain or with its evidence: `{ value = 110, evidence = "C" }`. The message
-    says which values are accepted.
-    """
+    """A field of a machine file has an invalid value: out of range, or of the wrong type."""
 
     code = "E0905"
 
@@ -105,11 +85,7 @@ class MachineFieldValue(UserError):
 
 
 class MachineContradiction(UserError):
-    """Two fields of a machine file contradict each other.
-
-    For example, more of a buffer is usable than exists, or a path is faster from memory than from
-    cache. The message names both fields; one of them is wrong.
-    """
+    """Two fields of a machine file contradict each other."""
 
     code = "E0906"
 
@@ -122,11 +98,7 @@ class MachineContradiction(UserError):
 
 
 class UnknownPeriod(UserError):
-    """The machine has no runtime costs for this period.
-
-    Runtimes became faster over time, so a machine lists its runtime costs by month. Choose one of
-    the listed periods, or add a table `[runtime.PERIOD]` to your own machine file.
-    """
+    """The machine has no runtime costs for this period."""
 
     code = "E0907"
 
@@ -138,21 +110,9 @@ class UnknownPeriod(UserError):
 
 
 class NoTasks(UserError):
-    """The program submits no task, so there is nothing to model.
-
-    Device time is the time of tasks, and a task is one execution of a scope. Put the compute
-    statements into a scope (`with pl.at(level=pl.Level.CORE_GROUP):`), and check that the loops
-    around it run at least once.
-    """
+    """The program submits no task, so there is nothing to model."""
 
     code = "E0908"
-    example = """
-        @pl.program
-        class Empty:
-            @pl.function(type=pl.FunctionType.Opaque)
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
-                return x
-        """
 
     def __init__(self, program: str, loc: Loc | None = None) -> None:
         super().__init__(
@@ -166,21 +126,10 @@ class NoTasks(UserError):
 
 
 class WindowDeadlock(UserError):
-    """A runtime scope holds more tasks than the runtime's task window, so the device would hang.
-
-    Tasks of a `pl.scope()` keep their slots in the window until the scope ends, and the scope ends
-    only after its last task has been submitted, which needs a slot. Close the scope more often (put
-    it inside the loop), submit fewer and larger tasks, or enlarge the window.
-    """
+    """A runtime scope holds more tasks than the runtime's task window, so the device would hang."""
 
     code = "E0909"
     consequence = Consequence.REFUSED
-    example = """
-        with pl.scope():
-            for i in pl.range(20000):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out = pl.assemble(out, pl.exp(x[i : i + 1, :]), [i, 0])
-        """
 
     def __init__(self, tasks: int, window: int, loc: Loc | None = None) -> None:
         held = f"{plural(tasks, 'task')} live at once"
@@ -193,11 +142,7 @@ class WindowDeadlock(UserError):
 
 
 class HeapDeadlock(UserError):
-    """The tensors of unfinished tasks exceed the runtime's heap, so the device would hang.
-
-    A tensor from `pl.create_tensor` occupies the runtime's heap until the last task that uses it is
-    done. Create fewer or smaller tensors at once, or enlarge the heap in a machine file.
-    """
+    """The tensors of unfinished tasks exceed the runtime's heap, so the device would hang."""
 
     code = "E0910"
     consequence = Consequence.REFUSED
@@ -237,25 +182,10 @@ class Resident:
 
 
 class OnChipOverflow(UserError):
-    """The live tiles of a kernel do not fit into an on-chip memory.
-
-    A scope computes on tiles in memories of fixed size: Vec for the vector unit; Mat, Left, Right
-    and Acc for the cube. Tiles whose lifetimes do not overlap share memory, so the peak decides:
-    the message lists every tile that is live at that statement. Load smaller windows (the message
-    lists sizes that fit, fastest first), or split the scope. Tensors in global memory do not count:
-    only the windows that a scope loads take on-chip memory.
-    """
+    """The live tiles of a kernel do not fit into an on-chip memory."""
 
     code = "E0911"
     consequence = Consequence.REFUSED
-    example = """
-        @pl.jit
-        def scale(x: pl.Tensor[[64, 4096], pl.FP32], y: pl.Out[pl.Tensor[[64, 4096], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                a = x[0:64, 0:4096]
-                y[0:64, 0:4096] = pl.mul(a, pl.exp(a))
-            return y
-        """
 
     def __init__(
         self,
@@ -296,25 +226,10 @@ class OnChipOverflow(UserError):
 
 
 class SerializedStages(Caution):
-    """A pipelined loop asks for several buffers per tile, and the memory holds only one of each.
-
-    `pl.pipeline(stage=n)` keeps `n` buffers of every tile that its body loads, so that the next
-    load runs while this iteration computes. If they do not fit, the compiler falls back to one
-    buffer: the kernel runs and its results are the same, but each load waits until the previous
-    iteration has finished with the tile. The modelled times of `tilelet profile` include that.
-    Choose tiles whose stages fit, or write `pl.range` to say that nothing overlaps.
-    """
+    """A pipelined loop asks for several buffers per tile, and the memory holds only one of each."""
 
     code = "W0920"
     consequence = Consequence.SLOW
-    example = """
-        @pl.jit
-        def scale(x: pl.Tensor[[256, 1024], pl.FP32], y: pl.Out[pl.Tensor[[256, 1024], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                for r in pl.pipeline(0, 256, 32, stage=2):
-                    y[r : r + 32, :] = pl.exp(x[r : r + 32, :])
-            return y
-        """
 
     def __init__(
         self,
@@ -347,22 +262,10 @@ _LABELLED = 6
 
 
 class UnalignedTile(UserError):
-    """The row size of a tile is not a multiple of 32 bytes.
-
-    On-chip memory is addressed in 32-byte blocks, and device compilers do not pad rows: the
-    contiguous axis of a tile needs a multiple of 8 FP32 or 16 BF16 elements. (A column `[M, 1]` is
-    stored along M.) Load a wider window and mark the valid part with `valid_shape`.
-    """
+    """The row size of a tile is not a multiple of 32 bytes."""
 
     code = "E0912"
     consequence = Consequence.REFUSED
-    example = """
-        @pl.jit
-        def scale(x: pl.Tensor[[16, 12], pl.FP32], y: pl.Out[pl.Tensor[[16, 12], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                y[0:16, 0:12] = pl.mul(x[0:16, 0:12], 2.0)
-            return y
-        """
 
     def __init__(
         self,
@@ -387,26 +290,10 @@ class UnalignedTile(UserError):
 
 
 class NonFractalTile(UserError):
-    """A cube operand does not consist of whole fractals.
-
-    The cube works on blocks of 16 rows by 32 bytes (16 BF16, 8 FP32 or 32 INT8 elements), and
-    operands are not padded automatically. Pad them: load 16 rows where 8 are needed and mark the
-    valid part with `valid_shape`, or use the extra rows for other work.
-    """
+    """A cube operand does not consist of whole fractals."""
 
     code = "E0913"
     consequence = Consequence.REFUSED
-    example = """
-        @pl.jit
-        def scores(
-            q: pl.Tensor[[8, 128], pl.BF16],
-            k: pl.Tensor[[128, 64], pl.BF16],
-            out: pl.Out[pl.Tensor[[8, 64], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[0:8, 0:64] = pl.matmul(q[0:8, 0:128], k[0:128, 0:64], out_dtype=pl.FP32)
-            return out
-        """
 
     def __init__(
         self,
@@ -430,26 +317,10 @@ class NonFractalTile(UserError):
 
 
 class MatmulExtent(UserError):
-    """A matrix product exceeds the limits of a cube instruction.
-
-    Rows, inner dimension and columns may each be 1 to 4095. Split the product: loop over the inner
-    dimension with `pl.matmul` for the first part and `pl.matmul_acc` for the rest, or use several
-    tasks over rows and columns.
-    """
+    """A matrix product exceeds the limits of a cube instruction."""
 
     code = "E0914"
     consequence = Consequence.REFUSED
-    example = """
-        @pl.jit
-        def project(
-            x: pl.Tensor[[16, 8192], pl.BF16],
-            w: pl.Tensor[[8192, 16], pl.BF16],
-            out: pl.Out[pl.Tensor[[16, 16], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[0:16, 0:16] = pl.matmul(x[0:16, 0:8192], w[0:8192, 0:16], out_dtype=pl.FP32)
-            return out
-        """
 
     def __init__(self, which: str, extent: int, limit: int, loc: Loc) -> None:
         super().__init__(
@@ -462,22 +333,10 @@ class MatmulExtent(UserError):
 
 
 class VectorDType(UserError):
-    """The machine's vector unit does not support this dtype.
-
-    On A2/A3 the vector unit adds, multiplies, reduces and compares FP32, FP16, INT32 and INT16.
-    BF16 can be loaded, stored, cast and multiplied by the cube. Cast to FP32, compute, and cast the
-    result back.
-    """
+    """The machine's vector unit does not support this dtype."""
 
     code = "E0915"
     consequence = Consequence.REFUSED
-    example = """
-        @pl.jit
-        def double(x: pl.Tensor[[16, 128], pl.BF16], y: pl.Out[pl.Tensor[[16, 128], pl.BF16]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                y[0:16, 0:128] = pl.add(x[0:16, 0:128], x[0:16, 0:128])
-            return y
-        """
 
     def __init__(self, op: str, dtype: str, machine: str, loc: Loc) -> None:
         super().__init__(
@@ -488,11 +347,7 @@ class VectorDType(UserError):
 
 
 class BadProfile(UserError):
-    """The file is not a saved profile.
-
-    `tilelet compare` reads the `profile.json` that `tilelet profile` writes into its run directory.
-    Pass that file unmodified, or pass a program.
-    """
+    """The file is not a saved profile."""
 
     code = "E0916"
 
@@ -505,11 +360,7 @@ class BadProfile(UserError):
 
 
 class NothingToCompare(UserError):
-    """Only one side of a comparison was given.
-
-    Pass two programs (`tilelet compare before.py after.py`), two saved profiles, or one program and
-    two machines (`tilelet compare kernel.py --platforms a2a3,a5`).
-    """
+    """Only one side of a comparison was given."""
 
     code = "E0917"
 
@@ -521,12 +372,7 @@ class NothingToCompare(UserError):
 
 
 class BadResults(UserError):
-    """A file of measurements cannot be read.
-
-    `tilelet calibrate fit` reads the lane records of a board's profiler, together with deps.json
-    and the name map next to them, or a hand-written file: `{"total_us": 215.3, "kernels": {"tiny":
-    1.1}}`.
-    """
+    """A file of measurements cannot be read."""
 
     code = "E0918"
 
@@ -539,11 +385,7 @@ class BadResults(UserError):
 
 
 class NoResults(UserError):
-    """The folder contains no measurements of the kit's scripts.
-
-    For each script NAME.py of `tilelet calibrate kit`, put the records into RESULTS/NAME/ or the
-    times into RESULTS/NAME.json.
-    """
+    """The folder contains no measurements of the kit's scripts."""
 
     code = "E0919"
 

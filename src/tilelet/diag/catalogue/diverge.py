@@ -8,15 +8,7 @@ from tilelet.diag.core import Caution, Diagnostic, Label, Loc, UserError
 
 
 class FirstWrongStatement(UserError):
-    """Outputs do not match the golden, and this is the first wrong statement.
-
-    The tiles of the program are compared with the arrays that the golden computes. Between the last
-    tile that agrees and the first that does not, ops are mutated one at a time, in the ways in
-    which programs are usually wrong: swapped operands, another offset, another op, rounding mode or
-    pad value, a missing scale, a lost accumulation. If a mutation makes all outputs correct, it is
-    shown as the help. Otherwise the message names the first statement that disagrees: the mistake
-    is there, or in one of the listed statements.
-    """
+    """Outputs do not match the golden, and this is the first wrong statement."""
 
     code = "E1151"
 
@@ -38,11 +30,7 @@ def _unstored_label(loc: Loc, what: str) -> Label:
 
 
 class NeverWritten(UserError):
-    """Elements of an output do not match the golden because no statement wrote them.
-
-    A store is missing, or a loop ends too early. The message names the elements and the statement
-    that writes their neighbors.
-    """
+    """Elements of an output do not match the golden because no statement wrote them."""
 
     code = "E1152"
 
@@ -59,11 +47,7 @@ class NeverWritten(UserError):
 
 
 class ReadBeforeWritten(UserError):
-    """A wrong output was computed from uninitialized memory.
-
-    The contents of `pl.create_tensor` are undefined until written. Write all of it before reading
-    it, or read only the part that is written (`valid_shape`).
-    """
+    """A wrong output was computed from uninitialized memory."""
 
     code = "E1153"
 
@@ -84,13 +68,7 @@ class ReadBeforeWritten(UserError):
 
 
 class BeyondRounding(UserError):
-    """The error of a statement's result exceeds what round-to-nearest can explain.
-
-    Every value is also computed in double precision without the program's rounding, with a bound on
-    the rounding error. A cast that truncates (`mode="trunc"`, `"floor"`, `"ceil"`) is biased: its
-    errors accumulate instead of cancelling. A value above the largest one of its dtype becomes
-    infinite.
-    """
+    """The error of a statement's result exceeds what round-to-nearest can explain."""
 
     code = "E1154"
 
@@ -101,11 +79,7 @@ class BeyondRounding(UserError):
 
 
 class RoundingOnly(UserError):
-    """Outputs do not match the golden only because of rounding: in double precision they match.
-
-    The statement shown is the one after which the relative error grows most. Use a wider dtype
-    there, another summation order, or a tolerance that fits the dtypes.
-    """
+    """Outputs do not match the golden only because of rounding: in double precision they match."""
 
     code = "E1155"
 
@@ -121,9 +95,6 @@ class RoundingOnly(UserError):
 class StaleRead(UserError):
     """Outputs are correct in program order, but on a device nothing orders a task that reads memory
     after the task that writes it.
-
-    `tilelet check --only race` gives details: which ordering rule does not apply, and other
-    possible orders.
     """
 
     code = "E1157"
@@ -139,13 +110,7 @@ class StaleRead(UserError):
 
 
 class CouldBeWrong(Caution):
-    """The comparison still passes if this op is wrong.
-
-    Ops are mutated one at a time: the result is zeroed, the op is skipped, or the padding gets
-    another value. What the golden does not notice, it does not test. The help lines list what would
-    catch the mistake: comparing more outputs, a tighter tolerance, other inputs, or smaller sizes,
-    where the op has a larger share in the result.
-    """
+    """The comparison still passes if this op is wrong."""
 
     code = "W1156"
 

@@ -9,13 +9,7 @@ from tilelet.diag.text import plural, size_text
 
 
 class ModelTooLarge(UserError):
-    """The weights and caches of a model do not fit into free memory.
-
-    Nothing was loaded. Weights are converted once and kept in memory, unless they are streamed
-    (`--stream`, `stream=True`: read and converted layer by layer in every pass) or cached on disk
-    (`--weights-cache DIR`, `weights_cache=`: converted once into a file, which is then mapped). The
-    key/value caches grow with `max_seq` and the batch size.
-    """
+    """The weights and caches of a model do not fit into free memory."""
 
     code = "E1501"
 
@@ -35,11 +29,7 @@ class ModelTooLarge(UserError):
 
 
 class PromptTooLong(UserError):
-    """A prompt does not fit into the cache, or leaves no room for a new token.
-
-    A sequence has at most `max_seq` positions, counting prompt and new tokens. Nothing was
-    computed.
-    """
+    """A prompt does not fit into the cache, or leaves no room for a new token."""
 
     code = "E1502"
 
@@ -52,11 +42,7 @@ class PromptTooLong(UserError):
 
 
 class NothingToGenerate(UserError):
-    """No prompt was given, or a prompt has no tokens.
-
-    A model continues its prompt, so there must be at least one token. An empty text has none if the
-    tokenizer adds no start token.
-    """
+    """No prompt was given, or a prompt has no tokens."""
 
     code = "E1503"
 
@@ -65,11 +51,7 @@ class NothingToGenerate(UserError):
 
 
 class UnknownToken(UserError):
-    """A token id is not in the vocabulary of the model.
-
-    Ids go from 0 to `vocab_size` - 1. Tokens of another model's tokenizer mean something else, even
-    if their ids are in range.
-    """
+    """A token id is not in the vocabulary of the model."""
 
     code = "E1504"
 
@@ -81,11 +63,7 @@ class UnknownToken(UserError):
 
 
 class BadTokens(UserError):
-    """The prompt tokens have an unsupported form.
-
-    A prompt is a sequence of integers: a list, a NumPy array or a torch tensor. Several prompts are
-    a list of those; `forward` also takes an array `[batch, tokens]`.
-    """
+    """The prompt tokens have an unsupported form."""
 
     code = "E1505"
 
@@ -94,10 +72,7 @@ class BadTokens(UserError):
 
 
 class NoTokenizer(UserError):
-    """A text prompt was given, but the model's directory has no readable tokenizer.
-
-    Tilelet reads `tokenizer.json`. Without it, pass and receive token ids: `--tokens "1 2 3"`.
-    """
+    """A text prompt was given, but the model's directory has no readable tokenizer."""
 
     code = "E1506"
 
@@ -109,11 +84,7 @@ class NoTokenizer(UserError):
 
 
 class GenerateExtra(UserError):
-    """The request needs a package that is not installed.
-
-    Text needs `tokenizers`; chats and comparisons need `transformers` (which needs `torch`). They
-    are optional: install the extra `generate`.
-    """
+    """The request needs a package that is not installed."""
 
     code = "E1507"
 
@@ -125,10 +96,7 @@ class GenerateExtra(UserError):
 
 
 class BadGenerateSetting(UserError):
-    """A setting of a model or of generation has an invalid value.
-
-    Counts are at least 1; a page holds whole tiles.
-    """
+    """A setting of a model or of generation has an invalid value."""
 
     code = "E1508"
 
@@ -137,10 +105,7 @@ class BadGenerateSetting(UserError):
 
 
 class WeightsNotCached(UserError):
-    """The converted weights could not be written to disk: it is full or not writable.
-
-    The partial file was removed. Without the cache, weights are converted in memory.
-    """
+    """The converted weights could not be written to disk: it is full or not writable."""
 
     code = "E1509"
 
@@ -153,12 +118,7 @@ class WeightsNotCached(UserError):
 
 
 class ReferenceFailed(UserError):
-    """`transformers`, the reference for the comparison, could not load or run the model.
-
-    The generated text is complete; only the comparison is missing. The message comes from the
-    package. Typical causes are a file that it cannot read, or sizes that its kernels do not
-    support.
-    """
+    """`transformers`, the reference for the comparison, could not load or run the model."""
 
     code = "E1510"
 
@@ -167,12 +127,7 @@ class ReferenceFailed(UserError):
 
 
 class LogitsNotFinite(UserError):
-    """The logits of a model are not finite, so no token can be chosen.
-
-    Either the weights are not finite, or hidden states exceed the range of the dtype: the largest
-    FP16 value is 65504, and models trained in BF16 may exceed it. Tokens generated before this one
-    are valid.
-    """
+    """The logits of a model are not finite, so no token can be chosen."""
 
     code = "E1511"
 

@@ -21,11 +21,7 @@ def _param(param_loc: Loc | None, text: str) -> list[Label]:
 
 
 class GoldenRaised(UserError):
-    """The golden function raised an exception.
-
-    The golden computes the expected results on the host; without it nothing can be compared. The
-    note shows Python's traceback.
-    """
+    """The golden function raised an exception."""
 
     code = "E0601"
 
@@ -37,11 +33,7 @@ class GoldenRaised(UserError):
 
 
 class GoldenWrongShape(UserError):
-    """A result of the golden has a different shape than the output it is compared with.
-
-    A golden writes into the tensors it is given: `tensors["out"][:] = ...`. Comparing different
-    shapes would silently broadcast.
-    """
+    """A result of the golden has a different shape than the output it is compared with."""
 
     code = "E0602"
 
@@ -54,17 +46,9 @@ class GoldenWrongShape(UserError):
 
 
 class GoldenWroteNothing(UserError):
-    """The golden function returned without writing any output.
-
-    It receives a dictionary of tensors and writes the expected values into the outputs in place. A
-    common mistake is `tensors["out"] = ...` on a copy, or `out = ...`, which only rebinds a name.
-    """
+    """The golden function returned without writing any output."""
 
     code = "E0603"
-    example = """
-        def golden(tensors):
-            out = torch.exp(tensors["x"])
-        """
 
     def __init__(self, outputs: Sequence[str], loc: Loc | None = None) -> None:
         super().__init__(
@@ -75,26 +59,9 @@ class GoldenWroteNothing(UserError):
 
 
 class SpecMismatch(UserError):
-    """A `TensorSpec` or `ScalarSpec` does not match the parameter at its position.
-
-    Specs are in the order of the entry function's parameters and repeat their names, shapes and
-    dtypes. The message shows both; change the one that is wrong.
-    """
+    """A `TensorSpec` or `ScalarSpec` does not match the parameter at its position."""
 
     code = "E0604"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.exp(x)
-            return out
-
-        specs = [
-            TensorSpec("x", [16, 64], torch.float32, init_value=torch.randn),
-            TensorSpec("out", [16, 128], torch.float32, is_output=True),
-        ]
-        run_jit(kernel, specs, golden_fn=golden)
-        """
 
     def __init__(
         self, name: str, what: str, spec: object, param: object, param_loc: Loc | None = None
@@ -107,32 +74,16 @@ class SpecMismatch(UserError):
 
 
 class MissingSpec(UserError):
-    """A parameter of the entry function has no spec.
-
-    Every parameter needs data: a `TensorSpec` for a tensor, a `ScalarSpec` for a scalar, in
-    parameter order.
-    """
+    """A parameter of the entry function has no spec."""
 
     code = "E0605"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.exp(x)
-            return out
-
-        run_jit(kernel, [TensorSpec("x", [16, 128], torch.float32)], golden_fn=golden)
-        """
 
     def __init__(self, name: str, param_loc: Loc | None = None) -> None:
         super().__init__(f"no spec for the parameter `{name}`", _param(param_loc, "has no spec"))
 
 
 class ExtraSpec(UserError):
-    """A spec does not match any parameter of the entry function.
-
-    Its data would not be used. Remove the spec, or correct its name.
-    """
+    """A spec does not match any parameter of the entry function."""
 
     code = "E0606"
 
@@ -145,11 +96,7 @@ class ExtraSpec(UserError):
 
 
 class TooBig(UserError):
-    """A tensor, or all tensors together, need more memory than is free.
-
-    Sizes are added up before anything is allocated, so that the machine does not start to swap. Use
-    smaller dimensions, for example a shorter sequence.
-    """
+    """A tensor, or all tensors together, need more memory than is free."""
 
     code = "E0607"
 
@@ -171,11 +118,7 @@ class TooBig(UserError):
 
 
 class GoldenUnknownName(UserError):
-    """The golden function returns a result under a name that is not an output.
-
-    The result would not be compared with anything. Use the name of a spec with `is_output=True`, or
-    of a parameter declared `pl.Out`.
-    """
+    """The golden function returns a result under a name that is not an output."""
 
     code = "E0608"
 
@@ -188,10 +131,7 @@ class GoldenUnknownName(UserError):
 
 
 class ArgumentCount(UserError, TypeError):
-    """A kernel is called with too many or too few arguments.
-
-    Tensors and scalars are passed in parameter order; run options go in `config=`.
-    """
+    """A kernel is called with too many or too few arguments."""
 
     code = "E0609"
 
@@ -205,11 +145,7 @@ class ArgumentCount(UserError, TypeError):
 
 
 class ArgumentMismatch(UserError):
-    """A kernel is called with an array that does not match its parameter.
-
-    Shapes and dtypes must equal those of the annotation. Nothing is converted, because a converted
-    copy would not receive the results. Convert the array before the call.
-    """
+    """A kernel is called with an array that does not match its parameter."""
 
     code = "E0610"
 
@@ -223,12 +159,7 @@ class ArgumentMismatch(UserError):
 
 
 class InitValueFailed(UserError):
-    """The `init_value` of a spec could not be converted into the tensor's data.
-
-    It is a number, an array of the spec's shape (or one that reshapes to it by merging or splitting
-    axes), or a callable that returns one. The callable raised an exception or returned something
-    else.
-    """
+    """The `init_value` of a spec could not be converted into the tensor's data."""
 
     code = "E0611"
 
@@ -237,11 +168,7 @@ class InitValueFailed(UserError):
 
 
 class GoldenDataMissing(UserError):
-    """Stored inputs or expected results were requested but are not in the directory.
-
-    `golden_data=` replays the data that an earlier run saved in `data/in` and `data/out`. Run once
-    with saving enabled, or pass the right directory.
-    """
+    """Stored inputs or expected results were requested but are not in the directory."""
 
     code = "E0612"
 
@@ -253,10 +180,7 @@ class GoldenDataMissing(UserError):
 
 
 class BadConfig(UserError):
-    """A field of a run configuration, or an environment variable, has an invalid value.
-
-    The message says what is expected.
-    """
+    """A field of a run configuration, or an environment variable, has an invalid value."""
 
     code = "E0613"
 
@@ -267,11 +191,7 @@ class BadConfig(UserError):
 
 
 class DynamicDimConflict(UserError):
-    """The arguments give one dynamic dimension two different extents.
-
-    A `pl.dynamic` symbol stands for one extent in the whole call. Use two symbols if the extents
-    may differ.
-    """
+    """The arguments give one dynamic dimension two different extents."""
 
     code = "E0614"
 
@@ -283,12 +203,7 @@ class DynamicDimConflict(UserError):
 
 
 class UnknownData(UserError):
-    """An array's element type does not exist in the language, or the object is not an array.
-
-    NumPy arrays, torch tensors and DLPack objects of other libraries are accepted if they are in
-    CPU memory and their dtype is float32, float16, bfloat16, an 8-bit float, bool, or a signed or
-    unsigned integer of 8 to 64 bits.
-    """
+    """An array's element type does not exist in the language, or the object is not an array."""
 
     code = "E0615"
 
@@ -302,10 +217,7 @@ class UnknownData(UserError):
 
 
 class ArgumentMissing(UserError):
-    """A program is run without data for one of its parameters.
-
-    Every parameter of the entry function gets an array or a number, by name.
-    """
+    """A program is run without data for one of its parameters."""
 
     code = "E0616"
 
@@ -316,10 +228,7 @@ class ArgumentMissing(UserError):
 
 
 class ArgumentUnknown(UserError):
-    """A program is run with an argument whose name is not one of its parameters.
-
-    Its data would not be used. Remove the argument, or correct its name.
-    """
+    """A program is run with an argument whose name is not one of its parameters."""
 
     code = "E0617"
 
@@ -332,11 +241,7 @@ class ArgumentUnknown(UserError):
 
 
 class BadSpec(UserError):
-    """A `TensorSpec` or `ScalarSpec` is incomplete or invalid.
-
-    A tensor needs a name, positive dimensions and an element type; a scalar needs a name, a type
-    and a value. The message says what is wrong with this spec.
-    """
+    """A `TensorSpec` or `ScalarSpec` is incomplete or invalid."""
 
     code = "E0620"
 
@@ -345,11 +250,7 @@ class BadSpec(UserError):
 
 
 class UnknownConfigField(UserError):
-    """A run configuration has a field that no version of the harness knows.
-
-    The fields of all versions are accepted in `RunConfig`, `compile_cfg` and `runtime_cfg`; those
-    that control a board have no effect on a CPU. An unknown field is most likely a typo.
-    """
+    """A run configuration has a field that no version of the harness knows."""
 
     code = "E0621"
 
@@ -363,9 +264,6 @@ class UnknownConfigField(UserError):
 class ComparatorFailed(UserError):
     """A comparison function given in `compare_fn` raised an exception or returned an invalid
     result.
-
-    It is called as `compare(actual, expected, actual_outputs=, expected_outputs=, inputs=, rtol=,
-    atol=)` and returns `(passed, message)`. Its key in `compare_fn` must be the name of an output.
     """
 
     code = "E0623"
@@ -377,12 +275,7 @@ class ComparatorFailed(UserError):
 
 
 class OutputMismatch(UserError):
-    """An output of the program differs from the golden's by more than the tolerance.
-
-    The program ran. The note shows how many elements differ, the largest difference with both
-    values, and the first rows that differ. The row and column indices often show which tile, loop
-    or tail is wrong.
-    """
+    """An output of the program differs from the golden's by more than the tolerance."""
 
     code = "E0624"
 
@@ -395,10 +288,7 @@ class OutputMismatch(UserError):
 
 
 class ReadOnlyOutput(UserError):
-    """The array for an output cannot be written to.
-
-    The program writes its results into the arrays it is given. Pass a copy of a read-only array.
-    """
+    """The array for an output cannot be written to."""
 
     code = "E0625"
 
@@ -411,11 +301,7 @@ class ReadOnlyOutput(UserError):
 
 
 class OverlappingOutput(UserError):
-    """Elements of the array for an output share memory.
-
-    Several elements of an expanded tensor are the same memory, so the program would overwrite its
-    own results. Pass an array without shared elements, and expand it afterwards.
-    """
+    """Elements of the array for an output share memory."""
 
     code = "E0628"
 
@@ -428,11 +314,7 @@ class OverlappingOutput(UserError):
 
 
 class BadDataFile(UserError):
-    """A stored input or expected result cannot be read, or does not match its spec.
-
-    `golden_data=` reads `.npz` and `.npy` files without pickled objects, and `.pt` tensors if torch
-    is installed. Save the data again if the file is damaged.
-    """
+    """A stored input or expected result cannot be read, or does not match its spec."""
 
     code = "E0626"
 
@@ -441,11 +323,7 @@ class BadDataFile(UserError):
 
 
 class BadRunCall(UserError):
-    """The arguments of `run` match no supported form.
-
-    Use either `run(program, specs, golden_fn=..., ...)` with a list of specs, or `run(program,
-    *tensors, config=...)` with the tensors themselves.
-    """
+    """The arguments of `run` match no supported form."""
 
     code = "E0627"
 

@@ -22,11 +22,7 @@ def _first_names(names: Iterable[str], limit: int = 4) -> str:
 
 
 class NoModelConfig(UserError):
-    """A directory given as a model has no `config.json`.
-
-    Tilelet reads models as Hugging Face stores them: a directory with `config.json` and
-    `.safetensors` files. Check the path; for a downloaded model it is the innermost directory.
-    """
+    """A directory given as a model has no `config.json`."""
 
     code = "E1001"
 
@@ -38,11 +34,7 @@ class NoModelConfig(UserError):
 
 
 class BadModelConfig(UserError):
-    """`config.json` or the weight index is not valid JSON.
-
-    It must be UTF-8 text with one JSON object and no duplicate keys. The file is probably damaged:
-    download it again.
-    """
+    """`config.json` or the weight index is not valid JSON."""
 
     code = "E1002"
 
@@ -51,11 +43,7 @@ class BadModelConfig(UserError):
 
 
 class WrongArchitecture(UserError):
-    """The model is not a Qwen3 model.
-
-    The layer programs implement Qwen3, dense (`model_type` in the configuration is `qwen3`) or
-    mixture of experts (`qwen3_moe`). Other architectures have different layers.
-    """
+    """The model is not a Qwen3 model."""
 
     code = "E1003"
 
@@ -67,11 +55,7 @@ class WrongArchitecture(UserError):
 
 
 class BadModelField(UserError):
-    """A field of the model configuration is missing or has an invalid value.
-
-    Sizes are positive integers, the number of heads is a multiple of the number of key/value heads,
-    and the head dimension is even, because RoPE rotates halves.
-    """
+    """A field of the model configuration is missing or has an invalid value."""
 
     code = "E1004"
 
@@ -81,11 +65,7 @@ class BadModelField(UserError):
 
 
 class UnsupportedModelSetting(UserError):
-    """The configuration enables something that the layer programs do not compute.
-
-    The results would be wrong, so the model is rejected. Biased attention projections, sliding
-    windows, scaled RoPE, quantized weights and activations other than SiLU are not supported.
-    """
+    """The configuration enables something that the layer programs do not compute."""
 
     code = "E1005"
 
@@ -98,11 +78,7 @@ class UnsupportedModelSetting(UserError):
 
 
 class UnknownPreset(UserError):
-    """There is no preset of this name.
-
-    Presets are the published Qwen3 models, by size. Other sizes are read from a `config.json` or
-    given field by field.
-    """
+    """There is no preset of this name."""
 
     code = "E1006"
 
@@ -115,11 +91,7 @@ class UnknownPreset(UserError):
 
 
 class NoWeights(UserError):
-    """A model directory contains no safetensors weights.
-
-    Tilelet looks for `model.safetensors` and `model.safetensors.index.json`. Pickled files
-    (`pytorch_model.bin`, `.pt`) are never loaded, because unpickling can run code: convert them.
-    """
+    """A model directory contains no safetensors weights."""
 
     code = "E1007"
 
@@ -136,12 +108,7 @@ class NoWeights(UserError):
 
 
 class BadWeightFile(UserError):
-    """A safetensors file is damaged or malformed.
-
-    The file starts with the length of its header and the header itself, JSON that gives every
-    tensor's dtype, shape and byte range. All of it is validated before any tensor is used: ranges
-    lie within the file without overlaps or gaps, dtypes are known, and sizes match the shapes.
-    """
+    """A safetensors file is damaged or malformed."""
 
     code = "E1008"
 
@@ -153,11 +120,7 @@ class BadWeightFile(UserError):
 
 
 class BadWeightIndex(UserError):
-    """The index of a sharded model does not match its files.
-
-    `model.safetensors.index.json` maps every tensor to the file that contains it. The files must
-    exist and contain those tensors.
-    """
+    """The index of a sharded model does not match its files."""
 
     code = "E1009"
 
@@ -166,11 +129,7 @@ class BadWeightIndex(UserError):
 
 
 class OutsideModelDirectory(UserError):
-    """The index of a sharded model names a file outside the model's directory.
-
-    An index contains plain file names. Paths and symlinks out of the directory could make a
-    downloaded model read any file on this machine, so they are rejected.
-    """
+    """The index of a sharded model names a file outside the model's directory."""
 
     code = "E1010"
 
@@ -182,10 +141,7 @@ class OutsideModelDirectory(UserError):
 
 
 class MissingTensors(UserError):
-    """Tensors that the configuration requires are missing from the weights.
-
-    The download may be incomplete, or `config.json` belongs to another model.
-    """
+    """Tensors that the configuration requires are missing from the weights."""
 
     code = "E1011"
 
@@ -199,11 +155,7 @@ class MissingTensors(UserError):
 
 
 class ExtraTensors(UserError):
-    """The weights contain tensors that a Qwen3 model of this configuration does not have.
-
-    Ignoring them would compute a different model, for example without a bias, an adapter or
-    additional layers. `config.json` may belong to another model.
-    """
+    """The weights contain tensors that a Qwen3 model of this configuration does not have."""
 
     code = "E1012"
 
@@ -213,11 +165,7 @@ class ExtraTensors(UserError):
 
 
 class WrongTensorShape(UserError):
-    """A tensor of the weights has a different shape than the configuration implies.
-
-    Weights are stored `[out, in]`. Queries are `num_attention_heads * head_dim` wide, keys and
-    values `num_key_value_heads * head_dim`; neither needs to equal `hidden_size`.
-    """
+    """A tensor of the weights has a different shape than the configuration implies."""
 
     code = "E1013"
 
@@ -229,10 +177,7 @@ class WrongTensorShape(UserError):
 
 
 class WrongTensorDType(UserError):
-    """A tensor of the weights has a dtype that the layer programs do not support.
-
-    BF16, F16 and F32 are accepted. Quantized weights must be dequantized first.
-    """
+    """A tensor of the weights has a dtype that the layer programs do not support."""
 
     code = "E1014"
 
@@ -243,10 +188,7 @@ class WrongTensorDType(UserError):
 
 
 class NoSuchLayer(UserError):
-    """The model has no layer of this index.
-
-    Layers are numbered from 0 to `num_hidden_layers` - 1.
-    """
+    """The model has no layer of this index."""
 
     code = "E1015"
 
@@ -255,11 +197,7 @@ class NoSuchLayer(UserError):
 
 
 class WeightsMismatch(UserError):
-    """Weights passed to a layer stack do not have the shapes or the dtype of its programs.
-
-    All layers of a stack share one configuration and one dtype. Load them with that configuration,
-    and with `dtype=` if the files store another dtype than the programs compute with.
-    """
+    """Weights passed to a layer stack do not have the shapes or the dtype of its programs."""
 
     code = "E1016"
 
@@ -268,11 +206,7 @@ class WeightsMismatch(UserError):
 
 
 class BadTile(UserError):
-    """A tile size of a layer program does not fit the model or the other sizes.
-
-    Tiles split the axes of the model into equal parts, so their sizes must divide the extents; a
-    tile of the cache must lie within a page.
-    """
+    """A tile size of a layer program does not fit the model or the other sizes."""
 
     code = "E1017"
 
@@ -281,11 +215,7 @@ class BadTile(UserError):
 
 
 class BadSequenceLength(UserError):
-    """A sequence has no tokens, or a negative number of them.
-
-    `seq_lens` counts the positions of every sequence including the new ones, so it is at least 1:
-    attention over an empty sequence is undefined.
-    """
+    """A sequence has no tokens, or a negative number of them."""
 
     code = "E1018"
 
@@ -297,11 +227,7 @@ class BadSequenceLength(UserError):
 
 
 class SequenceTooLong(UserError):
-    """A sequence does not fit into the cache, or into the program that reads it.
-
-    Nothing was computed and the caches are unchanged. Build the stack with a larger `max_seq`, or
-    end the sequence.
-    """
+    """A sequence does not fit into the cache, or into the program that reads it."""
 
     code = "E1019"
 
@@ -312,11 +238,7 @@ class SequenceTooLong(UserError):
 
 
 class WrongStep(UserError):
-    """A decode step does not continue the cached sequence.
-
-    A step adds one position to every sequence, so `seq_lens` must be one more than before; a
-    sequence must be prefilled first.
-    """
+    """A decode step does not continue the cached sequence."""
 
     code = "E1020"
 
@@ -333,11 +255,7 @@ class WrongStep(UserError):
 
 
 class NoFreePages(UserError):
-    """The pool of cache pages is exhausted.
-
-    Every sequence takes one page per `page` positions. Nothing was computed and the caches are
-    unchanged. Build the stack with more `pages`.
-    """
+    """The pool of cache pages is exhausted."""
 
     code = "E1021"
 
@@ -350,11 +268,7 @@ class NoFreePages(UserError):
 
 
 class WrongStackInput(UserError):
-    """Hidden states or lengths passed to a layer stack have the wrong shape or dtype.
-
-    Prefill takes hidden states `[batch, tokens, hidden_size]`, a decode step `[batch,
-    hidden_size]`, both in the dtype of the stack's programs; `seq_lens` are integers `[batch]`.
-    """
+    """Hidden states or lengths passed to a layer stack have the wrong shape or dtype."""
 
     code = "E1022"
 

@@ -9,21 +9,9 @@ from tilelet.diag.text import did_you_mean, optional, plural
 
 
 class UndefinedName(UserError):
-    """A kernel reads a name that is not defined.
-
-    A name is looked up among the kernel's variables, then among the Python names visible where the
-    kernel was decorated. A Python name assigned later is not found.
-    """
+    """A kernel reads a name that is not defined."""
 
     code = "E0201"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                scaled = pl.mul(x, 2.0)
-                out[:] = pl.exp(scald)
-            return out
-        """
 
     def __init__(self, loc: Loc, name: str, suggestions: Iterable[str] = ()) -> None:
         super().__init__(
@@ -34,24 +22,9 @@ class UndefinedName(UserError):
 
 
 class MaybeUndefined(UserError):
-    """A kernel reads a name that is defined only on some paths to this line.
-
-    A name bound in one arm of an `if`, or in a loop that may not run, has no value on the other
-    path. Bind it before the `if` or the loop, or in both arms.
-    """
+    """A kernel reads a name that is defined only on some paths to this line."""
 
     code = "E0202"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                for r in pl.range(0, 64, 16):
-                    tile = x[r : r + 16, :]
-                    if r > 0:
-                        scaled = pl.mul(tile, 2.0)
-                    out[r : r + 16, :] = scaled
-            return out
-        """
 
     def __init__(self, use_loc: Loc, name: str, def_loc: Loc, missing_path: str) -> None:
         super().__init__(
@@ -63,23 +36,9 @@ class MaybeUndefined(UserError):
 
 
 class TypeChangedInLoop(UserError):
-    """A loop-carried variable has a different type at the end of the body than before the loop.
-
-    All iterations run the same code, so a carried variable has one shape and one dtype. Cast or
-    reshape it back at the end of the body, or give the new value another name.
-    """
+    """A loop-carried variable has a different type at the end of the body than before the loop."""
 
     code = "E0203"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.BF16]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc = pl.mul(x, 0.0)
-                for i in pl.range(4):
-                    acc = pl.cast(pl.add(acc, x), pl.BF16)
-                out[:] = acc
-            return out
-        """
 
     def __init__(
         self, loc: Loc, name: str, before_type: str, before_loc: Loc, after_type: str
@@ -95,25 +54,9 @@ class TypeChangedInLoop(UserError):
 
 
 class BranchTypesDiffer(UserError):
-    """The two arms of an `if` bind a name to values of different types, and it is used afterwards.
-
-    After the `if` the name must have one shape and one dtype, regardless of which arm ran. Make the
-    arms agree, or use two names.
-    """
+    """The arms of an `if` bind a name to values of different types, and it is used afterwards."""
 
     code = "E0204"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                for r in pl.range(0, 64, 16):
-                    if r > 0:
-                        tile = x[0:16, :]
-                    else:
-                        tile = x[0:16, 0:64]
-                    out[r : r + 16, 0:64] = tile[:, 0:64]
-            return out
-        """
 
     def __init__(
         self, loc: Loc, name: str, then_type: str, then_loc: Loc, else_type: str, else_loc: Loc
@@ -130,23 +73,9 @@ class BranchTypesDiffer(UserError):
 
 
 class DeclaredTypeDiffers(UserError):
-    """A name is annotated with one type and bound to a value of another.
-
-    The annotation is checked and converts nothing: cast or reshape the value, or correct the
-    annotation. Outside loops, a name without an annotation may be rebound to any type.
-    """
+    """A name is annotated with one type and bound to a value of another."""
 
     code = "E0205"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
-                with pl.incore():
-                    y: pl.Tensor[[16, 128], pl.BF16] = pl.exp(x)
-                    out = pl.assemble(out, y, [0, 0])
-                return out
-        """
 
     def __init__(self, loc: Loc, name: str, declared: str, declared_loc: Loc, found: str) -> None:
         super().__init__(
@@ -157,23 +86,9 @@ class DeclaredTypeDiffers(UserError):
 
 
 class UsedAfterAssemble(UserError):
-    """A tensor is read under its old name after something was assembled into it.
-
-    `pl.assemble` writes in place and returns the updated tensor under a new name; the old contents
-    no longer exist. Rebind the same name, `t = pl.assemble(t, ...)`, or read the new name.
-    """
+    """A tensor is read under its old name after something was assembled into it."""
 
     code = "E0206"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            buf = pl.create_tensor([16, 128], dtype=pl.FP32)
-            with pl.at(level=pl.Level.CORE_GROUP):
-                filled = pl.assemble(buf, pl.exp(x), [0, 0])
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.neg(buf)
-            return out
-        """
 
     def __init__(self, use_loc: Loc, name: str, assemble_loc: Loc, new_name: str) -> None:
         super().__init__(
@@ -187,20 +102,9 @@ class UsedAfterAssemble(UserError):
 
 
 class OutputRebound(UserError):
-    """An output parameter's name is rebound, which does not write the output.
-
-    `out = pl.add(a, b)` makes `out` another name for the sum; the caller's tensor is unchanged. To
-    write it, assign to a window of it or assemble into it.
-    """
+    """An output parameter's name is rebound, which does not write the output."""
 
     code = "E0207"
-    example = """
-        @pl.jit
-        def kernel(a: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out = pl.add(a, a)
-            return out
-        """
 
     def __init__(self, loc: Loc, name: str, param_loc: Loc) -> None:
         super().__init__(
@@ -211,23 +115,9 @@ class OutputRebound(UserError):
 
 
 class MissingAnnotation(UserError):
-    """A parameter of a kernel has no type annotation.
-
-    Shapes and dtypes are part of the program: annotate tensors with `pl.Tensor[[rows, cols],
-    pl.FP32]` and scalars with `pl.Scalar[pl.INT32]`. In a `@pl.jit` function, plain `pl.Tensor`
-    takes shape and dtype from the argument; parameters of inline helpers need no annotation.
-    """
+    """A parameter of a kernel has no type annotation."""
 
     code = "E0208"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function
-            def main(self, x, out: pl.Tensor[[16, 128], pl.FP32]):
-                with pl.incore():
-                    out = pl.assemble(out, pl.exp(x), [0, 0])
-                return out
-        """
 
     def __init__(self, loc: Loc, param: str) -> None:
         super().__init__(
@@ -238,19 +128,9 @@ class MissingAnnotation(UserError):
 
 
 class BadAnnotation(UserError):
-    """The annotation of a parameter or result is not a type of the language.
-
-    Types are `pl.Tensor[shape, dtype]`, `pl.Tile[shape, dtype]`, `pl.Scalar[dtype]`, these wrapped
-    in `pl.Out[...]` or `pl.InOut[...]`, and `tuple[...]` of them for several results. A shape is a
-    list of ints, captured ints or `pl.dynamic` symbols.
-    """
+    """The annotation of a parameter or result is not a type of the language."""
 
     code = "E0209"
-    example = """
-        @pl.jit
-        def kernel(x: list[float], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            return out
-        """
 
     def __init__(self, loc: Loc, param: str, why: str) -> None:
         super().__init__(
@@ -259,23 +139,9 @@ class BadAnnotation(UserError):
 
 
 class UnsupportedCapture(UserError):
-    """A kernel uses an outside Python object that has no meaning in the language.
-
-    A kernel may capture ints, floats, bools, strings, lists and tuples of these, dtypes, enums and
-    decorated functions. Pass arrays as tensor parameters, and convert other objects to numbers
-    outside the kernel.
-    """
+    """A kernel uses an outside Python object that has no meaning in the language."""
 
     code = "E0210"
-    example = """
-        OPTIONS = {"scale": 2.0}
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.mul(x, OPTIONS)
-            return out
-        """
 
     def __init__(self, loc: Loc, name: str, type_name: str) -> None:
         super().__init__(
@@ -286,23 +152,9 @@ class UnsupportedCapture(UserError):
 
 
 class InlineRecursion(UserError):
-    """An inline function calls itself, directly or through others.
-
-    Inlining copies the body to the call site, so recursion would never end. Use a loop.
-    """
+    """An inline function calls itself, directly or through others."""
 
     code = "E0211"
-    example = """
-        @pl.jit.inline
-        def power(x, n):
-            return pl.mul(x, power(x, n))
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = power(x, 3)
-            return out
-        """
 
     def __init__(self, loc: Loc, chain: Sequence[str]) -> None:
         super().__init__(
@@ -315,24 +167,9 @@ class InlineRecursion(UserError):
 
 
 class InlineReturnsNothing(UserError):
-    """An inline function has no `return`, so its call has no value.
-
-    The body of an inline function replaces its call, so it must return the value of the call. A
-    function that only writes into tensors returns the written tensor.
-    """
+    """An inline function has no `return`, so its call has no value."""
 
     code = "E0212"
-    example = """
-        @pl.jit.inline
-        def double(x):
-            y = pl.add(x, x)
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = double(x)
-            return out
-        """
 
     def __init__(self, loc: Loc, function: str, def_loc: Loc) -> None:
         super().__init__(
@@ -343,23 +180,9 @@ class InlineReturnsNothing(UserError):
 
 
 class StrictRebinding(UserError):
-    """A name is bound twice in a function declared with `strict_ssa=True`.
-
-    In such a function each name has one definition. Use a new name, or remove `strict_ssa=True`.
-    """
+    """A name is bound twice in a function declared with `strict_ssa=True`."""
 
     code = "E0213"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function(strict_ssa=True)
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
-                with pl.incore():
-                    y = pl.exp(x)
-                    y = pl.neg(y)
-                    done = pl.assemble(out, y, [0, 0])
-                return done
-        """
 
     def __init__(self, loc: Loc, name: str, first_loc: Loc) -> None:
         super().__init__(
@@ -369,21 +192,9 @@ class StrictRebinding(UserError):
 
 
 class OutputShadowed(UserError):
-    """A new tensor is given the name of an output parameter.
-
-    After `out = pl.create_tensor(...)` the name refers to the new tensor, and nothing written to it
-    reaches the caller. Give the scratch tensor its own name.
-    """
+    """A new tensor is given the name of an output parameter."""
 
     code = "E0214"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            out = pl.create_tensor([16, 128], dtype=pl.FP32)
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.exp(x)
-            return out
-        """
 
     def __init__(self, loc: Loc, name: str, param_loc: Loc) -> None:
         super().__init__(
@@ -394,23 +205,9 @@ class OutputShadowed(UserError):
 
 
 class DuplicateFunction(UserError):
-    """Two functions of one program have the same name.
-
-    Function names identify kernels in reports and files in the build directory. Rename one.
-    """
+    """Two functions of one program have the same name."""
 
     code = "E0215"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
-                return x
-
-            @pl.function
-            def main(self, x: pl.Tensor[[16, 64], pl.FP32]):
-                return x
-        """
 
     def __init__(self, loc: Loc, name: str, first_loc: Loc) -> None:
         super().__init__(
@@ -420,18 +217,9 @@ class DuplicateFunction(UserError):
 
 
 class ScalarOutput(UserError):
-    """A scalar parameter is declared `pl.Out` or `pl.InOut`.
-
-    Scalars are passed by value, so nothing written to one reaches the caller. Return the scalar in
-    a tensor of one element.
-    """
+    """A scalar parameter is declared `pl.Out` or `pl.InOut`."""
 
     code = "E0216"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], n: pl.InOut[pl.Scalar[pl.INT32]]):
-            return x
-        """
 
     def __init__(self, loc: Loc, param: str) -> None:
         super().__init__(
@@ -442,19 +230,9 @@ class ScalarOutput(UserError):
 
 
 class NoEntry(UserError):
-    """A program has no function that can be its entry.
-
-    The entry is the only Orchestration function, or the only Opaque function that no other function
-    calls; a single InCore function is run as one task. Decorate a method with `@pl.function`.
-    """
+    """A program has no function that can be its entry."""
 
     code = "E0217"
-    example = """
-        @pl.program
-        class Program:
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
-                return x
-        """
 
     def __init__(self, loc: Loc, program: str) -> None:
         super().__init__(
@@ -465,26 +243,9 @@ class NoEntry(UserError):
 
 
 class SeveralEntries(UserError):
-    """A program has more than one possible entry function.
-
-    A class may have several Orchestration functions; the caller selects one: `compiled =
-    ir.compile(Program)` and then `compiled["first"](x)` or `compiled.first(x)`, or
-    `run(Program["first"], specs)`. `run(Program, specs)` finds the entry by the names of the specs
-    if only one entry has these parameters. A class that has only kernels needs a control program.
-    """
+    """A program has more than one possible entry function."""
 
     code = "E0218"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function(type=pl.FunctionType.InCore)
-            def first(self, x: pl.Tensor[[16, 128], pl.FP32]):
-                return x
-
-            @pl.function(type=pl.FunctionType.InCore)
-            def second(self, x: pl.Tensor[[16, 128], pl.FP32]):
-                return x
-        """
 
     def __init__(self, program: str, entries: Sequence[tuple[str, Loc]]) -> None:
         super().__init__(
@@ -495,20 +256,9 @@ class SeveralEntries(UserError):
 
 
 class ReturnMismatch(UserError):
-    """The value that a function returns does not match its `->` annotation.
-
-    The annotation is checked and converts nothing: the number of results, shapes and dtypes must
-    match.
-    """
+    """The value that a function returns does not match its `->` annotation."""
 
     code = "E0219"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32]) -> pl.Tensor[[16, 64], pl.FP32]:
-                return x
-        """
 
     def __init__(self, loc: Loc, function: str, got: str, declared: str, declared_loc: Loc) -> None:
         super().__init__(
@@ -518,23 +268,9 @@ class ReturnMismatch(UserError):
 
 
 class DynamicDimMisuse(UserError):
-    """A `pl.dynamic` symbol is used where it has no value.
-
-    A symbol names a dimension in annotations. In the body, read the dimension with
-    `pl.tensor.dim(x, axis)` or `x.shape`; a symbol that no parameter uses cannot be read.
-    """
+    """A `pl.dynamic` symbol is used where it has no value."""
 
     code = "E0220"
-    example = """
-        M = pl.dynamic("M")
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            for r in pl.range(0, M, 16):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out[:] = pl.exp(x)
-            return out
-        """
 
     def __init__(self, loc: Loc, name: str, why: str, help: str = "") -> None:
         super().__init__(
@@ -545,25 +281,9 @@ class DynamicDimMisuse(UserError):
 
 
 class ArgumentTypeMismatch(UserError):
-    """An argument of a kernel call does not have the type of its parameter.
-
-    Shapes and dtypes of arguments and parameters must match exactly; a dynamic dimension of a
-    parameter accepts any extent. Calls do not cast or broadcast.
-    """
+    """An argument of a kernel call does not have the type of its parameter."""
 
     code = "E0222"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function(type=pl.FunctionType.InCore)
-            def body(self, x: pl.Tensor[[16, 64], pl.FP32]):
-                return pl.exp(x)
-
-            @pl.function(type=pl.FunctionType.Orchestration)
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32]):
-                y = self.body(x)
-                return y
-        """
 
     def __init__(
         self, loc: Loc, function: str, param: str, got: str, expected: str, param_loc: Loc
@@ -575,26 +295,9 @@ class ArgumentTypeMismatch(UserError):
 
 
 class UnsupportedParameter(UserError):
-    """A kernel function has a parameter that cannot be passed by position.
-
-    All arguments are passed by position, and each is a tensor or scalar of the task. `*args`,
-    `**kwargs` and keyword-only parameters are not supported; capture constants from the code around
-    the function. Inline functions may have keyword-only parameters; inline and `@pl.jit` functions
-    may have numeric defaults.
-    """
+    """A kernel function has a parameter that cannot be passed by position."""
 
     code = "E0223"
-    example = """
-        @pl.jit
-        def kernel(
-            x: pl.Tensor[[16, 128], pl.FP32],
-            out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
-            scale="2.0",
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.mul(x, float(scale))
-            return out
-        """
 
     def __init__(self, loc: Loc, param: str, help: str) -> None:
         super().__init__(

@@ -17,20 +17,9 @@ from tilelet.diag.text import (
 
 
 class UnknownOp(UserError):
-    """A kernel calls a `pl` name that is not an op.
-
-    docs/ops.md lists the ops, with a table of their names in other libraries. The message suggests
-    similar names.
-    """
+    """A kernel calls a `pl` name that is not an op."""
 
     code = "E0301"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.row_summ(x)
-            return out
-        """
 
     def __init__(
         self, loc: Loc, name: str, suggestions: Iterable[str] = (), instead: str = ""
@@ -43,24 +32,9 @@ class UnknownOp(UserError):
 
 
 class UnknownKeyword(UserError):
-    """A call passes a keyword that the op does not have.
-
-    Unknown keywords are errors, because ignoring a misspelled option would silently change results.
-    The help lists the arguments of the op.
-    """
+    """A call passes a keyword that the op does not have."""
 
     code = "E0302"
-    example = """
-        @pl.jit
-        def kernel(
-            a: pl.Tensor[[16, 128], pl.BF16],
-            b: pl.Tensor[[64, 128], pl.BF16],
-            out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.matmul(a, b, b_transpose=True, out_dtype=pl.FP32)
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, keyword: str, allowed: Sequence[str]) -> None:
         helps = did_you_mean(near(keyword, allowed))
@@ -72,19 +46,9 @@ class UnknownKeyword(UserError):
 
 
 class WrongArity(UserError):
-    """A call passes too many or too few arguments to an op or function.
-
-    The note shows the signature. Optional arguments are passed by keyword.
-    """
+    """A call passes too many or too few arguments to an op or function."""
 
     code = "E0303"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.exp(x, x)
-            return out
-        """
 
     def __init__(
         self, loc: Loc, op: str, got: int, expected: int | str, signature: str = ""
@@ -98,20 +62,9 @@ class WrongArity(UserError):
 
 
 class MissingArgument(UserError):
-    """A call omits a required argument of an op.
-
-    The note shows the signature; an argument without a default must be given, by position or by
-    keyword.
-    """
+    """A call omits a required argument of an op."""
 
     code = "E0304"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.slice(x, [16, 128])
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, param: str, signature: str = "") -> None:
         super().__init__(
@@ -122,19 +75,9 @@ class MissingArgument(UserError):
 
 
 class DuplicateArgument(UserError):
-    """A call passes one argument twice, by position and by keyword.
-
-    Remove one of the two.
-    """
+    """A call passes one argument twice, by position and by keyword."""
 
     code = "E0305"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.BF16]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.cast(x, pl.BF16, target_type=pl.BF16)
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, param: str) -> None:
         super().__init__(
@@ -144,25 +87,9 @@ class DuplicateArgument(UserError):
 
 
 class ShapeMismatch(UserError):
-    """The shapes of two operands are incompatible.
-
-    Binary ops take equal shapes or a scalar, or broadcast `[M, N]` with `[M, 1]`, `[1, N]` or `[1,
-    1]`; leading axes of extent 1 may be omitted. There is no other broadcasting: slice, reshape, or
-    use an `expand` op to make the shapes agree.
-    """
+    """The shapes of two operands are incompatible."""
 
     code = "E0306"
-    example = """
-        @pl.jit
-        def kernel(
-            a: pl.Tensor[[16, 128], pl.FP32],
-            b: pl.Tensor[[16, 64], pl.FP32],
-            out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.add(a, b)
-            return out
-        """
 
     def __init__(
         self,
@@ -203,24 +130,9 @@ def _fitting_help(a: tuple[object, ...], b: tuple[object, ...], is_store: bool) 
 
 
 class DTypeMismatch(UserError):
-    """The element types of two operands differ, but the op needs them to be equal.
-
-    There is no implicit conversion, neither in the hardware nor in the language: use `pl.cast` to
-    say which operand is converted and how it is rounded.
-    """
+    """The element types of two operands differ, but the op needs them to be equal."""
 
     code = "E0307"
-    example = """
-        @pl.jit
-        def kernel(
-            a: pl.Tensor[[16, 128], pl.BF16],
-            b: pl.Tensor[[128, 64], pl.FP32],
-            out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.matmul(a, b)
-            return out
-        """
 
     def __init__(
         self, op: str, lhs_loc: Loc, lhs: object, rhs_loc: Loc, rhs: object, hint: str = ""
@@ -233,19 +145,9 @@ class DTypeMismatch(UserError):
 
 
 class RankMismatch(UserError):
-    """A shape, an offset or an operand has the wrong number of dimensions.
-
-    Shapes and offsets name every axis of the tensor, in order. Tiles are two-dimensional.
-    """
+    """A shape, an offset or an operand has the wrong number of dimensions."""
 
     code = "E0308"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.slice(x, [16, 128], [0])
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, what: str, got: int, expected: int | str) -> None:
         super().__init__(
@@ -255,19 +157,9 @@ class RankMismatch(UserError):
 
 
 class BadArgument(UserError):
-    """An argument of an op is of the wrong kind.
-
-    The label shows what was passed, the message what is expected. docs/ops.md has the op's manual.
-    """
+    """An argument of an op is of the wrong kind."""
 
     code = "E0309"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.cast(x, 16)
-            return out
-        """
 
     def __init__(
         self, loc: Loc, op: str, param: str, got: str, expected: str, helps: Sequence[str] = ()
@@ -280,25 +172,9 @@ class BadArgument(UserError):
 
 
 class NonConstantShape(UserError):
-    """The shape of a tile depends on a run-time value.
-
-    On-chip buffers are planned at compile time, so every extent of a tile is a constant. Use a tile
-    of the largest extent and mark the part that holds data with `valid_shape=`.
-    """
+    """The shape of a tile depends on a run-time value."""
 
     code = "E0310"
-    example = """
-        @pl.jit
-        def kernel(
-            x: pl.Tensor[[64, 128], pl.FP32],
-            n: pl.Scalar[pl.INDEX],
-            out: pl.Out[pl.Tensor[[64, 128], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                tile = pl.slice(x, [n, 128], [0, 0])
-                out[0:64, :] = tile
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, index: int) -> None:
         super().__init__(
@@ -309,18 +185,9 @@ class NonConstantShape(UserError):
 
 
 class ZeroSizeDim(UserError):
-    """A shape has an extent of zero or less.
-
-    Every tensor and tile holds at least one element. If a size can become zero, guard the code that
-    uses it with `if`.
-    """
+    """A shape has an extent of zero or less."""
 
     code = "E0311"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[0, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            return out
-        """
 
     def __init__(self, loc: Loc, what: str, shape: Sequence[object], index: int) -> None:
         super().__init__(
@@ -331,20 +198,9 @@ class ZeroSizeDim(UserError):
 
 
 class ReshapeCount(UserError):
-    """`pl.reshape` changes the number of elements.
-
-    Reshaping reinterprets the same elements in the same order, so the products of the extents must
-    be equal.
-    """
+    """`pl.reshape` changes the number of elements."""
 
     code = "E0312"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[8, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.reshape(x, [8, 128])
-            return out
-        """
 
     def __init__(
         self,
@@ -361,24 +217,9 @@ class ReshapeCount(UserError):
 
 
 class InnerDimMismatch(UserError):
-    """The inner dimensions of a matrix product differ.
-
-    `pl.matmul(a, b)` multiplies `[M, K]` by `[K, N]`; with `a_trans=True` the left operand is
-    stored as `[K, M]`, with `b_trans=True` the right one as `[N, K]`.
-    """
+    """The inner dimensions of a matrix product differ."""
 
     code = "E0313"
-    example = """
-        @pl.jit
-        def kernel(
-            a: pl.Tensor[[16, 128], pl.BF16],
-            b: pl.Tensor[[64, 128], pl.BF16],
-            out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.matmul(a, b, out_dtype=pl.FP32)
-            return out
-        """
 
     def __init__(
         self,
@@ -402,25 +243,9 @@ class InnerDimMismatch(UserError):
 
 
 class AccumulatorMismatch(UserError):
-    """The accumulator does not match the matrix product.
-
-    `pl.matmul_acc(acc, a, b)` adds into `acc`, which must have the product's shape `[M, N]` and the
-    accumulation dtype of the cube: FP32 for float operands, INT32 for integers.
-    """
+    """The accumulator does not match the matrix product."""
 
     code = "E0314"
-    example = """
-        @pl.jit
-        def kernel(
-            a: pl.Tensor[[16, 128], pl.BF16],
-            b: pl.Tensor[[128, 64], pl.BF16],
-            out: pl.Out[pl.Tensor[[16, 64], pl.BF16]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                acc = pl.matmul(a, b, out_dtype=pl.BF16)
-                out[:] = pl.matmul_acc(acc, a, b)
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, got: str, expected: str) -> None:
         super().__init__(
@@ -430,19 +255,9 @@ class AccumulatorMismatch(UserError):
 
 
 class DTypeNotAllowed(UserError):
-    """An op does not support this element type.
-
-    docs/ops.md lists the dtypes of each op. Cast to one of them, and back afterwards if needed.
-    """
+    """An op does not support this element type."""
 
     code = "E0315"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.and_(x, x)
-            return out
-        """
 
     def __init__(
         self, loc: Loc, op: str, dtype: object, allowed: Iterable[object], hint: str = ""
@@ -455,19 +270,9 @@ class DTypeNotAllowed(UserError):
 
 
 class BadAxis(UserError):
-    """An axis is out of range for the operand's rank, or given twice.
-
-    Axes are numbered from 0; negative axes count from the end, so -1 is the last.
-    """
+    """An axis is out of range for the operand's rank, or given twice."""
 
     code = "E0316"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[128, 16], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.transpose(x, 0, 2)
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, axis: object, rank: int) -> None:
         super().__init__(
@@ -477,19 +282,9 @@ class BadAxis(UserError):
 
 
 class BadChoice(UserError):
-    """An option has a value that is not one of its choices.
-
-    The help lists the choices.
-    """
+    """An option has a value that is not one of its choices."""
 
     code = "E0318"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.BF16]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.cast(x, pl.BF16, mode="nearest")
-            return out
-        """
 
     def __init__(
         self, loc: Loc, op: str, param: str, got: object, choices: Sequence[object]
@@ -505,20 +300,9 @@ class BadChoice(UserError):
 
 
 class NotConstant(UserError):
-    """An argument that must be known at compile time is a run-time value.
-
-    Fill values, comparison kinds, block lengths, axes and options are compiled into the generated
-    code. Use a Python number, or a name from outside the kernel.
-    """
+    """An argument that must be known at compile time is a run-time value."""
 
     code = "E0319"
-    example = """
-        @pl.jit
-        def kernel(n: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.full([16, 128], dtype=pl.FP32, value=n)
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, param: str, help: str = "") -> None:
         super().__init__(
@@ -529,18 +313,9 @@ class NotConstant(UserError):
 
 
 class CastUnsupported(UserError):
-    """There is no conversion between these two element types, or not with this rounding mode.
-
-    TASK_ID values are not numbers, and scalars are converted with the default mode only.
-    """
+    """There is no conversion between these two element types, or not with this rounding mode."""
 
     code = "E0320"
-    example = """
-        @pl.jit
-        def kernel(n: pl.Scalar[pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            rows = pl.cast(n, pl.INT32, mode="floor")
-            return out
-        """
 
     def __init__(self, loc: Loc, source: object, target: object, mode: str, why: str = "") -> None:
         super().__init__(
@@ -551,25 +326,9 @@ class CastUnsupported(UserError):
 
 
 class SortGeometry(UserError):
-    """The shape of a sort or merge operand does not fit the sorting network.
-
-    `sort32` sorts runs of 32 along rows whose length is a multiple of 32. `mrgsort` merges four
-    adjacent runs of `block_len` interleaved positions: the operand has one row whose length is a
-    multiple of four runs, and `block_len` is a multiple of 64.
-    """
+    """The shape of a sort or merge operand does not fit the sorting network."""
 
     code = "E0321"
-    example = """
-        @pl.jit
-        def kernel(
-            x: pl.Tensor[[1, 48], pl.FP32],
-            idx: pl.Tensor[[1, 48], pl.UINT32],
-            out: pl.Out[pl.Tensor[[1, 96], pl.FP32]],
-        ):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.sort32(x, idx)
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, shape: Sequence[object], needs: str) -> None:
         super().__init__(
@@ -580,21 +339,9 @@ class SortGeometry(UserError):
 
 
 class ConstantOutOfRange(UserError):
-    """A constant does not fit its type.
-
-    Constants are neither wrapped nor saturated at compile time, because that would silently change
-    the value. A constant combined with a run-time scalar takes the type of the scalar, and
-    constants have at most 64 bits. Use a wider dtype or a smaller value.
-    """
+    """A constant does not fit its type."""
 
     code = "E0322"
-    example = """
-        @pl.jit
-        def kernel(out: pl.Out[pl.Tensor[[16, 128], pl.INT8]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.full([16, 128], dtype=pl.INT8, value=300)
-            return out
-        """
 
     def __init__(self, loc: Loc, value: object, dtype: object, low: object, high: object) -> None:
         shown = integer_text(value) if isinstance(value, int) else value
@@ -605,21 +352,9 @@ class ConstantOutOfRange(UserError):
 
 
 class OperandKind(UserError):
-    """A Python operator is used on values that it does not support.
-
-    Arithmetic operators work on scalars, and on tensors and tiles as shorthand for elementwise ops.
-    Tuples, lists, strings and task ids have no arithmetic in a kernel.
-    """
+    """A Python operator is used on values that it does not support."""
 
     code = "E0323"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP) as tid:
-                out[:] = pl.exp(x)
-            after = tid + 1
-            return out
-        """
 
     def __init__(self, loc: Loc, operator: str, kinds: Sequence[str]) -> None:
         super().__init__(
@@ -628,20 +363,9 @@ class OperandKind(UserError):
 
 
 class NoSuchForm(UserError):
-    """The arguments of a call match none of the op's forms.
-
-    For example, `pl.gather` selects either by `mask_pattern=`, or by `index=` with `dim=`. The note
-    lists the forms.
-    """
+    """The arguments of a call match none of the op's forms."""
 
     code = "E0324"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.gather(x)
-            return out
-        """
 
     def __init__(self, loc: Loc, op: str, forms: Iterable[str]) -> None:
         super().__init__(
@@ -652,25 +376,9 @@ class NoSuchForm(UserError):
 
 
 class WrongMemorySpace(UserError):
-    """A tile is in a memory space that the op cannot access, or is moved to one.
-
-    Loads from global memory go to Vec and Mat; Left, Right and Bias are filled by `pl.move`, and
-    Acc by matrix products. Vector ops work in Vec, the cube multiplies Left by Right, and stores
-    read from Vec or Acc. In code without `pl.load` and `pl.move` the compiler places the tiles.
-    """
+    """A tile is in a memory space that the op cannot access, or is moved to one."""
 
     code = "E0325"
-    example = """
-        @pl.program
-        class Program:
-            @pl.function(type=pl.FunctionType.InCore)
-            def body(
-                self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]
-            ):
-                tile = pl.load(x, [0, 0], [16, 128], target_memory=pl.Mem.Mat)
-                out = pl.store(pl.exp(tile), [0, 0], out)
-                return out
-        """
 
     def __init__(
         self, loc: Loc, op: str, param: str, space: str, allowed: Sequence[str], how: str = ""

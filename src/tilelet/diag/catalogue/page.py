@@ -6,11 +6,7 @@ from tilelet.diag.core import UserError
 
 
 class NoRunDirectory(UserError):
-    """The path given to `tilelet report` or `tilelet view` is not a run directory.
-
-    `tilelet profile kernel.py` creates one under `build_output/`, or in `--build-dir DIR`, and
-    prints its name. `tilelet view` also takes a script and profiles it first.
-    """
+    """The path given to `tilelet report` or `tilelet view` is not a run directory."""
 
     code = "E1601"
 
@@ -24,9 +20,6 @@ class NoRunDirectory(UserError):
 class DamagedRun(UserError):
     """The data of a run directory cannot be read: another version of Tilelet wrote it, or part of
     it is missing.
-
-    Profile the script again with this version. The HTML page that was written for the older run
-    stays readable.
     """
 
     code = "E1602"
@@ -39,11 +32,7 @@ class DamagedRun(UserError):
 
 
 class CannotServe(UserError):
-    """`tilelet view` could not open a port on this machine.
-
-    It listens on 127.0.0.1 only, on a port that the system chooses. If a sandbox forbids that,
-    `tilelet report RUN_DIR` writes the same page as a file.
-    """
+    """`tilelet view` could not open a port on this machine."""
 
     code = "E1603"
 

@@ -9,22 +9,9 @@ from tilelet.diag.text import did_you_mean, near, optional, plural, ticked
 
 
 class PythonRange(UserError):
-    """A kernel loops over Python's built-in `range`.
-
-    A kernel is parsed, not run, and the loop kind carries meaning: `pl.range` is sequential,
-    `pl.parallel` asserts independent iterations, and `pl.unroll` copies the body. All of them take
-    the arguments of `range`.
-    """
+    """A kernel loops over Python's built-in `range`."""
 
     code = "E0101"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            for r in range(0, 64, 16):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-            return out
-        """
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -35,24 +22,9 @@ class PythonRange(UserError):
 
 
 class UnsupportedStatement(UserError):
-    """A kernel contains a Python statement that the language does not have.
-
-    Kernels accept assignments, `for` over a `pl` loop, `while`, `if`, `with` over a scope,
-    `return`, `break`, `continue`, `pass` and calls. Do other compile-time work (building lists,
-    checking options) in plain Python outside the kernel and use the result inside it.
-    """
+    """A kernel contains a Python statement that the language does not have."""
 
     code = "E0102"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            try:
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out[:] = pl.exp(x)
-            except ValueError:
-                pass
-            return out
-        """
 
     def __init__(self, loc: Loc, what: str, help: str = "") -> None:
         super().__init__(
@@ -63,20 +35,9 @@ class UnsupportedStatement(UserError):
 
 
 class UnsupportedExpression(UserError):
-    """A kernel contains a Python expression that the language does not have.
-
-    Kernels accept names, numbers, arithmetic, single comparisons, `and`/`or`/`not`, calls,
-    subscripts, lists and tuples. An expression made only of Python values from outside the kernel
-    may use all of Python's operators: it is evaluated once, at compile time.
-    """
+    """A kernel contains a Python expression that the language does not have."""
 
     code = "E0103"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            parts = [pl.exp(x) for i in range(4)]
-            return out
-        """
 
     def __init__(self, loc: Loc, what: str, help: str = "") -> None:
         super().__init__(
@@ -87,22 +48,9 @@ class UnsupportedExpression(UserError):
 
 
 class ChainedComparison(UserError):
-    """A kernel compares three or more values in one chain, as in `a < b < c`.
-
-    The language has single comparisons only. Join two comparisons with `and`; both sides are always
-    evaluated.
-    """
+    """A kernel compares three or more values in one chain, as in `a < b < c`."""
 
     code = "E0104"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            for r in pl.range(0, 64, 16):
-                if 0 < r < 48:
-                    with pl.at(level=pl.Level.CORE_GROUP):
-                        out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-            return out
-        """
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -113,30 +61,9 @@ class ChainedComparison(UserError):
 
 
 class KeywordToUserFunction(UserError):
-    """A call to a function of a `@pl.program` passes an argument by keyword.
-
-    Calls between functions of a program are positional: the task receives its arguments in
-    parameter order. Keywords are for ops, scopes and jit functions.
-    """
+    """A call to a function of a `@pl.program` passes an argument by keyword."""
 
     code = "E0105"
-    example = """
-        @pl.program
-        class Doubling:
-            @pl.function(type=pl.FunctionType.InCore)
-            def twice(
-                self,
-                x: pl.Tensor[[16, 128], pl.FP32],
-                out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
-            ):
-                out = pl.assemble(out, pl.mul(x, 2.0), [0, 0])
-                return out
-
-            @pl.function
-            def main(self, x: pl.Tensor[[16, 128], pl.FP32], out: pl.Tensor[[16, 128], pl.FP32]):
-                out = self.twice(x, out=out)
-                return out
-        """
 
     def __init__(self, loc: Loc, function: str, keyword: str) -> None:
         super().__init__(
@@ -147,23 +74,9 @@ class KeywordToUserFunction(UserError):
 
 
 class NonBoolCondition(UserError):
-    """The condition of `if` or `while` is not a BOOL scalar.
-
-    A float is not a condition: write a comparison. (A nonzero integer counts as true; newer
-    programs compare it explicitly.) A tensor has no single truth value: read one element with
-    `pl.read`, or select elementwise with `pl.sel`.
-    """
+    """The condition of `if` or `while` is not a BOOL scalar."""
 
     code = "E0106"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            for r in pl.range(0, 64, 16):
-                if pl.read(x, [r, 0]):
-                    with pl.at(level=pl.Level.CORE_GROUP):
-                        out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-            return out
-        """
 
     def __init__(self, loc: Loc, type_text: str) -> None:
         super().__init__(
@@ -182,13 +95,7 @@ def _keeps_none(file: str) -> str:
 
 
 class SourceUnavailable(UserError):
-    """The source text of a kernel is not available.
-
-    A kernel is parsed from its source text. Python keeps the text of files, notebook cells, the
-    prompt of Python 3.13 and later, and a script redirected to standard input (`python < file`). It
-    does not keep the text of older prompts, pipes and `exec` of a string: put the kernel in a file
-    or a notebook cell, or pass its text to `pl.parse`.
-    """
+    """The source text of a kernel is not available."""
 
     code = "E0107"
 
@@ -200,23 +107,9 @@ class SourceUnavailable(UserError):
 
 
 class BadLoopIterator(UserError):
-    """A `for` loop in a kernel iterates over something that is not a loop of the language.
-
-    Loops run over `pl.range`, `pl.parallel`, `pl.unroll`, `pl.pipeline`, `pl.spmd` or `pl.while_`.
-    To repeat a body for each item of a Python list, loop over its indices with `pl.unroll`.
-    """
+    """A `for` loop in a kernel iterates over something that is not a loop of the language."""
 
     code = "E0108"
-    example = """
-        SIZES = [16, 32, 64]
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            for n in SIZES:
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out[0:n, :] = pl.exp(x[0:n, :])
-            return out
-        """
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -227,22 +120,9 @@ class BadLoopIterator(UserError):
 
 
 class BadLoopTarget(UserError):
-    """The target variables of a `for` loop do not match the loop.
-
-    A plain loop binds one name. With `init_values=` it binds the index and one name per carried
-    value, as in `for i, (a, b) in pl.range(n, init_values=(a0, b0))`; `pl.while_` binds only the
-    carried values.
-    """
+    """The target variables of a `for` loop do not match the loop."""
 
     code = "E0109"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            for r, c in pl.range(0, 64, 16):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-            return out
-        """
 
     def __init__(self, loc: Loc, expected: str) -> None:
         super().__init__(
@@ -251,19 +131,9 @@ class BadLoopTarget(UserError):
 
 
 class BadAssignTarget(UserError):
-    """The left side of an assignment is not a name, a tuple of names or a window of a tensor.
-
-    Attributes cannot be assigned, and `a = b = ...` is written as two assignments. Writing through
-    a window of a window is not supported either: use one subscript with the combined offset.
-    """
+    """The left side of an assignment is not a name, a tuple of names or a window of a tensor."""
 
     code = "E0110"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            x.scale = 2.0
-            return out
-        """
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -273,25 +143,9 @@ class BadAssignTarget(UserError):
 
 
 class NotCallable(UserError):
-    """A kernel calls something that is neither an op nor a function of the language.
-
-    A kernel can call `pl` ops, methods of the program (`self.kernel(...)`), and functions decorated
-    with `@pl.function`, `@pl.inline`, `@pl.jit.incore` or `@pl.jit.inline`. A plain Python function
-    runs at compile time, and only if all its arguments are Python values: decorate it with
-    `@pl.jit.inline` if it takes kernel values.
-    """
+    """A kernel calls something that is neither an op nor a function of the language."""
 
     code = "E0111"
-    example = """
-        def double(x):
-            return pl.add(x, x)
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = double(x)
-            return out
-        """
 
     def __init__(self, loc: Loc, name: str, type_name: str, instead: str = "") -> None:
         super().__init__(
@@ -302,23 +156,9 @@ class NotCallable(UserError):
 
 
 class MisplacedJump(UserError):
-    """`break` or `continue` is outside a loop, or in a loop that cannot be left early.
-
-    Only `pl.range` and `while` run their iterations in order. The iterations of a parallel,
-    unrolled, pipelined or SPMD loop have no order: guard the rest of the body with `if`.
-    """
+    """`break` or `continue` is outside a loop, or in a loop that cannot be left early."""
 
     code = "E0112"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            for r in pl.parallel(0, 64, 16):
-                if r == 32:
-                    break
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
-            return out
-        """
 
     def __init__(self, loc: Loc, keyword: str, loop_kind: str = "", loop_loc: Loc | None = None):
         where = f"in a `pl.{loop_kind}` loop" if loop_kind else "outside a loop"
@@ -333,23 +173,9 @@ class MisplacedJump(UserError):
 
 
 class YieldMismatch(UserError):
-    """`pl.yield_` does not match the values that its loop or branch carries.
-
-    A loop with `init_values=` ends with one `pl.yield_` of as many values as it carries. If one arm
-    of an `if` uses `pl.yield_`, both arms yield the same number of values. `pl.yield_` is not
-    allowed anywhere else.
-    """
+    """`pl.yield_` does not match the values that its loop or branch carries."""
 
     code = "E0113"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                for i, (a, b) in pl.range(4, init_values=(x, x)):
-                    a1 = pl.yield_(pl.add(a, b))
-                out[:] = a1
-            return out
-        """
 
     def __init__(self, loc: Loc, got: int, expected: int, block_loc: Loc | None = None) -> None:
         labels = [Label(loc, f"yields {plural(got, 'value')}")]
@@ -363,23 +189,9 @@ class YieldMismatch(UserError):
 
 
 class StaticAssertFailed(UserError):
-    """A `pl.static_assert` failed.
-
-    The author of the kernel requires a condition on its compile-time values, and these values do
-    not satisfy it. Call the builder with other sizes; the assertion's text may say which.
-    """
+    """A `pl.static_assert` failed."""
 
     code = "E0114"
-    example = """
-        M = 24
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[M, 128], pl.FP32], out: pl.Out[pl.Tensor[[M, 128], pl.FP32]]):
-            pl.static_assert(M % 16 == 0, "rows come in blocks of 16")
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.exp(x)
-            return out
-        """
 
     def __init__(self, loc: Loc, message: str = "") -> None:
         super().__init__(
@@ -389,21 +201,9 @@ class StaticAssertFailed(UserError):
 
 
 class CompileTimeFailed(UserError):
-    """An expression of Python values, evaluated at compile time, raised an exception.
-
-    Python evaluates expressions that contain only captured Python values. The message is Python's
-    own; the values come from the code around the kernel.
-    """
+    """An expression of Python values, evaluated at compile time, raised an exception."""
 
     code = "E0115"
-    example = """
-        BLOCKS = 0
-
-        @pl.jit
-        def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-            rows = 64 // BLOCKS
-            return out
-        """
 
     def __init__(self, loc: Loc, error: BaseException) -> None:
         super().__init__(
@@ -413,34 +213,18 @@ class CompileTimeFailed(UserError):
 
 
 class InvalidSyntax(UserError, SyntaxError):
-    """Text passed to `pl.parse`, or a script, is not valid Python.
-
-    The language uses a subset of Python's syntax, so Python's parser reads it first and the message
-    is its own.
-    """
+    """Text passed to `pl.parse`, or a script, is not valid Python."""
 
     code = "E0116"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32]:
-            return x
-        """
 
     def __init__(self, loc: Loc, message: str) -> None:
         super().__init__(f"invalid syntax: {message}", [Label(loc)])
 
 
 class NotOneProgram(UserError, ValueError):
-    """Text passed to `pl.parse` or `pl.loads` does not contain exactly one program.
-
-    The text may contain imports of the language, constants and dynamic dimensions, followed by
-    either one class (a program) or one decorated function.
-    """
+    """Text passed to `pl.parse` or `pl.loads` does not contain exactly one program."""
 
     code = "E0124"
-    example = """
-        kernel = pl.parse("limit = 2 * 8")
-        """
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -451,18 +235,9 @@ class NotOneProgram(UserError, ValueError):
 
 
 class BadDecorator(UserError):
-    """A decorator of the language is used where it has no meaning.
-
-    `@pl.program` decorates a class whose methods take `self` first and are decorated with
-    `@pl.function`; `@pl.jit` and its variants decorate functions at module level or in a builder.
-    """
+    """A decorator of the language is used where it has no meaning."""
 
     code = "E0117"
-    example = """
-        @pl.program
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32]):
-            return x
-        """
 
     def __init__(self, loc: Loc, decorator: str, why: str, help: str = "") -> None:
         super().__init__(
@@ -471,18 +246,9 @@ class BadDecorator(UserError):
 
 
 class UnpackCount(UserError):
-    """A tuple assignment has more or fewer names than values.
-
-    Ops and functions with several results return all of them, in order. Bind each to a name.
-    """
+    """A tuple assignment has more or fewer names than values."""
 
     code = "E0118"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            rows, cols, depth = x.shape
-            return out
-        """
 
     def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int | None) -> None:
         """`values`: number of values, or None for a value that is not a tuple."""
@@ -504,20 +270,9 @@ class UnpackCount(UserError):
 
 
 class MisplacedReturn(UserError):
-    """`return` is not the last statement of a function.
-
-    A kernel has one exit: its last statement. `return` inside a loop, a branch or a scope is not
-    supported; bind the result to a name and return it at the end.
-    """
+    """`return` is not the last statement of a function."""
 
     code = "E0119"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GROUP):
-                out[:] = pl.exp(x)
-                return out
-        """
 
     def __init__(self, loc: Loc, inside: str, inside_loc: Loc | None = None) -> None:
         labels = [Label(loc, "not the last statement of the function")]
@@ -529,17 +284,9 @@ class MisplacedReturn(UserError):
 
 
 class OpOutsideKernel(UserError):
-    """A `pl` op was called from plain Python, outside any kernel.
-
-    Ops describe device work and have no result in Python. They are meaningful only in the source
-    text of a function decorated with `@pl.jit`, `@pl.function` or one of their variants, which is
-    parsed and compiled.
-    """
+    """A `pl` op was called from plain Python, outside any kernel."""
 
     code = "E0120"
-    example = """
-        x = pl.full([16, 128], dtype=pl.FP32, value=0.0)
-        """
 
     def __init__(self, op: str, loc: Loc | None = None) -> None:
         super().__init__(
@@ -550,19 +297,9 @@ class OpOutsideKernel(UserError):
 
 
 class CondNotFirst(UserError):
-    """A `pl.while_` loop does not start with `pl.cond`, or `pl.cond` is used elsewhere.
-
-    The condition is checked before each iteration, so the body starts with exactly one `pl.cond`.
-    """
+    """A `pl.while_` loop does not start with `pl.cond`, or `pl.cond` is used elsewhere."""
 
     code = "E0121"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            for (n,) in pl.while_(init_values=(0,)):
-                n1 = pl.yield_(n + 1)
-            return out
-        """
 
     def __init__(self, loc: Loc, loop_loc: Loc | None = None) -> None:
         labels = [Label(loc, "expected `pl.cond(...)` here" if loop_loc else "not in `pl.while_`")]
@@ -572,20 +309,9 @@ class CondNotFirst(UserError):
 
 
 class UnknownAttribute(UserError):
-    """A value has no attribute or method of this name.
-
-    Tensors and tiles have `shape`, `dtype` and a few methods; `self` has the program's functions;
-    enums have their members. Everything else is an op: `pl.exp(x)`, not `x.exp()`.
-    """
+    """A value has no attribute or method of this name."""
 
     code = "E0122"
-    example = """
-        @pl.jit
-        def kernel(x: pl.Tensor[[16, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):
-            with pl.at(level=pl.Level.CORE_GRUOP):
-                out[:] = pl.exp(x)
-            return out
-        """
 
     def __init__(
         self, loc: Loc, owner: str, attribute: str, known: Sequence[str], instead: str = ""
@@ -600,11 +326,7 @@ class UnknownAttribute(UserError):
 
 
 class NestedTooDeeply(UserError):
-    """An expression is nested more deeply than Python's stack allows.
-
-    Lowering is recursive, so hundreds of nested calls, or one sum of a thousand terms, exceed the
-    stack. Bind parts of the expression to names, or write a loop.
-    """
+    """An expression is nested more deeply than Python's stack allows."""
 
     code = "E0123"
 

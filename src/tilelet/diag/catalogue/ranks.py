@@ -8,12 +8,7 @@ from tilelet.diag.core import Label, Loc, UserError
 
 
 class NotDistributed(UserError):
-    """A remote op is given a tensor that no peer can address.
-
-    Only a view of a window buffer, a `pld.DistributedTensor`, has a slice on every rank. Allocate
-    the buffer in the host function by `pld.alloc_window_buffer`, take a view of it by `pld.window`,
-    and declare the parameter as `pld.DistributedTensor[...]` all the way down.
-    """
+    """A remote op is given a tensor that no peer can address."""
 
     code = "E1701"
 
@@ -26,11 +21,7 @@ class NotDistributed(UserError):
 
 
 class BadSignal(UserError):
-    """A signal is not a cell of INT32 in a window.
-
-    `notify` adds to or sets one INT32 element of a peer's slice, `wait` compares one of the own
-    slice: the offsets name one element, an entry for each axis.
-    """
+    """A signal is not a cell of INT32 in a window."""
 
     code = "E1702"
 
@@ -43,12 +34,7 @@ class BadSignal(UserError):
 
 
 class TransferMismatch(UserError):
-    """The two sides of a transfer between ranks do not agree.
-
-    A `put` or `get` without a region moves the whole source: both sides have one shape and one
-    element type. With a region, all of `dst_offsets`, `src_offsets` and `shape` are given, and it
-    lies within both sides.
-    """
+    """The two sides of a transfer between ranks do not agree."""
 
     code = "E1703"
 
@@ -61,11 +47,7 @@ class TransferMismatch(UserError):
 
 
 class WrongPlace(UserError):
-    """A name of `pld` stands where it means nothing.
-
-    Window buffers, views and the size of the world belong to the host function; `rank`, `nranks`,
-    transfers and signals belong to kernels; collectives stand in the host function or in a kernel.
-    """
+    """A name of `pld` stands where it means nothing."""
 
     code = "E1704"
 
@@ -77,12 +59,7 @@ class WrongPlace(UserError):
 
 
 class BadDispatch(UserError):
-    """A host function calls something that it cannot dispatch.
-
-    A host function dispatches control programs (`@pl.jit`, `FunctionType.Orchestration`) to ranks:
-    `per_rank(x[r], y[r], device=r)`, tensors before numbers. Kernels are called by these programs,
-    not by the host.
-    """
+    """A host function calls something that it cannot dispatch."""
 
     code = "E1705"
 
@@ -91,12 +68,7 @@ class BadDispatch(UserError):
 
 
 class BadDevice(UserError):
-    """`device=` names no rank of the world.
-
-    It is a logical rank, from 0 up to the number of `device_ids`. With windows it is a constant,
-    or the variable of a loop `pl.range(pld.world_size())` or of one with constant bounds and step
-    1, because the ranks of a window must be known before the program runs.
-    """
+    """`device=` names no rank of the world."""
 
     code = "E1706"
 
@@ -115,12 +87,7 @@ class BadDevice(UserError):
 
 
 class BadWindowBuffer(UserError):
-    """A window buffer cannot be allocated or viewed like this.
-
-    `name = pld.alloc_window_buffer(nbytes)` or `(shape, dtype=...)` allocates the same number of
-    bytes on every rank; `pld.window(name, shape, dtype=...)` is a view that lies within it. A
-    buffer that no dispatch gets a view of belongs to no ranks.
-    """
+    """A window buffer cannot be allocated or viewed like this."""
 
     code = "E1707"
 
@@ -132,11 +99,7 @@ class BadWindowBuffer(UserError):
 
 
 class NoSuchPeer(UserError):
-    """A remote op names a peer outside its communication domain.
-
-    The ranks that get views of a window buffer are its domain; peers are counted densely from 0
-    within it. `pld.nranks(pld.get_comm_ctx(x))` is how many there are.
-    """
+    """A remote op names a peer outside its communication domain."""
 
     code = "E1708"
 
@@ -149,11 +112,7 @@ class NoSuchPeer(UserError):
 
 
 class BadCollective(UserError):
-    """A collective is called in a way that cannot work.
-
-    All ranks of a domain call it with the same shapes, and its signal has one cell per rank (see
-    the manual of the collective). Data and signal lie in different buffers.
-    """
+    """A collective is called in a way that cannot work."""
 
     code = "E1709"
 
@@ -164,12 +123,7 @@ class BadCollective(UserError):
 
 
 class RanksDeadlock(UserError):
-    """No rank can go on.
-
-    Every unfinished task waits: for a signal that nobody sends any more, for a task that waits
-    itself, or for a core that a waiting task holds. The message says for each waiting task the
-    cell, the value it has and the value expected, and which statement would have to notify.
-    """
+    """No rank can go on."""
 
     code = "E1710"
 
@@ -185,12 +139,7 @@ class RanksDeadlock(UserError):
 
 
 class RanksRace(UserError):
-    """Two ranks touch the same bytes of a window, and nothing orders them.
-
-    An access is ordered before another if a chain of signals leads from one to the other: a
-    `notify` after the first, a `wait` for it before the second; or an edge between the tasks, if
-    one rank makes both. Everything else depends on timing.
-    """
+    """Two ranks touch the same bytes of a window, and nothing orders them."""
 
     code = "E1711"
 
@@ -204,11 +153,7 @@ class RanksRace(UserError):
 
 
 class SetBySeveral(UserError):
-    """Several ranks set one cell, or set and add to it, and nothing orders them.
-
-    The cell ends with the value that came last. Give each source its own cell, or let all of them
-    use `pld.NotifyOp.AtomicAdd`.
-    """
+    """Several ranks set one cell, or set and add to it, and nothing orders them."""
 
     code = "E1714"
 
@@ -224,12 +169,7 @@ class SetBySeveral(UserError):
 
 
 class LineShared(UserError):
-    """Two ranks store into one 64-byte line of a slice, one of them by `Set`, in no order.
-
-    A scalar store writes back the whole line it lies in: a neighbour that a peer has stored
-    meanwhile returns to its old value. Small window buffers are packed one behind the other, so
-    this can happen across buffers.
-    """
+    """Two ranks store into one 64-byte line of a slice, one of them by `Set`, in no order."""
 
     code = "E1715"
 
@@ -245,11 +185,7 @@ class LineShared(UserError):
 
 
 class NotifiedTwice(UserError):
-    """A kernel for cube and vector cores notifies outside a vector region.
-
-    Both kinds of cores run the statement: the peer is notified twice, or before the vector core
-    has stored the data. Put it into `for lane in pl.split_aiv(...)`, or into a kernel of its own.
-    """
+    """A kernel for cube and vector cores notifies outside a vector region."""
 
     code = "E1716"
 
@@ -262,11 +198,7 @@ class NotifiedTwice(UserError):
 
 
 class BadSeed(UserError):
-    """`--replay` names no schedule.
-
-    A finding of `tilelet check` on a program of several ranks ends with the seed of the schedule
-    that has it: `covered:3`, `random:4` or `bounded:5`.
-    """
+    """`--replay` names no schedule."""
 
     code = "E1717"
 
@@ -278,11 +210,7 @@ class BadSeed(UserError):
 
 
 class RanksOnly(UserError):
-    """A command that works on the tasks of one chip is given a program of several ranks.
-
-    `tilelet run` executes such programs and `tilelet check` explores their schedules. Modelled
-    times, advice, tuning and exports are of one chip so far.
-    """
+    """A command that works on the tasks of one chip is given a program of several ranks."""
 
     code = "E1712"
 
@@ -295,11 +223,7 @@ class RanksOnly(UserError):
 
 
 class NotInRanks(UserError):
-    """A name that `pld` does not offer here.
-
-    The language has transfers that wait until they are done (`put`, `get`), remote loads and
-    stores, signals and collectives; transfers in the background belong to the level below it.
-    """
+    """A name that `pld` does not offer here."""
 
     code = "E1713"
 

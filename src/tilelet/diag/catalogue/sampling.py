@@ -7,12 +7,7 @@ from tilelet.diag.core import UserError
 
 
 class BadSampling(UserError):
-    """A sampling setting is out of range.
-
-    `temperature` is at least 0, where 0 selects the largest logit; `top_k` is at least 0, where 0
-    keeps all tokens; `top_p` is above 0 and at most 1, where 1 keeps all tokens; `seed` is a 64-bit
-    integer.
-    """
+    """A sampling setting is out of range."""
 
     code = "E1550"
 
@@ -21,11 +16,7 @@ class BadSampling(UserError):
 
 
 class WrongSamplerInput(UserError):
-    """A sampler was called with logits or settings of the wrong size.
-
-    Logits are `[batch, vocabulary]` in the dtype that the sampler was created with, with one
-    setting and one step per row.
-    """
+    """A sampler was called with logits or settings of the wrong size."""
 
     code = "E1551"
 
@@ -34,11 +25,7 @@ class WrongSamplerInput(UserError):
 
 
 class BadLogits(UserError):
-    """A row of logits has no finite maximum, so no token can be sampled from it.
-
-    The row contains NaN or +infinity, or only -infinity, usually because weights or activations
-    overflowed. Greedy selection accepts such a row and treats NaN as the largest value.
-    """
+    """A row of logits has no finite maximum, so no token can be sampled from it."""
 
     code = "E1552"
 

@@ -9,12 +9,7 @@ from tilelet.diag.text import did_you_mean, near, ticked
 
 
 class UnknownKnob(UserError):
-    """`--vary` names something that the program does not have.
-
-    The tuner can vary integers that a script names at module level, defaults of function parameters
-    (`function.parameter`), `chunk=`, `stage=` and split modes at their place (`chunk@88` is the one
-    in line 88), and the sizes of a program that ships with Tilelet.
-    """
+    """`--vary` names something that the program does not have."""
 
     code = "E1401"
 
@@ -25,12 +20,7 @@ class UnknownKnob(UserError):
 
 
 class NothingToVary(UserError):
-    """Nothing in the program can be varied.
-
-    A value is left alone if changing it changes the program's parameters (it is a problem size, not
-    a tile size), if the program does not depend on it, or if the program rejects every other value
-    that was tried.
-    """
+    """Nothing in the program can be varied."""
 
     code = "E1402"
 
@@ -46,11 +36,7 @@ class NothingToVary(UserError):
 
 
 class NothingFits(UserError):
-    """Neither the original program nor any candidate can be modelled.
-
-    Candidates whose tiles do not fit the machine are dropped before modelling, and so are those
-    that the script or the compiler rejects. The notes give the most frequent reasons.
-    """
+    """Neither the original program nor any candidate can be modelled."""
 
     code = "E1403"
 
@@ -63,10 +49,7 @@ class NothingFits(UserError):
 
 
 class ChangesProblem(UserError):
-    """A value given to `--vary` changes the parameters of the program.
-
-    The program would then solve a different problem, so its time cannot be compared.
-    """
+    """A value given to `--vary` changes the parameters of the program."""
 
     code = "E1404"
 
@@ -78,10 +61,7 @@ class ChangesProblem(UserError):
 
 
 class OtherResults(UserError):
-    """The results file cannot be continued.
-
-    It belongs to the script, arguments, machine and Tilelet version that it was created with.
-    """
+    """The results file cannot be continued."""
 
     code = "E1405"
 
@@ -92,11 +72,7 @@ class OtherResults(UserError):
 
 
 class BadExecutor(UserError):
-    """The address of the executor is invalid.
-
-    `dask://HOST:PORT` is a running dask scheduler. Without `--executor`, `--jobs` processes on this
-    machine do the work.
-    """
+    """The address of the executor is invalid."""
 
     code = "E1406"
 
@@ -108,10 +84,7 @@ class BadExecutor(UserError):
 
 
 class SchedulerUnreachable(UserError):
-    """The scheduler does not respond.
-
-    `dask scheduler` prints the address it listens on.
-    """
+    """The scheduler does not respond."""
 
     code = "E1407"
 
@@ -120,10 +93,7 @@ class SchedulerUnreachable(UserError):
 
 
 class WorkersLost(UserError):
-    """All workers died, and no new ones could be started.
-
-    A worker that dies is replaced if possible. Results are kept if `--results` names a file.
-    """
+    """All workers died, and no new ones could be started."""
 
     code = "E1408"
 
@@ -132,25 +102,10 @@ class WorkersLost(UserError):
 
 
 class BetterValue(Caution):
-    """Another value would improve the program, according to the model.
-
-    The tuner found it together with the other notes of the same run: apply them together.
-    """
+    """Another value would improve the program, according to the model."""
 
     code = "W1401"
     severity = "note"
-    example = """
-        TILE = 64
-
-        @pl.jit
-        def kernel(
-            x: pl.Tensor[[1024, 128], pl.FP32], out: pl.Out[pl.Tensor[[1024, 128], pl.FP32]]
-        ):
-            for r in pl.parallel(0, 1024, TILE):
-                with pl.at(level=pl.Level.CORE_GROUP):
-                    out[r : r + TILE, :] = pl.exp(x[r : r + TILE, :])
-            return out
-        """
 
     def __init__(self, loc: Loc, name: str, now: object, then: object, gain: str) -> None:
         super().__init__(f"`{name}`: {then} instead of {now} gives {gain}", [Label(loc)])
