@@ -185,6 +185,58 @@ def test_where_computed_data_decides_the_tasks_are_executed() -> None:
     assert any("which bytes of `out`" in remark for remark in part.remarks)
 
 
+@pl.jit
+def rows_by_both(x: pl.Tensor[[64, 128], pl.FP32], out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]]):
+    """The control program and a task write the table."""
+    table = pl.create_tensor([4], dtype=pl.INT32)
+    pl.write(table, [0], pl.cast(10, pl.INT32))
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for j in pl.range(1, 4):
+            pl.write(table, [j], pl.cast(j * 16, pl.INT32))
+    pl.write(table, [3], pl.cast(48, pl.INT32))
+    for i in pl.parallel(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.read(table, [i])
+            out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+    return out
+
+
+@pl.jit
+def rows_rewritten(
+    x: pl.Tensor[[64, 128], pl.FP32],
+    table: pl.InOut[pl.Tensor[[1], pl.INT32]],
+    out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]],
+):
+    """The control program changes the table between tasks."""
+    for i in pl.range(4):
+        pl.write(table, [0], pl.cast(i * 15, pl.INT32))
+        with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out]):
+            row = pl.read(table, [0])
+            out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+    return out
+
+
+def test_a_table_that_the_control_program_writes_too() -> None:
+    given = {"x": X, "out": np.zeros((64, 128), np.float32)}
+    part = race.check(subject_of(rows_by_both, given))
+    (finding,) = part.findings
+    assert finding.code == "E1103"
+    assert str(finding.region) == "out[16:26, 0:128]"
+    assert finding.witness is not None
+    assert not any("which bytes of `out`" in remark for remark in part.remarks)
+
+
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_table_that_changes_between_tasks(brief: bool) -> None:
+    given = {"x": X, "table": np.zeros(1, np.int32), "out": np.zeros((64, 128), np.float32)}
+    subject = dataclasses.replace(subject_of(rows_rewritten, given), brief=brief)
+    before = given["table"].copy()
+    (finding,) = race.check(subject).findings
+    assert finding.code == "E1102"
+    assert str(finding.region) == "out[15, 0:128]"
+    assert np.array_equal(given["table"], before)
+
+
 def test_iterations_are_named() -> None:
     given = {"x": X, "acc": ACC}
     (finding,) = race.check(subject_of(across_iterations, given)).findings

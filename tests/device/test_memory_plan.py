@@ -120,6 +120,26 @@ def test_parts_of_cube_tiles_that_only_move_take_no_vector_memory() -> None:
     assert tiles["Acc"] == {"scores": (32, 128)}
 
 
+def test_a_tile_filled_in_a_pipelined_loop_has_one_buffer_where_it_is_created() -> None:
+    @pl.jit
+    def filled(x: pl.Tensor[[256, 128], pl.FP32], out: pl.Out[pl.Tensor[[256, 128], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            for b in pl.range(0, 256, 64):
+                rows = pl.create_tensor([64, 128], dtype=pl.FP32)
+                for r in pl.pipeline(0, 64, 16, stage=2):
+                    rows[r : r + 16, :] = pl.exp(x[b + r : b + r + 16, :])
+                total = pl.row_expand_sub(rows, pl.row_max(rows))
+                out[b : b + 64, :] = total
+        return out
+
+    kernel = lower_kernel(passed(filled).kernels[0], A2A3)
+    tiles = {t.name: t for t in kernel.tiles}
+    assert tiles["rows"].buffers == 1
+    assert tiles["x"].buffers == 2
+    # Each iteration of the outer loop creates `rows` anew: they die before `total` is stored.
+    assert tiles["rows"].live[1] < tiles["total"].live[1]
+
+
 def test_parts_that_the_vector_unit_uses_take_vector_memory() -> None:
     @pl.jit
     def used(

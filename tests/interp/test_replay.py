@@ -241,7 +241,7 @@ def test_each_task_sees_what_was_there_at_its_time() -> None:
 
 @pl.program
 class ControlWrites:
-    """The control program itself changes the count, which no task tells."""
+    """The control program itself changes the count, between two tasks."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -249,20 +249,21 @@ class ControlWrites:
         count: pl.InOut[pl.Tensor[[8], pl.INT32]],
         y: pl.InOut[pl.Tensor[[1, 8], pl.INT32]],
     ):
-        pl.write(count, [0], 4)
-        with pl.incore():
-            n = pl.read(count, [0])
-            for _ in pl.range(n):
-                y = pl.assemble(y, pl.add(pl.slice(y, [1, 8], [0, 0]), 1), [0, 0])
+        for i in pl.range(2):
+            pl.write(count, [0], pl.cast(4 + i, pl.INT32))
+            with pl.incore():
+                n = pl.read(count, [0])
+                for _ in pl.range(n):
+                    y = pl.assemble(y, pl.add(pl.slice(y, [1, 8], [0, 0]), 1), [0, 0])
         return y, count
 
 
-def test_memory_that_the_control_program_writes_is_unknown() -> None:
+def test_tasks_see_what_the_control_program_wrote_before_them() -> None:
     program = run_passes(ControlWrites)
     given = arrays(program)
     tasks = Interpreter().run(program, given, execute=False).tasks
     find_control_traces(program, tasks, given)
-    assert values(tasks, "main_incore_0") == [[]]
+    assert values(tasks, "main_incore_0") == [[(4,)], [(5,)]]
 
 
 def test_the_deciding_part_leaves_the_work_out() -> None:

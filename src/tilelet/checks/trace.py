@@ -19,7 +19,7 @@ from tilelet.interp.cells import NeedsValuesError, Watcher
 from tilelet.interp.definedness import watching_state
 from tilelet.interp.replay import Replay, UnknownContentsError
 from tilelet.ir.core import Op, Program
-from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.stream import TaskStream, write_until
 from tilelet.tasks.window import Buffer, Window, window_of_array
 
 
@@ -73,6 +73,7 @@ class Tracer:
         written = {r for g in tasks.groups for r in _written_positions(g)}
         self._written = {tasks.regions.buffers[tasks.regions.buffer[r]].id for r in written}
         self._buffers: dict[int, Buffer] = {}
+        self._applied: dict[int, int] = {}
         self._known: dict[int, list[Touch] | None] = {}
 
     def touches(self, task: int) -> list[Touch] | None:
@@ -92,7 +93,7 @@ class Tracer:
         task = self._tasks[index]
         if not task.kernel or task.ran is False:
             return []
-        values = [self._with_data(v) if isinstance(v, Window) else v for v in task.values]
+        values = [self._with_data(v, index) if isinstance(v, Window) else v for v in task.values]
         self._found = []
         try:
             with np.errstate(all="ignore"):
@@ -107,21 +108,36 @@ class Tracer:
             touch = Touch(op.loc, op.name, window, writes, atomic, self._state.block)
             self._found.append(touch)
 
-    def _with_data(self, window: Window) -> Window:
-        """Return the window with the caller's contents, if no task changes them."""
-        buffer = window.buffer
-        if buffer.id not in self._buffers:
-            made = copy.copy(buffer)
-            made.defined = None
-            if buffer.origin == "param" and buffer.id not in self._written:
-                given = self._arguments.get(buffer.name)
-                if given is not None:
-                    array = np.asarray(given)
-                    made.data = window_of_array(buffer.name, array, window.dtype).buffer.data
-                    made.known = True
-            self._buffers[buffer.id] = made
-        window.buffer = self._buffers[buffer.id]
+    def _with_data(self, window: Window, index: int) -> Window:
+        """Return the window as task `index` finds it, with contents if no task changes them."""
+        number = window.buffer.id
+        writes = self._tasks.rewritten.get(number) or ()
+        done = self._applied.get(number, 0)
+        if number not in self._buffers or (done and writes[done - 1].tasks > index):
+            self._buffers[number], done = self._initial(window), 0
+        made = self._buffers[number]
+        if made.known and writes:
+            self._applied[number] = write_until(writes, done, index, made)
+        window.buffer = made
         return window
+
+    def _initial(self, window: Window) -> Buffer:
+        """Return a buffer as it was before the run, with contents if no task changes them."""
+        buffer, rewritten = window.buffer, self._tasks.rewritten.get(window.buffer.id, ())
+        made = copy.copy(buffer)
+        made.defined = None
+        if buffer.id in self._written or rewritten is None:
+            return made
+        if buffer.origin == "param":
+            given = self._arguments.get(buffer.name)
+            if given is not None:
+                array = np.array(given) if rewritten else np.asarray(given)
+                made.data = window_of_array(buffer.name, array, window.dtype).buffer.data
+                made.known = True
+        elif rewritten and made.initial is not None:
+            made.fill()
+            made.known = True
+        return made
 
 
 def _written_positions(group: Any) -> list[int]:

@@ -541,13 +541,13 @@ def lower_write(low: Lowering, op: Op) -> Step:
         window, indices = frame[x], at(frame)
         check_index(indices, window.reach, window.name, loc)
         frame[result] = window
+        element = narrowed(frame[value], dtype)
         if state.execute:
-            window.array[indices] = narrowed(frame[value], dtype)
+            window.array[indices] = element
             return
-        known = window.buffer.known
-        if known:
-            state.contents(window, loc)[indices] = narrowed(frame[value], dtype)
-        state.changed_by_control(window, known=known)
+        if window.buffer.known:
+            state.contents(window, loc)[indices] = element
+        state.written_by_control(window, indices, element)
 
     def to_tile(frame: Frame) -> None:
         tile, indices = frame[x], at(frame)

@@ -19,7 +19,7 @@ from tilelet.interp.state import State
 from tilelet.ir.core import Direction, Program
 from tilelet.numerics.undefined import poison
 from tilelet.tasks.control_points import ControlTrace, Decision, decision, sites
-from tilelet.tasks.stream import TaskGroup, TaskStream
+from tilelet.tasks.stream import TaskGroup, TaskStream, write_until
 from tilelet.tasks.window import Buffer, TileValue, Window, window_of_array
 
 Ints = NDArray[np.int64]
@@ -69,6 +69,7 @@ class _Replay:
         self._executed: dict[int, tuple[ControlTrace, ...]] = {}
         self._failed: set[int] = set()
         self._memory: dict[int, Buffer] = {}
+        self._control_writes: dict[int, int] = {}
         self._own: set[int] = set()
         self._deciding: dict[str, tuple[Decision, FunctionCode] | None] = {}
         self._uses = _Uses(tasks)
@@ -84,7 +85,7 @@ class _Replay:
         regions = {p: group.regions[self._at(group, row, p)] for p in part.reads}
         self._execute_all(self._uses.writers(index, regions.values(), self._executed))
         for region in regions.values():
-            self._buffer(region)
+            self._buffer(region, index)
         arguments = self._arguments(group, row)
         found: list[ControlTrace] = []
         for _ in self.state.each_block(group.blocks or 1):
@@ -126,7 +127,7 @@ class _Replay:
         if group.kernel and group.ran:
             for position in group.tensors:
                 region = group.regions[self._at(group, row, position)]
-                self._buffer(region, group.directions[position])
+                self._buffer(region, index, group.directions[position])
             arguments = self._arguments(group, row)
             params = len(self.program.functions[group.kernel].params)
             values, found = self.state.run_kernel(group.kernel, arguments[:params], group.blocks)
@@ -146,22 +147,41 @@ class _Replay:
 
     # Memory
 
-    def _buffer(self, region: int, direction: Direction = Direction.In) -> None:
-        """Provide the memory of a window, as a private copy if it will be written."""
+    def _buffer(self, region: int, index: int, direction: Direction = Direction.In) -> None:
+        """Provide the memory of a task's window, as a private copy if it will be written."""
         number = self.tasks.regions.buffer[region]
         if number not in self._memory:
             self._memory[number] = self._fetched(number, region, direction)
+        self._apply_control_writes(number, index)
         if direction is not Direction.In and number not in self._own:
             buffer = self._memory[number]
             assert buffer.data is not None
             buffer.data = buffer.data.copy()
             self._own.add(number)
 
+    def _apply_control_writes(self, number: int, index: int) -> None:
+        """Write what the control program writes to a buffer before it submits task `index`."""
+        writes = self.tasks.rewritten.get(self.tasks.regions.buffers[number].id)
+        if not writes:
+            return
+        done = self._control_writes.get(number, 0)
+        if done and writes[done - 1].tasks > index:
+            # The control program waits for a task that uses what it writes.
+            raise UnknownContentsError
+        if done == len(writes) or writes[done].tasks > index:
+            return
+        buffer = self._memory[number]
+        if number not in self._own:
+            assert buffer.data is not None
+            buffer.data = buffer.data.copy()
+            self._own.add(number)
+        self._control_writes[number] = write_until(writes, done, index, buffer)
+
     def _fetched(self, number: int, region: int, direction: Direction) -> Buffer:
         """Return the memory as it was before the first task."""
         recorded = self.tasks.regions.buffers[number]
         dtype = self.tasks.regions.window(region).dtype
-        if recorded.id in self.tasks.rewritten:
+        if self.tasks.rewritten.get(recorded.id, ()) is None:
             raise UnknownContentsError
         if recorded.origin == "param" and recorded.name in self.inputs:
             array = np.asarray(self.inputs[recorded.name])
@@ -266,7 +286,8 @@ class Replay(_Replay):
         """Provide the memory of a task's arguments."""
         group, row = self._place(index)
         for position in group.tensors:
-            self._buffer(group.regions[self._at(group, row, position)], group.directions[position])
+            region = group.regions[self._at(group, row, position)]
+            self._buffer(region, index, group.directions[position])
 
     def _snapshot(self) -> dict[int, Any]:
         kept = {n: self._memory[n].data for n in self._own}

@@ -19,7 +19,7 @@ from tilelet.ir.types import TensorType, TileType
 from tilelet.native.memory import available_memory
 from tilelet.numerics.undefined import poison
 from tilelet.tasks.control_points import ControlTrace, control_trace_of, sites
-from tilelet.tasks.stream import TaskGroup, TaskStream
+from tilelet.tasks.stream import ControlWrite, TaskGroup, TaskStream
 from tilelet.tasks.window import Array, Buffer, Shape, TileValue, Window, row_major
 
 _CHECK_EVERY = 64 << 20
@@ -182,10 +182,17 @@ class State:
             window.buffer.fill()
         return window.array
 
-    def changed_by_control(self, window: Window, *, known: bool = False) -> None:
-        """Record a write by the control program while tasks are only recorded."""
-        window.buffer.known = known
-        self.tasks.rewritten.add(window.buffer.id)
+    def changed_by_control(self, window: Window) -> None:
+        """Record that the control program changes a buffer while tasks are only recorded."""
+        window.buffer.known = False
+        self.tasks.rewritten[window.buffer.id] = None
+
+    def written_by_control(self, window: Window, indices: Shape, value: Array) -> None:
+        """Record an element that the control program writes while tasks are only recorded."""
+        written = self.tasks.rewritten.setdefault(window.buffer.id, [])
+        if written is not None:
+            offset = window.offset + sum(i * n for i, n in zip(indices, window.strides))
+            written.append(ControlWrite(len(self.tasks), offset, value))
 
     def poison_tile(self, shape: Shape, dtype: DType) -> TileValue:
         """Return a tile with undefined contents; tiles are immutable, so one per type suffices."""

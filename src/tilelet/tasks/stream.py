@@ -8,6 +8,7 @@ hundreds of thousands of them. A `Task` object is built on demand.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter, itemgetter
@@ -20,7 +21,7 @@ from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.ir.core import Direction
 from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.regions import RegionTable
-from tilelet.tasks.window import Window
+from tilelet.tasks.window import Array, Buffer, Window
 
 NO_TASK = -1
 """The task id that stands for no task: waiting for it waits for nothing."""
@@ -185,13 +186,39 @@ class EnoughTasksError(Exception):
     """The stream holds the requested number of tasks, so recording can stop."""
 
 
+@dataclass(frozen=True, slots=True)
+class ControlWrite:
+    """An element written by the control program, after `tasks` tasks were submitted.
+
+    offset  its place in the buffer, in elements of the value's dtype
+    """
+
+    tasks: int
+    offset: int
+    value: Array
+
+
+def write_until(writes: Sequence[ControlWrite], done: int, task: int, buffer: Buffer) -> int:
+    """Write into `buffer` what the control program writes before `task`, from entry `done` on.
+
+    Returns the number of entries written in total.
+    """
+    end = bisect_right(writes, task, lo=done, key=lambda write: write.tasks)
+    for write in writes[done:end]:
+        dtype = write.value.dtype
+        element: Array = np.ndarray((), dtype, buffer.data, write.offset * dtype.itemsize)
+        element[...] = write.value
+    return end
+
+
 class TaskStream:
     """Tasks in submission order.
 
     groups       the same tasks by call, in the order of their first task
     regions      the windows of all tasks
     deps         the tasks that name others in `deps=`, and those others
-    rewritten    ids of the buffers that the control program wrote itself, if no task was executed
+    rewritten    what the control program wrote itself, by the id of the buffer, if no task was
+                 executed; None if the contents are unknown
     allocations  runtime calls that allocate tensors; see `tasks.runtime_counts`
     most         limit on the number of tasks; None for no limit
     complete     whether these are all tasks of the run
@@ -214,7 +241,7 @@ class TaskStream:
         self.groups: list[TaskGroup] = []
         self.regions = RegionTable()
         self.deps: dict[int, tuple[int, ...]] = {}
-        self.rewritten: set[int] = set()
+        self.rewritten: dict[int, list[ControlWrite] | None] = {}
         self.most: int | None = None
         self.complete = True
         self._count = 0

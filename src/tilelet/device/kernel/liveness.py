@@ -26,7 +26,7 @@ def _extend(ranges: dict[int, list[int]], loop: Loop) -> None:
     first, last = loop.span[0], loop.span[1] - 1
     seen: set[int] = set()
     for step in walk_steps(loop.body):
-        carried = [t for t in step.reads if t not in seen]
+        carried = [t for t in step.reads if t not in seen and t not in loop.created]
         for tile in carried:
             span = ranges[tile]
             span[0], span[1] = min(span[0], first), max(span[1], last)

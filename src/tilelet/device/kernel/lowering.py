@@ -81,6 +81,7 @@ class _Lowering:
         self._homes: dict[tuple[Value, Mem], int] = {}
         self._copies: list[dict[tuple[Value, Mem], int]] = [{}]
         self._nodes: list[list[Node]] = []
+        self._created: list[set[int]] = [set()]
 
     # Blocks
 
@@ -133,6 +134,8 @@ class _Lowering:
             self.vector(op)
         elif op.spec.engine is Engine.SCALAR:
             self.scalar(op)
+        elif Trait.CREATION in op.spec.traits and is_tile(op.results[0]):
+            self._created[-1].add(self.home(op.results[0]))
 
     def loop(self, op: Op) -> None:
         kind, stage = op.args["kind"], op.args.get("stage")
@@ -143,7 +146,10 @@ class _Lowering:
         params = op.blocks[0].params
         a = op.args
         self.lines.enter(params[0], (a["start"], a["stop"], a["step"]), op.blocks[0])
+        self._created.append(set())
         body = self.block(op.blocks[0])
+        created = self._created.pop()
+        self._created[-1] |= created
         self.lines.leave()
         self.stages = outer
         carries = _carries(op, params[1:], op.blocks[0])
@@ -160,6 +166,7 @@ class _Lowering:
                 span,
                 op.loc,
                 self.sites.get(op),
+                frozenset(created),
             )
         )
 

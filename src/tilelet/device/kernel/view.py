@@ -197,7 +197,8 @@ class Loop:
     """A counted loop; `stages` > 1 if `pl.pipeline` requests that many buffers.
 
     A `while` has no bounds: `index` and `stop` are None. `site` is the number under which a
-    data-dependent trip count is recorded (see `tasks.control_points`).
+    data-dependent trip count is recorded (see `tasks.control_points`). `created` are the tiles that
+    each iteration creates anew, so that nothing in them comes from the previous one.
     """
 
     body: tuple[Node, ...]
@@ -210,6 +211,7 @@ class Loop:
     span: tuple[int, int] = (0, 0)
     loc: Loc = UNKNOWN
     site: int | None = None
+    created: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
