@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.rules import RULES
-from tilelet.advice.source import Edit, OverlapError, Source
+from tilelet.advice.source import Source
 from tilelet.checks.findings import Status
 from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject as Checked
@@ -35,6 +35,7 @@ from tilelet.checks.verdict import verdict_on
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import Recorded
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.diag.editing import Edit, OverlapError
 from tilelet.equivalence.data_control import integer_trials
 from tilelet.equivalence.proof import Equivalence
 from tilelet.equivalence.trials import difference

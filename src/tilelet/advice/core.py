@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
-from tilelet.advice.source import Edit, OverlapError, Source
+from tilelet.advice.source import Source
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.run import DeviceRun
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.editing import Edit, OverlapError
 from tilelet.scripts.answers import costs_data
 
 

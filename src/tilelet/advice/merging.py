@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from tilelet.advice.core import Subject
-from tilelet.advice.source import Body, Edit, Source, names_bound, names_needed
+from tilelet.advice.source import Body, Source, names_bound, names_needed
 from tilelet.device.report.profile import KernelRow
+from tilelet.diag.editing import Edit
 
 
 def neighbours(

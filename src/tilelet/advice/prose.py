@@ -12,10 +12,7 @@ from tilelet.diag.core import Loc
 
 
 def prose(source: Source) -> Iterator[tuple[Loc, int, str]]:
-    """Comments and docstrings with their places, and the bytes they start at."""
-    starts = [0]
-    for line in source.text.encode().splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    """Yield comments and docstrings with their locations and byte offsets."""
     lines = source.text.splitlines(keepends=True)
     docstrings = {
         node.body[0].lineno
@@ -30,5 +27,5 @@ def prose(source: Source) -> Iterator[tuple[Loc, int, str]]:
         is_docstring = token.type == tokenize.STRING and token.start[0] in docstrings
         if token.type == tokenize.COMMENT or is_docstring:
             row, column = token.start
-            before = lines[row - 1][:column].encode()
-            yield Loc(source.path, row, len(before)), starts[row - 1] + len(before), token.string
+            col = len(lines[row - 1][:column].encode())
+            yield Loc(source.path, row, col), source.offset(row, col), token.string

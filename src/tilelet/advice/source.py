@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeGuard, cast
 
 from tilelet.diag.core import Loc
+from tilelet.diag.editing import Edit, SourceText
 
 Body = list[ast.stmt]
 
@@ -26,27 +26,13 @@ _ARITHMETIC: Mapping[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-@dataclass(frozen=True)
-class Edit:
-    """Bytes `start` to `end` of the text, and what stands there instead."""
-
-    start: int
-    end: int
-    text: str
-
-
-class OverlapError(Exception):
-    """Two edits of one rewriting are about the same text: there is no such rewriting."""
-
-
-class Source:
-    """A script, parsed."""
+class Source(SourceText):
+    """A parsed script."""
 
     def __init__(self, path: str, text: str) -> None:
+        super().__init__(text)
         self.path = path
-        self.text = text
         self.tree = ast.parse(text)
-        self._bytes = text.encode()
         self._inside: dict[ast.AST, list[ast.AST]] = {}
 
     @cached_property
@@ -102,22 +88,6 @@ class Source:
 
     # Places
 
-    @cached_property
-    def _starts(self) -> list[int]:
-        starts = [0]
-        for line in self._bytes.splitlines(keepends=True):
-            starts.append(starts[-1] + len(line))
-        return starts
-
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        start = self._starts[node.lineno - 1] + node.col_offset
-        return start, self._starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
-
-    def of(self, node: ast.expr | ast.stmt) -> str:
-        """The text of a node."""
-        start, end = self.span(node)
-        return self._bytes[start:end].decode()
-
     def loc(self, node: ast.expr | ast.stmt) -> Loc:
         return Loc(
             self.path,
@@ -126,10 +96,6 @@ class Source:
             node.end_lineno or node.lineno,
             node.end_col_offset or 0,
         )
-
-    def lines(self, first: int, last: int) -> str:
-        """Whole lines, counted from 1, `last` among them."""
-        return self._bytes[self._starts[first - 1] : self._starts[last]].decode()
 
     # Statements
 
@@ -320,40 +286,17 @@ class Source:
 
     # Changing
 
-    def edited(self, edits: Iterable[Edit]) -> str:
-        """The text after `edits`, which must not overlap."""
-        text = self._bytes
-        last = len(text) + 1
-        for edit in sorted(edits, key=lambda e: e.start, reverse=True):
-            if edit.end > last:
-                raise OverlapError
-            text = text[: edit.start] + edit.text.encode() + text[edit.end :]
-            last = edit.start
-        return text.decode()
-
     def substituted(self, node: ast.expr | ast.stmt, texts: Mapping[str, str]) -> str:
-        """The text of a node with other texts in the place of names whose values it uses."""
-        start, end = self.span(node)
-        text = self._bytes[start:end]
+        """Return the text of a node with other texts in place of the names that it reads."""
         names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in texts]
-        for name in sorted(names, key=lambda n: self.span(n)[0], reverse=True):
-            first, last = self.span(name)
-            text = text[: first - start] + texts[name.id].encode() + text[last - start :]
-        return text.decode()
+        return self.edited([self.replace(n, texts[n.id]) for n in names], *self.span(node))
 
     def edited_lines(self, first: int, last: int, edits: Iterable[Edit]) -> str:
-        """Whole lines after edits that concern them only."""
-        start, end = self._starts[first - 1], self._starts[last]
-        text = self._bytes[start:end]
-        for edit in sorted(edits, key=lambda e: e.start, reverse=True):
-            text = text[: edit.start - start] + edit.text.encode() + text[edit.end - start :]
-        return text.decode()
-
-    def replace(self, node: ast.expr | ast.stmt, text: str) -> Edit:
-        return Edit(*self.span(node), text)
+        """Return whole lines after edits inside them."""
+        return self.edited(edits, self.line_starts[first - 1], self.line_starts[last])
 
     def replace_lines(self, first: int, last: int, text: str) -> Edit:
-        return Edit(self._starts[first - 1], self._starts[last], text)
+        return Edit(self.line_starts[first - 1], self.line_starts[last], text)
 
     def remove(self, node: ast.stmt) -> Edit:
         """Without the statement, and the comment lines just above it."""

@@ -19,9 +19,10 @@ import numpy as np
 
 from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.diag.core import Loc
+from tilelet.diag.editing import Edit
 from tilelet.dtypes import DType
 from tilelet.export.constants import literal
-from tilelet.export.text import Edit, FileText, one_line
+from tilelet.export.text import FileText, one_line
 from tilelet.frontend.source import SourceFile, load_code
 
 _OURS = "tilelet."
@@ -249,13 +250,13 @@ class _Copier:
         node = cast("ast.FunctionDef", self._node)
         edits = self._all_edits(node)
         start = self._file.span(node)[0]
-        text = self._file.edited(*self._file.span(node), edits)
+        text = self._file.edited(edits, *self._file.span(node))
         indent = start - self._file.data.rfind(b"\n", 0, start) - 1
         lines = [line[indent:] if i else line for i, line in enumerate(text.split("\n"))]
         return [lines[0].replace(f"def {node.name}", f"def {name}", 1), *lines[1:]]
 
     def expression(self, node: ast.expr) -> str:
-        return self._file.edited(*self._file.span(node), self._all_edits(node))
+        return self._file.edited(self._all_edits(node), *self._file.span(node))
 
     def _all_edits(self, node: ast.AST) -> list[Edit]:
         edits: list[Edit] = []
@@ -264,18 +265,17 @@ class _Copier:
 
     def _visit(self, node: ast.AST, edits: list[Edit]) -> None:
         if isinstance(node, ast.arg) and node.annotation is not None:
-            start, end = self._file.span(node)
-            edits.append(Edit(start, end, node.arg))
+            edits.append(self._file.replace(node, node.arg))
             return
         if isinstance(node, ast.Attribute):
             text = self._attribute(node)
             if text is not None:
-                edits.append(Edit(*self._file.span(node), text))
+                edits.append(self._file.replace(node, text))
                 return
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             text = self._name(node)
             if text is not None and text != node.id:
-                edits.append(Edit(*self._file.span(node), text))
+                edits.append(self._file.replace(node, text))
             return
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             end_of_target = self._file.span(node.target)[1]

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.diag.core import Loc
+from tilelet.diag.editing import Edit
 from tilelet.export.constants import LANGUAGE, Constants, is_language, literal
-from tilelet.export.text import Edit, FileText, names_read, one_line, wrapped
+from tilelet.export.text import FileText, names_read, one_line, wrapped
 from tilelet.frontend.dispatch import call_rule
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import target_names
@@ -433,8 +434,7 @@ class Expander:
     def _render(self, frame: Frame, node: ast.expr | ast.stmt) -> str:
         edits: list[Edit] = []
         self._edits(frame, node, edits)
-        start, end = frame.file.span(node)
-        return frame.file.edited(start, end, edits)
+        return frame.file.edited(edits, *frame.file.span(node))
 
     def _operand(self, frame: Frame, node: ast.expr) -> str:
         text = one_line(self._render(frame, node))
@@ -452,7 +452,7 @@ class Expander:
         )
         if is_operand and not _ATOM.fullmatch(text) and not _is_closed(text):
             text = f"({text})"
-        edits.append(Edit(*frame.file.span(node), text))
+        edits.append(frame.file.replace(node, text))
 
     def _replacement(self, frame: Frame, node: ast.AST) -> str | None:
         """Other text for a node; None if it stays, apart from what is inside."""

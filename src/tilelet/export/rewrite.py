@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable, Sequence
 
 from tilelet.diag.core import Diagnostic, Fix
+from tilelet.diag.editing import Edit, SourceText
 from tilelet.dialects import check
 from tilelet.dialects.data import Dialect
 from tilelet.ir.core import Program
@@ -53,22 +54,11 @@ class Rewriter:
 
 
 def apply_fixes(text: str, groups: Sequence[Sequence[Fix]]) -> str:
-    """The text with the fixes made, from the end; of two that overlap, the inner one."""
-    lines = text.encode().splitlines(keepends=True)
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-
-    def span(fix: Fix) -> tuple[int, int]:
-        at = fix.loc
-        return starts[at.line - 1] + at.col, starts[at.end_line - 1] + at.end_col
-
-    chosen: list[tuple[int, int, str]] = []
-    for group in sorted(groups, key=lambda fixes: span(fixes[0])[1] - span(fixes[0])[0]):
-        spans = [(*span(fix), fix.text) for fix in group]
-        if not any(a < d and c < b for a, b, _ in spans for c, d, _ in chosen):
-            chosen += spans
-    data = text.encode()
-    for start, end, new in sorted(chosen, reverse=True):
-        data = data[:start] + new.encode() + data[end:]
-    return data.decode()
+    """Return the text with the fixes applied; of two groups that overlap, the inner one."""
+    source = SourceText(text)
+    chosen: list[Edit] = []
+    edits = [[source.fix(fix) for fix in group] for group in groups]
+    for group in sorted(edits, key=lambda fixes: fixes[0].end - fixes[0].start):
+        if not any(a.start < b.end and b.start < a.end for a in group for b in chosen):
+            chosen += group
+    return source.edited(chosen)

@@ -6,75 +6,39 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 
+from tilelet.diag.editing import SourceText
 from tilelet.frontend.source import SourceFile
 
 # Comments to tools, about text that is written anew.
 _FOR_TOOLS = re.compile(r"#\s*(fmt|noqa|type|pyright|ruff|pylint)\b")
 
 
-@dataclass(frozen=True)
-class Edit:
-    """Other text in place of a span, which is counted in bytes of the file."""
+class FileText(SourceText):
+    """The text of a file, and its comments by line."""
 
-    start: int
-    end: int
-    text: str
-
-
-@dataclass(frozen=True)
-class FileText:
-    """The text of a file, by the places that `ast` gives."""
-
-    source: SourceFile
-
-    @cached_property
-    def data(self) -> bytes:
-        return self.source.text.encode()
-
-    @cached_property
-    def _starts(self) -> list[int]:
-        starts = [0]
-        for line in self.data.splitlines(keepends=True):
-            starts.append(starts[-1] + len(line))
-        return starts
-
-    @cached_property
-    def lines(self) -> list[str]:
-        return self.source.text.split("\n")
+    def __init__(self, source: SourceFile) -> None:
+        super().__init__(source.text)
+        self.source = source
+        self._lines = source.text.split("\n")
 
     @cached_property
     def comments(self) -> dict[int, str]:
-        """Comments by their line; those to tools are left out."""
+        """Comments by line, without directives to tools."""
         found: dict[int, str] = {}
         try:
-            for token in tokenize.generate_tokens(io.StringIO(self.source.text).readline):
+            for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
                 if token.type == tokenize.COMMENT and not _FOR_TOOLS.match(token.string):
                     found[token.start[0]] = token.string
         except (tokenize.TokenError, SyntaxError):
             return found
         return found
 
-    def span(self, node: ast.expr | ast.stmt | ast.arg) -> tuple[int, int]:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        start = self._starts[node.lineno - 1] + node.col_offset
-        return start, self._starts[node.end_lineno - 1] + node.end_col_offset
-
-    def edited(self, start: int, end: int, edits: Iterable[Edit]) -> str:
-        """The text from `start` to `end`, with edits that do not overlap."""
-        parts: list[bytes] = []
-        for edit in sorted(edits, key=lambda e: e.start):
-            parts += [self.data[start : edit.start], edit.text.encode()]
-            start = edit.end
-        return b"".join([*parts, self.data[start:end]]).decode()
-
     def is_alone(self, line: int) -> bool:
         """Whether a comment has its line for itself."""
-        return self.lines[line - 1].lstrip().startswith("#")
+        return self._lines[line - 1].lstrip().startswith("#")
 
     def leading(self, after: int, before: int) -> list[str]:
         """Comments between two statements, and an empty line if there is one."""
@@ -83,7 +47,7 @@ class FileText:
             for n in range(after + 1, before)
             if n in self.comments and self.is_alone(n)
         ]
-        is_apart = any(not self.lines[n - 1].strip() for n in range(after + 1, before))
+        is_apart = any(not self._lines[n - 1].strip() for n in range(after + 1, before))
         return ["", *found] if is_apart else found
 
     def trailing(self, stmt: ast.stmt, last: int | None = None) -> str:

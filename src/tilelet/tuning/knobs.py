@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 from tilelet.diag.catalogue.command import FileMissing, NotAScript
 from tilelet.diag.core import Loc
+from tilelet.diag.editing import Edit, SourceText
 from tilelet.scripts.target import Target
 
 Setting: TypeAlias = int | str
@@ -67,7 +68,7 @@ class ScriptText:
         self.target = target
         if target.text is None:
             self.target = dataclasses.replace(target, text=_read(target.name))
-        self._bytes = (self.target.text or "").encode()
+        self._source = SourceText(self.target.text or "")
 
     @property
     def knobs(self) -> Sequence[Knob]:
@@ -75,35 +76,23 @@ class ScriptText:
 
     @cached_property
     def _knobs(self) -> list[Knob]:
-        tree = ast.parse(self._bytes)
+        tree = ast.parse(self._source.data)
         found = [*_constants(tree), *_defaults(tree), *_layout_arguments(tree)]
         return [self._knob(name, node) for name, node in _distinct(found)]
 
     def varied(self, settings: Settings) -> Target:
-        text = self._bytes
-        by_name = {knob.name: knob for knob in self.knobs}
-        chosen = [(by_name[name].span, value) for name, value in settings.items()]
-        for (start, end), value in sorted(chosen, reverse=True):
-            text = text[:start] + str(value).encode() + text[end:]
-        return dataclasses.replace(self.target, text=text.decode())
+        spans = {knob.name: knob.span for knob in self.knobs}
+        edits = [Edit(*spans[name], str(value)) for name, value in settings.items()]
+        return dataclasses.replace(self.target, text=self._source.edited(edits))
 
     def _knob(self, name: str, node: ast.expr) -> Knob:
-        start = self._line_starts[node.lineno - 1] + node.col_offset
-        end = self._line_starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
-        text = self._bytes[start:end].decode()
+        span, text = self._source.span(node), self._source.of(node)
         loc = Loc(str(Path(self.target.name).absolute()), node.lineno, node.col_offset + 1)
         if isinstance(node, ast.Attribute):
             owner = text.rpartition(".")[0]
             others = tuple(f"{owner}.{mode}" for mode in _SPLIT_MODES if mode != node.attr)
-            return Knob(name, text, loc, (start, end), others)
-        return Knob(name, int(text, 0), loc, (start, end))
-
-    @cached_property
-    def _line_starts(self) -> list[int]:
-        starts = [0]
-        for line in self._bytes.splitlines(keepends=True):
-            starts.append(starts[-1] + len(line))
-        return starts
+            return Knob(name, text, loc, span, others)
+        return Knob(name, int(text, 0), loc, span)
 
 
 def _read(path: str) -> str:

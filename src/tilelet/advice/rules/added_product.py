@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.source import Body, Edit, Source, names_bound, names_read
+from tilelet.advice.source import Body, Source, names_bound, names_read
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 
 
 class AddedProduct(Caution):

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.rules.one_scope_tensor import only_scope
-from tilelet.advice.source import Edit, Source, names_bound, names_needed
+from tilelet.advice.source import Source, names_bound, names_needed
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 from tilelet.diag.text import ticked
 
 

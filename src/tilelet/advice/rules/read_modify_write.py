@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_number
-from tilelet.advice.source import Edit, Source, names_bound, names_read
+from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.advice.windows import Window, loads_in, store_of
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 
 
 class ReadModifyWrite(Caution):

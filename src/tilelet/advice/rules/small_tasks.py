@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_number
-from tilelet.advice.source import Edit, Source, number_of
+from tilelet.advice.source import Source, number_of
 from tilelet.advice.use import WORTH, cores_of, place_of
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 from tilelet.diag.text import plural
 
 

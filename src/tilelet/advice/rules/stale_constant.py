@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.prose import prose
-from tilelet.advice.source import Edit, Source
+from tilelet.advice.source import Source
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 
 
 class StaleConstant(Caution):

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.source import Edit, Source, names_bound
+from tilelet.advice.source import Source, names_bound
 from tilelet.advice.windows import Window, load_of, store_of
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 
 
 class StoredAndLoaded(Caution):

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.source import Edit, Source, names_bound, names_read
+from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 from tilelet.ir.core import Block, Value
 from tilelet.ir.types import TensorType, TileType
 

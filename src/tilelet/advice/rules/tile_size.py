@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.source import Edit, Source, names_read
+from tilelet.advice.source import Source, names_read
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 from tilelet.scripts.target import Target
 from tilelet.tuning.knobs import ScriptText
 

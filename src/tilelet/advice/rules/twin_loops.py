@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_made, is_number
-from tilelet.advice.source import Body, Edit, Source, names_bound, names_needed, names_read
+from tilelet.advice.source import Body, Source, names_bound, names_needed, names_read
 from tilelet.advice.windows import loads_in, stores_in
 from tilelet.diag.core import Caution, Label, Loc
+from tilelet.diag.editing import Edit
 from tilelet.diag.text import ticked
 
 
