@@ -88,8 +88,11 @@ def ranks_explorer(schedules: list[Schedules], replay: str | None) -> Explore:
 
     def explore(run: RanksRun) -> bool:
         from tilelet.ranks.explore import Explorer
+        from tilelet.runtime.programs.engines import runs_natively
 
-        explorer = Explorer(run.name, run.program, run.arguments, run.config)
+        explorer = Explorer(
+            run.name, run.program, run.arguments, run.config, is_native=runs_natively(run.program)
+        )
         with progress(f"exploring the schedules of {run.name}"):
             found = explorer.explore() if replay is None else explorer.replayed(replay)
         schedules.append(found)

@@ -1,11 +1,12 @@
-"""The engine for programs of several ranks, all in this process, interpreted."""
+"""The engine for programs of several ranks, all in this process."""
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
@@ -14,6 +15,9 @@ from tilelet.ranks.scheduler import Callbacks, World
 from tilelet.ranks.static import check_places
 from tilelet.ranks.windows import KeptWindows
 from tilelet.tasks.arguments import bind_arguments
+
+if TYPE_CHECKING:
+    from tilelet.ranks.native import NativeKernels
 
 
 @dataclass(frozen=True)
@@ -35,13 +39,25 @@ class RanksExecution:
     tasks: RankCounts
 
 
+@functools.lru_cache(maxsize=8)
+def native_kernels(program: Program) -> NativeKernels:
+    """The native kernels of a program, kept for its next run."""
+    from tilelet.ranks.native import NativeKernels
+
+    return NativeKernels(program)
+
+
 @dataclass(frozen=True)
 class RanksEngine:
-    """Runs a host function and everything that it dispatches."""
+    """Runs a host function and everything that it dispatches.
+
+    is_native  kernels that talk to no rank become native code once they have done enough work
+    """
 
     config: DistributedConfig
     callbacks: Callbacks | None = None
     kept: KeptWindows | None = None
+    is_native: bool = False
 
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""
@@ -54,6 +70,7 @@ class RanksEngine:
         plan = plan_of(program, bound, self.config.world)
         if self.kept is not None:
             self.kept.use(program.name, plan)
-        world = World(program, plan, callbacks=self.callbacks)
+        native = native_kernels(program) if self.is_native else None
+        world = World(program, plan, callbacks=self.callbacks, native=native)
         world.run()
         return RanksExecution(RankCounts(world.counts))

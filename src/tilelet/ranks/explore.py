@@ -21,6 +21,7 @@ from tilelet.diag.core import UserError
 from tilelet.ir.core import Program
 from tilelet.ranks import static
 from tilelet.ranks.config import DistributedConfig
+from tilelet.ranks.engine import native_kernels
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.memory import symmetric
 from tilelet.ranks.races import HappensBefore, Touch
@@ -154,11 +155,13 @@ class Explorer:
         covered: int = MAX_COVERED,
         seeded: int = 40,
         steps: int = MAX_STEPS,
+        is_native: bool = False,
     ) -> None:
         self._program = program
         self._arguments = arguments
         self._world = (config or DistributedConfig()).world
         self._cores = cores
+        self._is_native = is_native
         self._covered, self._seeded, self._steps = covered, seeded, steps
         self.result = Schedules(name, self._world)
         self._seen: set[tuple[Any, ...]] = set()
@@ -174,7 +177,10 @@ class Explorer:
         plan = plan_of(self._program, bound, self._world)
         watcher = HappensBefore()
         watcher.place([(a.name, a.nbytes) for a in plan.allocations])
-        world = World(self._program, plan, policy, watcher=watcher, cores=self._cores)
+        native = native_kernels(self._program) if self._is_native else None
+        world = World(
+            self._program, plan, policy, watcher=watcher, cores=self._cores, native=native
+        )
         if isinstance(policy, Guided):
 
             def take() -> Footprint:

@@ -17,6 +17,7 @@ from tilelet.ir.views import CallView
 from tilelet.ops.tasks import CLUSTERS, LANES
 from tilelet.ranks import collectives, comm
 from tilelet.ranks.code import LowerRoutine, ResumableFunction, Routine, Suspension
+from tilelet.ranks.memory import SymmetricBuffer
 from tilelet.ranks.requests import Condition, Request
 from tilelet.syntax.ranks import WaitCmp
 from tilelet.tasks.stream import TaskGroup, TaskKind
@@ -160,6 +161,12 @@ class RankState(State):
             body = self.functions[kernel].body
             self._suspending[kernel] = any(op.name in ROUTINES for op in walk(body))
         return self._suspending[kernel]
+
+    def sees_windows(self, task: RankTask) -> bool:
+        """Whether a task gets views of window buffers, whose accesses are watched."""
+        return any(
+            isinstance(v, Window) and isinstance(v.buffer, SymmetricBuffer) for v in task.values
+        )
 
     def needs(self, kernel: str) -> tuple[int, int]:
         """Clusters and vector lanes that one block of a kernel takes."""

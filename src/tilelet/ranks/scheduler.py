@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from tilelet.ranks.host import Dispatch, Plan
 from tilelet.ranks.memory import on_rank
 from tilelet.ranks.rank import RankState, RankTask, Strand
 from tilelet.tasks.window import Window
+
+if TYPE_CHECKING:
+    from tilelet.ranks.native import NativeKernels
 
 
 class Policy(Protocol):
@@ -76,6 +79,7 @@ class World:
     """All ranks of one run.
 
     orders_all  tasks in `pl.manual_scope()` are ordered by their tensors, too
+    native      runs kernels that talk to nobody; None: they are interpreted
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class World:
         cores: Sequence[int] = (),
         callbacks: Callbacks | None = None,
         orders_all: bool = False,
+        native: NativeKernels | None = None,
     ) -> None:
         self.program = program
         self.plan = plan
@@ -95,6 +100,7 @@ class World:
         self.watcher = watcher
         self.cores = cores
         self.orders_all = orders_all
+        self.native = native
         self.counts: Counter[str] = Counter()
         self.steps = 0
         self.lacked_cores = False  # a task waited for a core at some time
@@ -300,7 +306,9 @@ class World:
 
     def _whole(self, state: RankState, task: RankTask) -> Any:
         """A task that talks to nobody, in one step."""
-        state.run_kernel(task.kernel, task.values, task.blocks)
+        native = self.native if self.watcher is None or not state.sees_windows(task) else None
+        if native is None or not native.run(task.kernel, task.values, task.blocks):
+            state.run_kernel(task.kernel, task.values, task.blocks)
         return
         yield
 

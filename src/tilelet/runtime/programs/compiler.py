@@ -229,7 +229,12 @@ class CompiledProgram(StepwiseCalls):
             from tilelet.runtime.programs.ranks_worker import program_callbacks
 
             callbacks = program_callbacks(self) if self.callbacks is None else self.callbacks
-            return engines.of_ranks(self.ranks_config(settings), callbacks, self.kept_windows)
+            return engines.of_ranks(
+                self.ranks_config(settings),
+                callbacks,
+                self.kept_windows,
+                settings.engine or now.chosen_engine,
+            )
         records = records or settings.profiles
         chosen = settings.engine
         if not execute or (records and self._is_data_dependent()):

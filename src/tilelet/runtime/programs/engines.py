@@ -123,11 +123,13 @@ def of_ranks(
     config: DistributedConfig | None,
     callbacks: Mapping[str, Callable[..., Any]] | None = None,
     kept: KeptWindows | None = None,
+    chosen: str | None = None,
 ) -> Engine:
     """The engine for a program of several ranks; `kept` are windows that outlive a run."""
     from tilelet.ranks.engine import RanksEngine
 
-    return RanksEngine(config or DistributedConfig(), callbacks, kept)
+    is_native = chosen != "interp" and _has_compiler()
+    return RanksEngine(config or DistributedConfig(), callbacks, kept, is_native)
 
 
 def _interpreter(request: RunRequest) -> Engine:

@@ -1,0 +1,72 @@
+"""Kernels that talk to nobody run natively, with the interpreter's results."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.ranks.programs import world
+
+import tilelet.language as pl
+import tilelet.language.distributed as pld
+from tilelet.ranks import native
+from tilelet.runtime import RunConfig
+
+N = 32
+
+
+@pl.jit
+def product(
+    x: pl.Tensor[[N, N], pl.FP32],
+    w: pl.Tensor[[N, N], pl.FP32],
+    y: pl.Out[pl.Tensor[[N, N], pl.FP32]],
+    inbox: pld.DistributedTensor[[N, N], pl.FP32],
+    arrived: pld.DistributedTensor[[1, 1], pl.INT32],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        ctx = pld.get_comm_ctx(inbox)
+        peer = (pld.rank(ctx) + 1) % pld.nranks(ctx)
+        pld.tensor.put(inbox, peer=peer, src=x)
+        pld.system.notify(arrived, peer=peer, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+        pld.system.wait(arrived, offsets=[0, 0], expected=1, cmp=pld.WaitCmp.Ge)
+    for i in pl.spmd(2):
+        y[i * 16 : i * 16 + 16, :] = pl.matmul(inbox[i * 16 : i * 16 + 16, :], w)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        y[0:16, :] = pl.add(y[0:16, :], y[16:32, :])
+    return y
+
+
+@pl.jit.host
+def products(
+    x: pl.Tensor[[2, N, N], pl.FP32],
+    w: pl.Tensor[[N, N], pl.FP32],
+    y: pl.Out[pl.Tensor[[2, N, N], pl.FP32]],
+):
+    inbox_buf = pld.alloc_window_buffer([N, N], dtype=pl.FP32)
+    arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        inbox = pld.window(inbox_buf, [N, N], dtype=pl.FP32)
+        arrived = pld.window(arrived_buf, [1, 1], dtype=pl.INT32)
+        product(x[r], w, y[r], inbox, arrived, device=r)
+
+
+def test_native_kernels_give_what_the_interpreter_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    run = native.NativeKernels.run
+
+    def noted(self: native.NativeKernels, name: str, values, blocks) -> bool:
+        done = run(self, name, values, blocks)
+        ran.extend([name] if done else [])
+        return done
+
+    monkeypatch.setattr(native, "MAX_INTERPRETED", 0)
+    monkeypatch.setattr(native.NativeKernels, "run", noted)
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((2, N, N), np.float32)
+    w = draw.standard_normal((N, N), np.float32)
+    config = world(2).distributed_config
+    got, expected = np.zeros_like(x), np.zeros_like(x)
+    products(x, w, got, config=RunConfig(distributed_config=config))
+    assert len(ran) == 4
+    products(x, w, expected, config=RunConfig(engine="interp", distributed_config=config))
+    assert len(ran) == 4
+    assert np.array_equal(got, expected)
