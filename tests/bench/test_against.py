@@ -25,7 +25,7 @@ def _tree(folder: Path, body: str) -> Path:
         init.touch()
     package.joinpath("data.py").write_text("class Data: pass\n")
     package.joinpath("cases.py").write_text(
-        f"class Case:\n def run(self):\n  {body}\ndef vector_case(*_):\n return Case()\n"
+        f"class BenchCase:\n def run(self):\n  {body}\ndef vector_case(*_):\n return BenchCase()\n"
     )
     return folder
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cpu.clib import address, build
 from tests.cpu.differential import assert_same
 
-from tilelet.cpu.engine import CpuEngine, Execution
+from tilelet.cpu.engine import CpuEngine, NativeExecution
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.numerics import elementwise
@@ -63,7 +63,7 @@ class Both:
 
     def run(
         self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
-    ) -> Execution:
+    ) -> NativeExecution:
         expected = {name: copy.deepcopy(value) for name, value in arguments.items()}
         interpreted = Interpreter().run(program, expected, execute=execute)
         done = CpuEngine().run(program, arguments, execute=execute)

@@ -14,7 +14,7 @@ from tilelet.analysis.intervals import Interval
 from tilelet.device import load_machine, simulate
 from tilelet.device.kernel.footprint import Footprint
 from tilelet.device.schedule import native
-from tilelet.device.schedule.l2_cells import Cells, Part, build_cells
+from tilelet.device.schedule.l2_cells import Cells, ParameterAccesses, build_cells
 from tilelet.device.schedule.library import library
 from tilelet.device.schedule.region_arrays import Regions, regions_of
 from tilelet.dtypes import BF16, FP32
@@ -44,11 +44,11 @@ def windows(draw) -> Window:
 
 
 @st.composite
-def parts(draw) -> tuple[list[Part], Regions, int]:
+def parts(draw) -> tuple[list[ParameterAccesses], Regions, int]:
     table = RegionTable()
     tasks = draw(st.integers(1, 12))
     numbers = [table.number(w) for w in draw(st.lists(windows(), min_size=1, max_size=5))]
-    found: list[Part] = []
+    found: list[ParameterAccesses] = []
     for _ in range(draw(st.integers(0, 4))):
         mine = sorted(draw(st.sets(st.integers(0, tasks - 1), min_size=1)))
         column = [draw(st.sampled_from(numbers)) for _ in mine]
@@ -60,7 +60,7 @@ def parts(draw) -> tuple[list[Part], Regions, int]:
         touched = Footprint(0, draw(st.booleans()), extents, draw(st.sampled_from([64, 2048])))
         amount = np.array([draw(st.integers(0, 9000)) for _ in mine], np.int64)
         arrays = (np.array(mine, np.int64), np.array(column, np.int64))
-        found.append(Part(*arrays, touched, shifts, amount))
+        found.append(ParameterAccesses(*arrays, touched, shifts, amount))
     return found, regions_of(table), tasks
 
 
@@ -71,7 +71,9 @@ def assert_same(a: Cells, b: Cells) -> None:
 
 @given(parts())
 @settings(max_examples=150)
-def test_c_and_python_give_the_same_cells(case: tuple[list[Part], Regions, int]) -> None:
+def test_c_and_python_give_the_same_cells(
+    case: tuple[list[ParameterAccesses], Regions, int],
+) -> None:
     lib = library()
     if lib is None:
         pytest.skip("no C compiler")

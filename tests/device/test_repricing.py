@@ -9,7 +9,7 @@ import tilelet.language as pl
 from tilelet.device import Machine, Timeline, load_machine, simulate
 from tilelet.device.kernel.course import course_of
 from tilelet.device.kernel.pipes import ALL_COLD, COLD, HOT, Walk
-from tilelet.device.kernel.together import Case, times_together
+from tilelet.device.kernel.together import PricingCase, times_together
 from tilelet.device.machine.description import with_fields
 from tilelet.device.report.sensitivity import GROUPS, scale_parameters
 from tilelet.device.schedule.repricing import followed_again, followed_roughly
@@ -84,7 +84,9 @@ def test_ways_through_a_kernel_change_alike() -> None:
 def test_machines_followed_together_equal_one_after_the_other(build) -> None:
     line = modelled(build())
     machines = [scale_parameters(A2A3, {group: 1.3}) for group in GROUPS]
-    cases = [Case(machine, levels) for machine in machines for levels in (HOT, COLD, ALL_COLD)]
+    cases = [
+        PricingCase(machine, levels) for machine in machines for levels in (HOT, COLD, ALL_COLD)
+    ]
     for kernel, signature in zip(
         (line.stream.kernels[k] for k in line.stream.cost_kernel), line.stream.signatures
     ):

@@ -37,7 +37,7 @@ from tilelet.diag.core import Loc, UserError
 from tilelet.divergence import edits
 from tilelet.divergence.answer import Options, answer
 from tilelet.divergence.edits import Edit, apply_edit, is_float_tile
-from tilelet.divergence.locate import Case
+from tilelet.divergence.locate import GoldenCase
 from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Cost, Trait
@@ -55,7 +55,7 @@ BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 # Programs
 
 
-def programs(wanted: str = "") -> Iterator[tuple[str, Case]]:
+def programs(wanted: str = "") -> Iterator[tuple[str, GoldenCase]]:
     """The examples, and all Qwen3 programs at a small size."""
     for file in sorted(EXAMPLES.glob("*.py")):
         if wanted in file.stem:
@@ -66,7 +66,7 @@ def programs(wanted: str = "") -> Iterator[tuple[str, Case]]:
                 yield from model_cases(name, variant)
 
 
-def cases_of(script: str) -> Iterator[tuple[str, Case]]:
+def cases_of(script: str) -> Iterator[tuple[str, GoldenCase]]:
     handler = Examine()
     now = Session(handler)
     quiet = io.StringIO()
@@ -75,7 +75,7 @@ def cases_of(script: str) -> Iterator[tuple[str, Case]]:
     yield from ((Path(script).stem, case) for _, case in handler.cases)
 
 
-def model_cases(name: str, variant: str) -> Iterator[tuple[str, Case]]:
+def model_cases(name: str, variant: str) -> Iterator[tuple[str, GoldenCase]]:
     sizes = sizes_of(f"{name}:{variant}", TINY)
     handler = Examine()
     with session.active(Session(handler)), contextlib.redirect_stderr(io.StringIO()):
@@ -138,7 +138,7 @@ CLASSES: dict[str, Callable[[Op], Iterator[Edit]]] = {
 # Placing
 
 
-def places(case: Case, fault: Edit) -> set[tuple[str, int]]:
+def places(case: GoldenCase, fault: Edit) -> set[tuple[str, int]]:
     """The lines that are right for a fault: its own; if an op is missing, those beside it."""
     op = fault.op
     found = [op.loc]
@@ -155,7 +155,7 @@ def places(case: Case, fault: Edit) -> set[tuple[str, int]]:
     return {(loc.file, loc.line) for loc in found}
 
 
-def _yielded(case: Case, values: set[Value]) -> set[Value]:
+def _yielded(case: GoldenCase, values: set[Value]) -> set[Value]:
     """What a loop or branch hands on as one of these values."""
     found: set[Value] = set()
     for function in case.program.functions.values():
@@ -168,7 +168,7 @@ def _yielded(case: Case, values: set[Value]) -> set[Value]:
     return found
 
 
-def _views(case: Case, values: set[Value]) -> set[Value]:
+def _views(case: GoldenCase, values: set[Value]) -> set[Value]:
     """Other names of these values: what views give, and what they show."""
     found = set(values)
     for function in case.program.functions.values():
@@ -183,7 +183,7 @@ def _operands(op: Op) -> tuple[Value, ...]:
     return () if op.spec.structural else op.operands
 
 
-def place(name: str, case: Case, kind: str, fault: Edit, budget: float) -> Placed:
+def place(name: str, case: GoldenCase, kind: str, fault: Edit, budget: float) -> Placed:
     """Look for the fault with the checks, as a user would."""
     start = time.perf_counter()
     broken = replace(case, program=apply_edit(case.program, fault))
@@ -192,7 +192,7 @@ def place(name: str, case: Case, kind: str, fault: Edit, budget: float) -> Place
     return Placed(name, kind, check, right, time.perf_counter() - start, text)
 
 
-def _answer(name: str, broken: Case, budget: float) -> tuple[str, set[tuple[str, int]], str]:
+def _answer(name: str, broken: GoldenCase, budget: float) -> tuple[str, set[tuple[str, int]], str]:
     """Which check says something first, the lines that it names, and what it says."""
     try:
         result = answer(name, broken, Options(budget))
@@ -224,7 +224,7 @@ def _lines(locs: list[Loc]) -> set[tuple[str, int]]:
     return {(loc.file, loc.line) for loc in locs}
 
 
-def sites(case: Case, kind: str, rng: random.Random) -> list[Edit]:
+def sites(case: GoldenCase, kind: str, rng: random.Random) -> list[Edit]:
     """All faults of a class that a program can have, in a random order."""
     make = CLASSES[kind]
     found: list[Edit] = []
@@ -237,7 +237,7 @@ def sites(case: Case, kind: str, rng: random.Random) -> list[Edit]:
     return found
 
 
-def visible(case: Case, replay: Replay, fault: Edit) -> bool:
+def visible(case: GoldenCase, replay: Replay, fault: Edit) -> bool:
     """Whether the fault changes a result at all: what changes nothing is no fault."""
     try:
         made = replay.outputs(fault)

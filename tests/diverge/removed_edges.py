@@ -23,7 +23,7 @@ from tilelet.device.run import Recorded
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
 from tilelet.divergence.edits import Edit, apply_edit
-from tilelet.divergence.locate import Case
+from tilelet.divergence.locate import GoldenCase
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import Replay, UnknownContentsError, find_control_traces
 from tilelet.ir.core import Op, walk
@@ -46,13 +46,13 @@ class Placed:
     found: str = ""
 
 
-def subject_of_case(name: str, case: Case) -> Subject:
+def subject_of_case(name: str, case: GoldenCase) -> Subject:
     tasks = Interpreter().run(case.program, dict(case.arguments), execute=False).tasks
     find_control_traces(case.program, tasks, case.arguments)
     return Subject(Recorded(name, case.program, tasks), case.arguments, A2A3)
 
 
-def edits(case: Case) -> Iterator[tuple[Edit, int]]:
+def edits(case: GoldenCase) -> Iterator[tuple[Edit, int]]:
     """Every call without the dependencies of one of its arguments, and which argument that is."""
     for function in case.program.functions.values():
         for op in walk(function.body):
@@ -66,7 +66,7 @@ def edits(case: Case) -> Iterator[tuple[Edit, int]]:
                     yield Edit(op, KIND, f"without `{operand.name}`", (made,)), i
 
 
-def placed(name: str, case: Case, rng: random.Random, each: int) -> Iterator[Placed]:
+def placed(name: str, case: GoldenCase, rng: random.Random, each: int) -> Iterator[Placed]:
     """Removed edges that matter, and whether the race check names an access of the call."""
     found = list(edits(case))
     rng.shuffle(found)
@@ -95,7 +95,7 @@ def placed(name: str, case: Case, rng: random.Random, each: int) -> Iterator[Pla
         )
 
 
-def touching(case: Case, call: Op, position: int) -> set[tuple[str, int]]:
+def touching(case: GoldenCase, call: Op, position: int) -> set[tuple[str, int]]:
     """Lines of the called kernel that touch one of its parameters."""
     kernel = case.program.functions[CallView(call).callee]
     aliases = Aliases(kernel.body, case.program.functions)

@@ -17,7 +17,7 @@ from tests.models.programs import NAMES
 import tilelet.language as pl
 from tilelet.divergence.answer import Options, answer
 from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
-from tilelet.divergence.locate import Case
+from tilelet.divergence.locate import GoldenCase
 from tilelet.divergence.matching import Matcher
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.handlers.examine import Examine
@@ -157,7 +157,7 @@ def narrow_sum(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 1], p
     return out
 
 
-def case_of(kernel: Any, specs: list[TensorSpec], golden: Any, tolerance: float) -> Case:
+def case_of(kernel: Any, specs: list[TensorSpec], golden: Any, tolerance: float) -> GoldenCase:
     handler = Examine()
     with session.active(Session(handler)):
         run_jit(kernel, specs, golden_fn=golden, rtol=tolerance, atol=tolerance)

@@ -13,7 +13,7 @@ from tests.diverge.kernels import normal
 
 import tilelet.language as pl
 from tilelet.cli.main import main
-from tilelet.divergence.locate import Case
+from tilelet.divergence.locate import GoldenCase
 from tilelet.divergence.strength import strength
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.handlers.examine import Examine
@@ -48,7 +48,7 @@ SPECS = [
 
 
 @pytest.fixture(scope="module")
-def case() -> Case:
+def case() -> GoldenCase:
     handler = Examine()
     with session.active(Session(handler)):
         run_jit(kernel, SPECS, golden_fn=golden, rtol=1e-3, atol=1e-3)
@@ -56,7 +56,7 @@ def case() -> Case:
 
 
 def test_what_reaches_no_compared_output_is_named_with_the_output_that_would_show_it(
-    case: Case,
+    case: GoldenCase,
 ) -> None:
     found = strength(case, 60.0)
     assert found.tried == found.total
@@ -68,7 +68,7 @@ def test_what_reaches_no_compared_output_is_named_with_the_output_that_would_sho
     assert len(stores) == 1  # the one into `out` is noticed
 
 
-def test_a_budget_is_work_not_time(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_budget_is_work_not_time(case: GoldenCase, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine, whose clocks run on between any two steps, gives the same answer."""
     quiet = strength(case, 60.0)
     little = strength(case, 1e-3)
@@ -80,7 +80,7 @@ def test_a_budget_is_work_not_time(case: Case, monkeypatch: pytest.MonkeyPatch) 
     assert strength(case, 1e-3).tried == little.tried
 
 
-def test_the_same_seed_tries_the_same(case: Case) -> None:
+def test_the_same_seed_tries_the_same(case: GoldenCase) -> None:
     def texts(seed: int) -> list[str]:
         return [one.edit.text for one in strength(case, 60.0, seed).unnoticed]
 
@@ -88,7 +88,7 @@ def test_the_same_seed_tries_the_same(case: Case) -> None:
     assert sorted(texts(3)) == sorted(texts(4))
 
 
-def test_every_corruption_changes_something_or_is_one(case: Case) -> None:
+def test_every_corruption_changes_something_or_is_one(case: GoldenCase) -> None:
     """The replay agrees with a run of everything."""
     from tilelet.divergence.edits import apply_edit
     from tilelet.divergence.replay import Replay

@@ -78,14 +78,14 @@ def test_profiles_show_themselves(tmp_path) -> None:
 
 def test_comparisons_and_verdicts_show_themselves() -> None:
     from tilelet.checks.findings import Status
-    from tilelet.checks.verdict import Part, Verdict
+    from tilelet.checks.verdict import CheckResult, Verdict
     from tilelet.device.report.compare import Comparison
 
     a, b = device_run(projection(tasks=2)).profile, device_run(projection(tasks=8)).profile
     text = Comparison(a, b)._repr_html_()
     assert "Total Test Time us" in text
     assert "is 1." in text or "faster" in text
-    part = Part("race", Status.PROVED, "<i>all pairs</i>")
+    part = CheckResult("race", Status.PROVED, "<i>all pairs</i>")
     shown = Verdict("program", "a2a3", (part,))._repr_html_()
     assert "program on a2a3: no findings" in shown
     assert "&lt;i&gt;all pairs" in shown

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelet.advice.core import Costs, costs_of
 from tilelet.checks.registry import CHECKS, chosen, unchecked_line
-from tilelet.checks.verdict import Part, Subject, Verdict, verdict_on
+from tilelet.checks.verdict import CheckResult, Subject, Verdict, verdict_on
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.device import OnChipOverflow
@@ -104,7 +104,7 @@ class ScriptVerdict:
     why: str = ""
     first_wrong: FirstWrong | None = None
     programs: Sequence[ProgramVerdict] = ()
-    golden: Part | None = None
+    golden: CheckResult | None = None
     messages: Sequence[Diagnostic] = ()
     seconds: float = 0.0
 
@@ -299,7 +299,7 @@ def _first_wrong(run: RecordedRun) -> FirstWrong | None:
     return FirstWrong(found.found[0], repair.text if repair else None)
 
 
-def _strength(seen: Sequence[RecordedRun], wanted: Wanted) -> Part | None:
+def _strength(seen: Sequence[RecordedRun], wanted: Wanted) -> CheckResult | None:
     """What the comparison notices, of the first run that compares anything."""
     for one in seen:
         if one.comparison is not None:

@@ -38,7 +38,7 @@ class Work:
 
 
 @dataclass
-class Case:
+class BenchCase:
     """One program, compiled, on its arguments.
 
     label  what the row is called; name and sizes are what `programs.build` wants
@@ -90,13 +90,13 @@ def one_thread() -> Generator[None]:
             os.environ["TILELET_THREADS"] = before
 
 
-def model_case(data: Data, label: str, name: str, sizes: dict[str, Any]) -> Case:
+def model_case(data: Data, label: str, name: str, sizes: dict[str, Any]) -> BenchCase:
     """A program of the models, on full contexts."""
     model, variant = registry.resolve(name)
     shape = model.shape_for(variant, **sizes)
     arguments = data.arguments(model.specs(shape), shape.max_seq)
     work = Work(_model_flops(model.name, shape), _touched(arguments))
-    return Case(label, name, sizes, arguments, work)
+    return BenchCase(label, name, sizes, arguments, work)
 
 
 def _model_flops(model: str, s: DecodeShape) -> float:
@@ -122,7 +122,7 @@ def _touched(arguments: dict[str, Array]) -> float:
     return float(sum(a.nbytes for name, a in arguments.items() if not name.startswith("rope_")))
 
 
-def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int = 16) -> Case:
+def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int = 16) -> BenchCase:
     """A plain product, as a program of its own."""
     arguments = {
         "x": data.normal("x", (rows, inner), BF16),
@@ -131,10 +131,12 @@ def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int =
     }
     work = Work(2.0 * rows * inner * columns, _touched(arguments))
     sizes = {"rows": rows, "inner": inner, "columns": columns, "row_tile": row_tile}
-    return Case(f"[{rows},{inner}]x[{inner},{columns}]", "bench/matmul", sizes, arguments, work)
+    return BenchCase(
+        f"[{rows},{inner}]x[{inner},{columns}]", "bench/matmul", sizes, arguments, work
+    )
 
 
-def vector_case(data: Data, op: str, rows: int, columns: int) -> Case:
+def vector_case(data: Data, op: str, rows: int, columns: int) -> BenchCase:
     """One of the programs that only move memory."""
     shape = (rows, columns)
     arguments = {"x": data.normal("x", shape, FP32)}
@@ -145,4 +147,4 @@ def vector_case(data: Data, op: str, rows: int, columns: int) -> Case:
     arguments["out"] = data.normal("out", shape, BF16 if op == "cast" else FP32, 0.0)
     work = Work(0.0, _touched(arguments))
     sizes = {"rows": rows, "columns": columns}
-    return Case(f"{op} [{rows},{columns}]", f"bench/{op}", sizes, arguments, work)
+    return BenchCase(f"{op} [{rows},{columns}]", f"bench/{op}", sizes, arguments, work)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tilelet.bench import host, startup
-from tilelet.bench.cases import Case, Work
+from tilelet.bench.cases import BenchCase, Work
 from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
 from tilelet.bench.report import Goal, Report, Row
@@ -100,7 +100,7 @@ class Bench:
 
     def measure(
         self,
-        cases: Sequence[Case],
+        cases: Sequence[BenchCase],
         goals: Sequence[Goal] = (),
         others: Sequence[Form | Missing] = (),
         other_goals: Mapping[str, Goal] = _NO_GOALS,
@@ -182,7 +182,7 @@ class Bench:
         row.figures["read_share"] = timing.share(work.nbytes, lambda p: p.read)
         row.figures["read_streams_share"] = timing.share(work.nbytes, lambda p: p.read_streams)
 
-    def _costs(self, row: Row, case: Case) -> None:
+    def _costs(self, row: Row, case: BenchCase) -> None:
         """What the engine takes besides the kernels' own time."""
         tasks = case.run()
         runtime = Form("", case.runtime_alone(self.machine))

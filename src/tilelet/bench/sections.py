@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelet.bench import torch_forms
 from tilelet.bench.calls import calls
-from tilelet.bench.cases import BF16, FP32, Case, matmul_case, model_case, vector_case
+from tilelet.bench.cases import BF16, FP32, BenchCase, matmul_case, model_case, vector_case
 from tilelet.bench.goldens import goldens
 from tilelet.bench.report import Goal
 from tilelet.bench.runner import Bench
@@ -48,7 +48,7 @@ NO_TORCH = Missing("torch", "not installed: `pip install 'tilelet[torch]'`")
 Others = list[Form | Missing]
 
 
-def _model(bench: Bench, name: str, sizes: dict[str, Any]) -> Case:
+def _model(bench: Bench, name: str, sizes: dict[str, Any]) -> BenchCase:
     label = f"{name.replace(':', ' ')}, hidden {sizes['hidden']}"
     return model_case(bench.data, label, f"qwen3/{name}", sizes)
 
@@ -68,7 +68,7 @@ def matmul(bench: Bench) -> None:
         bench.measure([case], PREFILL_LAYER)
 
 
-def _other_products(bench: Bench, case: Case) -> Others:
+def _other_products(bench: Bench, case: BenchCase) -> Others:
     x, w = case.arguments["x"], case.arguments["w"]
     wide_x, wide_w = x.astype(FP32), bench.data.normal("wide_w", w.shape, FP32)
     forms: Others = [Form("NumPy, FP32 weights", lambda: wide_x @ wide_w, is_foreign=True)]
@@ -86,7 +86,7 @@ def _other_products(bench: Bench, case: Case) -> Others:
     return [*forms, Form("JAX, BF16", run, is_foreign=True)]
 
 
-def _torch_products(bench: Bench, case: Case) -> Others:
+def _torch_products(bench: Bench, case: BenchCase) -> Others:
     """Where a form wants weights as [out, in] they are reinterpreted: values do not matter."""
     if not torch_forms.is_installed():
         return [NO_TORCH]
@@ -158,7 +158,7 @@ def attention(bench: Bench) -> None:
         bench.measure(cases, others=_torch_attentions(bench, cases[-1]))
 
 
-def _torch_attentions(bench: Bench, case: Case) -> Others:
+def _torch_attentions(bench: Bench, case: BenchCase) -> Others:
     """Attention alone: queries that are rotated already, caches that are up to date."""
     if not torch_forms.is_installed():
         return [NO_TORCH]
@@ -177,7 +177,7 @@ def _torch_attentions(bench: Bench, case: Case) -> Others:
     return [form(name, attend) for name, attend in torch_forms.ATTENTION.items()]
 
 
-def _shape(case: Case) -> Any:
+def _shape(case: BenchCase) -> Any:
     from tilelet.models import registry
 
     model, variant = registry.resolve(case.name)
@@ -203,7 +203,7 @@ def decode(bench: Bench) -> None:
         bench.measure(cases, [LAYER_TIME, *COMPILE], list(forms), goals, effort)
 
 
-def _torch_layers(bench: Bench, case: Case) -> dict[Form | Missing, Goal]:
+def _torch_layers(bench: Bench, case: BenchCase) -> dict[Form | Missing, Goal]:
     """Of each kind the fastest: by one call per weight, or by hand in blocks; BF16 or FP32."""
     if not torch_forms.is_installed():
         return {NO_TORCH: AHEAD_OF_BF16}
@@ -248,7 +248,7 @@ def _fastest(candidates: list[Form]) -> Form:
     return candidates[times.index(min(times))]
 
 
-def _torch_layer(bench: Bench, case: Case, dtype: Any) -> torch_forms.DecodeLayer:
+def _torch_layer(bench: Bench, case: BenchCase, dtype: Any) -> torch_forms.DecodeLayer:
     """Weights and caches in `dtype`; as [out, in], for which their values do not matter."""
     tensors: dict[str, Tensor] = {}
     for name, array in case.arguments.items():
@@ -279,7 +279,7 @@ def vector(bench: Bench) -> None:
             bench.measure([case], [STREAMING], [_torch_vector(bench, op, case)])
 
 
-def _torch_vector(bench: Bench, op: str, case: Case) -> Form | Missing:
+def _torch_vector(bench: Bench, op: str, case: BenchCase) -> Form | Missing:
     """The same in torch, into memory that is there already where torch can do that."""
     if not torch_forms.is_installed():
         return NO_TORCH

@@ -39,7 +39,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class Case:
+class KitScript:
     """One script: its effect, its tensors, and the body of its program, line by line.
 
     timed  what is compared: its kernels, or the program as a whole
@@ -254,8 +254,8 @@ _CUBE = (
     Tensor("c", (16, 512), output="Out"),
 )
 
-CASES: tuple[Case, ...] = (
-    Case(
+CASES: tuple[KitScript, ...] = (
+    KitScript(
         "dispatch",
         "Independent tasks of almost no work: what submitting and handing out a task costs.",
         (Tensor("x", (2048, 64)), Tensor("y", (2048, 64), output="Out")),
@@ -266,7 +266,7 @@ CASES: tuple[Case, ...] = (
         ),
         "program",
     ),
-    Case(
+    KitScript(
         "graph",
         "The same tasks as one graph: what unfolding it costs (runtimes since September 2026).",
         (Tensor("x", (2048, 64)), Tensor("y", (2048, 64), output="Out")),
@@ -278,7 +278,7 @@ CASES: tuple[Case, ...] = (
         ),
         "program",
     ),
-    Case(
+    KitScript(
         "chain",
         "Tasks that wait for each other: from the end of a producer to the start of its consumer.",
         (Tensor("y", (8, 64), output="InOut"),),
@@ -289,7 +289,7 @@ CASES: tuple[Case, ...] = (
         ),
         "program",
     ),
-    Case(
+    KitScript(
         "blocks",
         "One task of many blocks: what each block costs the schedulers.",
         (Tensor("x", (3840, 64)), Tensor("y", (3840, 64), output="Out")),
@@ -299,43 +299,43 @@ CASES: tuple[Case, ...] = (
         ),
         "program",
     ),
-    Case(
+    KitScript(
         "start",
         "One kernel of almost no work: what a kernel costs before size matters.",
         _SMALL,
         _all(_kernel("start", ["y[0:8, 0:64] = pl.add(x[0:8, 0:64], 1.0)"])),
     ),
-    Case(
+    KitScript(
         "rows",
         "The same bytes from memory in rows of 64 bytes to 1 KB.",
         (_X, _Y),
         _row_kernels("", "pl.range({})"),
     ),
-    Case(
+    KitScript(
         "rows_again",
         "The same rows twice: the second time they are in L2.",
         (_X, _Y),
         (*_row_kernels("", "pl.range({})"), *_row_kernels("_again", "pl.range({})")),
     ),
-    Case(
+    KitScript(
         "rows_pipelined",
         "The same rows with two buffers: latency is hidden, the rate of a core is left.",
         (_X, _Y),
         _row_kernels("", "pl.pipeline({}, stage=2)"),
     ),
-    Case(
+    KitScript(
         "sizes",
         "Contiguous transfers of 1 to 32 KB.",
         (_TALL, _Y),
         _all(*(_sum_kernel(f"size_{n}", n, 256, 64, "pl.range({})", True) for n in (1, 4, 16, 32))),
     ),
-    Case(
+    KitScript(
         "stores",
         "The same bytes stored in rows of 64 bytes to 1 KB.",
         (Tensor("x", (256, 256)), Tensor("y", (256, 8192), output="Out")),
         _all(*map(_stores, _WIDTHS)),
     ),
-    Case(
+    KitScript(
         "stream",
         "All vector cores read at once: what memory sustains.",
         (Tensor("x", (48 * 256, 2048)), Tensor("y", (48 * 8, 2048), output="Out")),
@@ -348,20 +348,20 @@ CASES: tuple[Case, ...] = (
         ),
         "program",
     ),
-    Case(
+    KitScript(
         "cube_loads",
         "Weights for the cube in rows of 128 bytes to 1 KB.",
         _CUBE,
         _all(*(_products(n, "pl.range(1, 32)") for n in (64, 128, 256, 512))),
     ),
-    Case(
+    KitScript(
         "cube_loads_pipelined",
         "The same with two buffers.",
         _CUBE,
         _all(*(_products(n, "pl.pipeline(1, 32, stage=2)") for n in (64, 128, 256))),
     ),
     *(
-        Case(
+        KitScript(
             f"shared_{cores}",
             f"The same rows, 8 KB apart, for the cubes of {cores} cores at once.",
             (
@@ -383,7 +383,7 @@ CASES: tuple[Case, ...] = (
         )
         for cores in (1, 8, 24)
     ),
-    Case(
+    KitScript(
         "fixpipe",
         "Products leave the cube: 16 to 128 rows of 512 bytes.",
         (
@@ -393,7 +393,7 @@ CASES: tuple[Case, ...] = (
         ),
         _all(*map(_drains, (16, 64, 128))),
     ),
-    Case(
+    KitScript(
         "cube_shapes",
         "Products of operands that stay on chip.",
         (
@@ -418,7 +418,7 @@ CASES: tuple[Case, ...] = (
             )
         ),
     ),
-    Case(
+    KitScript(
         "vector_ops",
         "Vector instructions on 16 KB.",
         _SMALL,
@@ -429,7 +429,7 @@ CASES: tuple[Case, ...] = (
             _repeat_kernel("div", 64, 64, "t = pl.div(t, u)"),
         ),
     ),
-    Case(
+    KitScript(
         "banks",
         "Sums of tiles of 64, 65 and 66 rows of 256 bytes: those of 65 follow each other half a row"
         " of banks apart, so that the operands of an instruction do not meet in one.",
@@ -441,7 +441,7 @@ CASES: tuple[Case, ...] = (
             )
         ),
     ),
-    Case(
+    KitScript(
         "small_ops",
         "Vector instructions on 64 bytes: what an instruction costs before size matters.",
         _SMALL,
@@ -450,13 +450,13 @@ CASES: tuple[Case, ...] = (
             _repeat_kernel("small_mul", 1, 16, "t = pl.mul(t, u)", steps=256),
         ),
     ),
-    Case(
+    KitScript(
         "reductions",
         "Reductions and broadcasts along rows.",
         _SMALL,
         _all(_repeat_kernel("row_sum", 64, 64, "t = pl.row_expand_mul(u, pl.row_sum(t))")),
     ),
-    Case(
+    KitScript(
         "element_reads",
         "Single numbers read one after the other: the scalar unit's cache.",
         (
@@ -475,7 +475,7 @@ CASES: tuple[Case, ...] = (
             )
         ),
     ),
-    Case(
+    KitScript(
         "element_chase",
         "Single numbers whose place the one before tells: every read misses the cache.",
         (
@@ -494,7 +494,7 @@ CASES: tuple[Case, ...] = (
             )
         ),
     ),
-    Case(
+    KitScript(
         "gather",
         "Elements picked by an index, and by a pattern.",
         (
@@ -515,7 +515,7 @@ CASES: tuple[Case, ...] = (
             )
         ),
     ),
-    Case(
+    KitScript(
         "sort",
         "Sorting 2048 numbers: runs of 32, then merges.",
         (Tensor("x", (1, 2048)), Tensor("y", (1, 4096), output="Out")),
@@ -533,7 +533,7 @@ CASES: tuple[Case, ...] = (
             )
         ),
     ),
-    Case(
+    KitScript(
         "handover",
         "A product, a sum, a product: tiles go from the cube to the vector unit and back.",
         (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tilelet.checks.findings import Status, make_finding
-from tilelet.checks.verdict import Part, Subject, part
+from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.diag.catalogue.device import OnChipOverflow
 from tilelet.diag.text import plural
 
 
-def check(subject: Subject) -> Part:
+def check(subject: Subject) -> CheckResult:
     """Check all kernels; shapes and types are constants, so the answer holds for all inputs."""
     run = subject.device_run
     findings = [

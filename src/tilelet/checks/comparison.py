@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilelet.checks.boxes import Bits
-    from tilelet.divergence.locate import Case
+    from tilelet.divergence.locate import GoldenCase
 
 
 @dataclass(frozen=True)
@@ -33,5 +33,5 @@ class Comparison:
     filled: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
     judge: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None
-    case: Callable[[], Case] | None = None
+    case: Callable[[], GoldenCase] | None = None
     unchanged: Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, Bits]] | None = None

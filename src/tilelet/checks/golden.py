@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilelet.checks.findings import Finding, Place, Status, make_finding
-from tilelet.checks.verdict import Part, Subject, part
+from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.diag.catalogue.diverge import CouldBeWrong
 from tilelet.diag.core import Loc
 from tilelet.divergence.strength import Unnoticed, strength
@@ -11,13 +11,13 @@ from tilelet.divergence.strength import Unnoticed, strength
 NAME = "golden"
 
 
-def check(subject: Subject) -> Part:
+def check(subject: Subject) -> CheckResult:
     """Try mutations within `subject.budget`."""
     comparison = subject.comparison
     case = comparison.case() if comparison is not None and comparison.case is not None else None
     if case is None or not case.expected:
         why = (case.note if case is not None else "") or "the script compares nothing"
-        return Part(NAME, Status.NOT_CHECKED, why)
+        return CheckResult(NAME, Status.NOT_CHECKED, why)
     result = strength(case, subject.budget, subject.seed)
     findings = [_unnoticed_finding(loc, ones) for loc, ones in result.by_place().items()]
     weak = len(result.unnoticed) - sum(len(ones) for ones in result.by_place().values())

@@ -11,7 +11,7 @@ import numpy as np
 from tilelet.checks.boxes import Bits, boxes_of
 from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
 from tilelet.checks.trace import Tracer
-from tilelet.checks.verdict import Part, Subject, part
+from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.diag.catalogue.checks import NeverWritten, UndefinedDecides, UndefinedOutput
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import Loc, UserError
@@ -43,10 +43,10 @@ class Watched:
     tasks: int
 
 
-def check(subject: Subject) -> Part:
+def check(subject: Subject) -> CheckResult:
     """Run without values if possible; otherwise execute the kernels."""
     if not subject.tasks.complete:
-        return Part("init", Status.NOT_CHECKED, subject.too_many)
+        return CheckResult("init", Status.NOT_CHECKED, subject.too_many)
     run = watched_run(subject)
     if isinstance(run, Stopped):
         findings = [_of_use(use) for use in run.watcher.uses.values()]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from tilelet.checks.findings import Place, Status, make_finding
 from tilelet.checks.init import Stopped, watched_run
 from tilelet.checks.prove import prove_bounds
-from tilelet.checks.verdict import Part, Subject, part
+from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.diag.catalogue.checks import OutOfBounds
 from tilelet.diag.text import plural
 
 
-def check(subject: Subject) -> Part:
+def check(subject: Subject) -> CheckResult:
     """Prove bounds for all sizes first; check the rest on this run."""
     shown, count, why = prove_bounds(subject.program)
     windows = plural(count, "window")
@@ -22,11 +22,11 @@ def check(subject: Subject) -> Part:
         return part("memory", [], Status.PROVED, f"{windows} inside for all sizes")
     if not subject.tasks.complete:
         summary = f"{shown} of {windows} inside for all sizes, the others unknown"
-        return Part("memory", Status.NOT_CHECKED, summary, remarks=(subject.too_many,))
+        return CheckResult("memory", Status.NOT_CHECKED, summary, remarks=(subject.too_many,))
     run = watched_run(subject)
     summary = f"{shown} of {windows} inside for all sizes, the others in this run"
     if isinstance(run, Stopped) and run.watcher.uses:
-        return Part(
+        return CheckResult(
             "memory", Status.NOT_CHECKED, ("undefined memory decides the position of windows")
         )
     if isinstance(run, Stopped):

@@ -17,7 +17,7 @@ import numpy as np
 from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
 from tilelet.checks.prove import prove_order
 from tilelet.checks.trace import Touch, Tracer
-from tilelet.checks.verdict import Part, Subject, part
+from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.checks.witness import Pair, Witnesses
 from tilelet.device.machine.description import Runtime
 from tilelet.device.schedule import native
@@ -61,10 +61,10 @@ MOST_MODELLED = 1 << 14
 """Limit on tasks of a run whose superfluous edges are priced, each by another simulation."""
 
 
-def check(subject: Subject) -> Part:
+def check(subject: Subject) -> CheckResult:
     """Check all pairs of accesses under the rules of one period."""
     if not len(subject.tasks):
-        return Part("race", Status.NOT_CHECKED, "no task was submitted")
+        return CheckResult("race", Status.NOT_CHECKED, "no task was submitted")
     machine = subject.machine
     period = machine.period_name(subject.period) if subject.period else machine.newest_period
     races = Races(subject, period)

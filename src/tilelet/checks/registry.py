@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from tilelet.diag.catalogue.checks import UnknownCheck
 
 if TYPE_CHECKING:
-    from tilelet.checks.verdict import Part, Subject
+    from tilelet.checks.verdict import CheckResult, Subject
 
 
 @dataclass(frozen=True)
 class Check:
-    """One check: a module of this package with a function `check(subject) -> Part`.
+    """One check: a module of this package with a function `check(subject) -> CheckResult`.
 
     cheap     `tilelet run` runs it, too: it executes nothing
     of_tasks  it needs the recorded tasks, so its time grows with their number
@@ -29,7 +29,7 @@ class Check:
     opt_in: bool = False
     module: str = ""
 
-    def run(self, subject: Subject) -> Part:
+    def run(self, subject: Subject) -> CheckResult:
         module = importlib.import_module(f"tilelet.checks.{self.module or self.name}")
         return module.check(subject)
 

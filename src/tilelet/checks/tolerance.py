@@ -14,7 +14,7 @@ import math
 
 from tilelet.analysis.aliases import Aliases, accesses, is_tensor
 from tilelet.checks.findings import Finding, Status, make_finding
-from tilelet.checks.verdict import Part, Subject, part
+from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.diag.catalogue.checks import ToleranceTooLoose, ToleranceTooTight
 from tilelet.diag.text import plural
 from tilelet.dtypes import DType
@@ -29,11 +29,13 @@ LOOSE = 1.0
 """Relative tolerance at which an output of all zeros passes."""
 
 
-def check(subject: Subject) -> Part:
+def check(subject: Subject) -> CheckResult:
     """Check the outputs that are compared with `allclose`."""
     comparison = subject.comparison
     if comparison is None or comparison.golden is None:
-        return Part("tolerance", Status.NOT_CHECKED, "the script has no golden to compare with")
+        return CheckResult(
+            "tolerance", Status.NOT_CHECKED, "the script has no golden to compare with"
+        )
     errors = rounding_errors(subject.program)
     compared = [
         (p, errors.get(p, 0.0))
@@ -41,7 +43,7 @@ def check(subject: Subject) -> Part:
         if p.name in comparison.outputs and p.name not in comparison.own and p in errors
     ]
     if not compared:
-        return Part("tolerance", Status.NOT_CHECKED, "the script's own comparators decide")
+        return CheckResult("tolerance", Status.NOT_CHECKED, "the script's own comparators decide")
     allowed = comparison.rtol + comparison.atol
     findings: list[Finding] = []
     for param, error in compared:

@@ -109,7 +109,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Part:
+class CheckResult:
     """The answer of one check.
 
     summary  one line: what was checked, or why it was not
@@ -138,10 +138,10 @@ def part(
     otherwise: Status,
     summary: str,
     remarks: Sequence[str] = (),
-) -> Part:
+) -> CheckResult:
     """Build the answer of a check that ran: its findings, or `otherwise` if there are none."""
     status = Status.FOUND if findings else otherwise
-    return Part(check, status, summary, tuple(findings), tuple(remarks))
+    return CheckResult(check, status, summary, tuple(findings), tuple(remarks))
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class Verdict:
 
     name: str
     machine: str
-    parts: tuple[Part, ...] = field(default=())
+    parts: tuple[CheckResult, ...] = field(default=())
 
     @property
     def findings(self) -> list[Finding]:
@@ -216,19 +216,19 @@ def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
     return Verdict(subject.run.name, subject.machine.name, parts)
 
 
-def not_made(reasons: Mapping[str, str]) -> list[Part]:
+def not_made(reasons: Mapping[str, str]) -> list[CheckResult]:
     """The parts of checks that were not made."""
-    return [Part(check, Status.NOT_CHECKED, why) for check, why in reasons.items()]
+    return [CheckResult(check, Status.NOT_CHECKED, why) for check, why in reasons.items()]
 
 
-def _run_check(check: Check, subject: Subject) -> Part:
+def _run_check(check: Check, subject: Subject) -> CheckResult:
     try:
         return check.run(subject)
     except UserError as error:
-        return Part(check.name, Status.NOT_CHECKED, error.diagnostic.message)
+        return CheckResult(check.name, Status.NOT_CHECKED, error.diagnostic.message)
     except MemoryError:
-        return Part(
+        return CheckResult(
             check.name, Status.NOT_CHECKED, ("this machine does not have enough memory for it")
         )
     except OutOfSteps:
-        return Part(check.name, Status.NOT_CHECKED, TOO_LONG)
+        return CheckResult(check.name, Status.NOT_CHECKED, TOO_LONG)

@@ -19,7 +19,7 @@ from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.divergence.answer import Answer, Options, against
-from tilelet.divergence.locate import Case
+from tilelet.divergence.locate import GoldenCase
 from tilelet.runtime import session
 from tilelet.runtime.handlers.examine import Examine
 from tilelet.runtime.inspection.diverge import examine, page_data
@@ -59,7 +59,10 @@ def diverge_command(options: DivergeCommand) -> int:
 
 
 def _write_page(
-    cases: list[tuple[str, Case]], answers: list[Answer], options: DivergeCommand, platform: str
+    cases: list[tuple[str, GoldenCase]],
+    answers: list[Answer],
+    options: DivergeCommand,
+    platform: str,
 ) -> None:
     """The page of the first program that has a finding, else of the first."""
     from tilelet.report.html import page_html
@@ -86,7 +89,7 @@ def _nothing(target: Target) -> int:
     raise BadFlag(f"`{target.name}` runs no program with inputs: there is nothing to look at")
 
 
-def _cases(target: Target, options: DivergeCommand) -> tuple[list[tuple[str, Case]], int]:
+def _cases(target: Target, options: DivergeCommand) -> tuple[list[tuple[str, GoldenCase]], int]:
     """Everything that the target runs; no engine executes anything."""
     handler = Examine()
     now = Session(

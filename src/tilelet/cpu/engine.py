@@ -63,7 +63,7 @@ class TaskCounts:
 
 
 @dataclass(frozen=True)
-class Execution:
+class NativeExecution:
     """What a run leaves behind, besides the arrays it wrote."""
 
     tasks: TaskCounts | TaskStream
@@ -455,7 +455,7 @@ class CpuEngine:
 
     def run(
         self, program: Program, arguments: Mapping[str, Argument], *, execute: bool = True
-    ) -> Execution:
+    ) -> NativeExecution:
         """Run on arrays in place. Counting alone and programs with a breakpoint are interpreted.
 
         So are programs on arrays whose elements do not begin at multiples of their size: compilers
@@ -464,13 +464,13 @@ class CpuEngine:
         if not execute or stops_for_a_debugger(program) or not are_aligned(arguments):
             from tilelet.interp.interpreter import Interpreter
 
-            return Execution(Interpreter().run(program, arguments, execute=execute).tasks)
+            return NativeExecution(Interpreter().run(program, arguments, execute=execute).tasks)
         with self.progress(f"compiling {program.name}", None):
             native_program = compiled(program, self.keep_c)
         tasks = native_program.run(
             arguments, thread_count(), schedule_seed(), self.progress, records=self.records
         )
-        return Execution(tasks)
+        return NativeExecution(tasks)
 
 
 def stops_for_a_debugger(program: Program) -> bool:

@@ -20,7 +20,7 @@ from tilelet.diag.catalogue.diverge import (
 from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.divergence.error_map import Array
 from tilelet.divergence.golden_trace import Intermediate
-from tilelet.divergence.locate import Case, Divergence, Locator, Statement
+from tilelet.divergence.locate import Divergence, GoldenCase, Locator, Statement
 from tilelet.divergence.record import Followed, Trace, follow
 from tilelet.divergence.wide import Violation, WideTrace
 from tilelet.ir.core import Direction
@@ -144,7 +144,7 @@ def _number(value: float) -> float | None:
 
 @np.errstate(all="ignore")
 def answer(
-    name: str, case: Case, options: Options, say: Callable[[str], None] = lambda _: None
+    name: str, case: GoldenCase, options: Options, say: Callable[[str], None] = lambda _: None
 ) -> Answer:
     """Compare a case with double precision and with its golden."""
     element = np.float32 if options.all_fp32 else np.float64
@@ -193,7 +193,7 @@ def _statement(trace: Trace, number: int) -> Statement:
     )
 
 
-def _only_rounding(case: Case, trace: WideTrace, run: Followed) -> UserError | None:
+def _only_rounding(case: GoldenCase, trace: WideTrace, run: Followed) -> UserError | None:
     """Return a finding if the outputs match in double precision but not in the program's."""
     wide: dict[str, Array] = {}
     for output, expected in case.expected.items():
@@ -322,7 +322,7 @@ def _worst_text(found: Divergence) -> list[str]:
     return [text]
 
 
-def against(reference: Case, name: str, case: Case) -> Case:
+def against(reference: GoldenCase, name: str, case: GoldenCase) -> GoldenCase:
     """Return the case with another program as its golden: its outputs, tensors and tiles."""
     trace = Trace(reference.program)
     run = follow(trace, reference.arguments)
@@ -331,7 +331,7 @@ def against(reference: Case, name: str, case: Case) -> Case:
         for output in case.expected or run.arrays
         if output in run.arrays and output in _outputs(case)
     }
-    return Case(
+    return GoldenCase(
         case.program,
         case.arguments,
         expected,
@@ -342,7 +342,7 @@ def against(reference: Case, name: str, case: Case) -> Case:
     )
 
 
-def _outputs(case: Case) -> set[str]:
+def _outputs(case: GoldenCase) -> set[str]:
     """Return the parameters that the program writes."""
     main = case.program.main
     directions = infer_directions(main, case.program.functions)

@@ -56,7 +56,7 @@ _MAX_PARTIALLY_WRONG = 0.5
 
 
 @dataclass(frozen=True)
-class Case:
+class GoldenCase:
     """A program with its inputs and expected outputs.
 
     arguments      by parameter, as before the run
@@ -192,7 +192,7 @@ class Locator:
 
     def __init__(
         self,
-        case: Case,
+        case: GoldenCase,
         budget: float,
         say: Progress = lambda _: None,
         suspicious: Sequence[Op] = (),

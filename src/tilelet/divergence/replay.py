@@ -67,7 +67,7 @@ def steps_of(elements: int) -> float:
 
 
 @dataclass
-class _Part:
+class _Segment:
     """One task, or the code between two: its loads, its writes with their data, and its work."""
 
     task: Submitted | None
@@ -149,15 +149,15 @@ class Replay:
         data.view(buffer.initial.dtype).fill(buffer.initial[()])
         return data
 
-    def _parts(self) -> list[_Part]:
-        parts: list[_Part] = []
-        by_task: dict[int, _Part] = {}
+    def _parts(self) -> list[_Segment]:
+        parts: list[_Segment] = []
+        by_task: dict[int, _Segment] = {}
         for event in self.trace.events:
             if event.task == NOBODY:
-                part = _Part(None, NOBODY)
+                part = _Segment(None, NOBODY)
                 parts.append(part)
             elif event.task not in by_task:
-                part = _Part(self.trace.submitted[event.task], event.task)
+                part = _Segment(self.trace.submitted[event.task], event.task)
                 by_task[event.task] = part
                 parts.append(part)
             else:
@@ -219,7 +219,7 @@ class Replay:
                         changed.view(window)[...] = False
 
     def _execute(
-        self, part: _Part, task: Submitted, state: State, is_edited: bool, changed: Changed
+        self, part: _Segment, task: Submitted, state: State, is_edited: bool, changed: Changed
     ) -> None:
         self.executed += 1
         self.steps += part.steps
@@ -240,7 +240,7 @@ def _differs(a: Array, b: Array) -> Array:
     return ~((x == y) | (np.isnan(x) & np.isnan(y)))
 
 
-def _enter(part: _Part, event: Event) -> None:
+def _enter(part: _Segment, event: Event) -> None:
     made = event.tile.data.size if event.tile is not None else 0
     part.steps += steps_of(max([made, *(math.prod(w.shape) for w in event.windows)]))
     if event.writes:

@@ -18,7 +18,7 @@ from tilelet.diag.internal import InternalError
 from tilelet.divergence import edits
 from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Array
-from tilelet.divergence.locate import Case
+from tilelet.divergence.locate import GoldenCase
 from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait
@@ -98,7 +98,7 @@ def corruptions(op: Op) -> Iterator[tuple[str, Edit]]:
 
 
 def strength(
-    case: Case, budget: float, seed: int = 0, say: Callable[[str], None] = lambda _: None
+    case: GoldenCase, budget: float, seed: int = 0, say: Callable[[str], None] = lambda _: None
 ) -> Strength:
     """Try mutations of every kernel until all are tried or the budget is spent.
 
@@ -136,7 +136,7 @@ def strength(
 
 
 def _describe_unnoticed(
-    case: Case, edit: Edit, kind: str, clean: Mapping[str, Array], made: Mapping[str, Array]
+    case: GoldenCase, edit: Edit, kind: str, clean: Mapping[str, Array], made: Mapping[str, Array]
 ) -> Unnoticed:
     share, is_rounding = 0.0, True
     for name in case.expected:
@@ -155,7 +155,7 @@ def _describe_unnoticed(
     return Unnoticed(edit, kind, share, tuple(other), is_rounding)
 
 
-def _roundoff(case: Case, name: str) -> float:
+def _roundoff(case: GoldenCase, name: str) -> float:
     """Return the unit roundoff of a parameter's type; 0 for integers."""
     type_ = next(p.type for p in case.program.main.params if p.name == name)
     is_float = isinstance(type_, TensorType) and type_.dtype.is_float

@@ -89,10 +89,10 @@ def execute(program: Program, *, rounding: bool, budget: int | None = None) -> O
     rounding  FP32 sums in any order are equal
     budget    elements that may be hashed; None: `MAX_WORK`
     """
-    return _Execution(program, rounding, MAX_WORK if budget is None else budget).outcome()
+    return _SymbolicRun(program, rounding, MAX_WORK if budget is None else budget).outcome()
 
 
-class _Execution:
+class _SymbolicRun:
     def __init__(self, program: Program, rounding: bool, budget: int) -> None:
         self.program = program
         self.rounding = rounding

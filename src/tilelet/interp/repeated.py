@@ -169,7 +169,7 @@ class Piece:
 
 
 @dataclass
-class Execution:
+class ExecutionAccesses:
     """The accesses of one execution, valid for all executions of its kind.
 
     base     the values of its moving scalars
@@ -214,7 +214,7 @@ class Execution:
     def _argument(self, taken: Window) -> int:
         return next(i for i in self.shape.tensors if self.arguments[i].buffer is taken.buffer)
 
-    def finish(self) -> Execution:
+    def finish(self) -> ExecutionAccesses:
         """Make the record independent of its arguments, and merge the accesses."""
         self.reads, self.writes = _in_rows(self.reads), _in_rows(self.writes)
         self.arguments = ()
@@ -248,7 +248,7 @@ class RepeatingState(State):
     def __init__(self, functions: Mapping[str, Function], **options: Any) -> None:
         super().__init__(functions, **options)
         self._shapes: dict[str, KernelShape] = {}
-        self._known: dict[tuple[Any, ...], Execution] = {}
+        self._known: dict[tuple[Any, ...], ExecutionAccesses] = {}
 
     def run_kernel(
         self, name: str, arguments: Sequence[Any], blocks: int | None
@@ -266,12 +266,12 @@ class RepeatingState(State):
         if known is not None and self._repeats(known, arguments, base, watcher):
             values = tuple([arguments[i] for i in shape.handed])
             return values, ((),) * (blocks or 1)
-        return self._follow(key, Execution(base, shape, arguments), name, arguments, blocks)
+        return self._follow(key, ExecutionAccesses(base, shape, arguments), name, arguments, blocks)
 
     def _follow(
         self,
         key: tuple[Any, ...],
-        execution: Execution,
+        execution: ExecutionAccesses,
         name: str,
         arguments: Sequence[Any],
         blocks: int | None,
@@ -287,7 +287,11 @@ class RepeatingState(State):
         return result
 
     def _repeats(
-        self, known: Execution, arguments: Sequence[Any], base: tuple[int, ...], watcher: Watcher
+        self,
+        known: ExecutionAccesses,
+        arguments: Sequence[Any],
+        base: tuple[int, ...],
+        watcher: Watcher,
     ) -> bool:
         """Apply a known execution; return False if it does not fit."""
         moved = [a - b for a, b in zip(base, known.base)]

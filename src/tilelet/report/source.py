@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.device.kernel.line_costs import Execution, follow
+from tilelet.device.kernel.line_costs import ModelledExecution, follow
 from tilelet.device.kernel.view import Core
 from tilelet.device.report.critical import Path
 from tilelet.device.schedule.simulate import Timeline
@@ -92,7 +92,7 @@ class SourceCosts:
         self.stream = timeline.stream
         self.files = files
         self.exec_us, self.path_us, self.blocks = self._weights(path)
-        self._followed: dict[int, Execution] = {}
+        self._followed: dict[int, ModelledExecution] = {}
 
     def _weights(self, path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """By cost: time of all executions, of those on the critical path, and their number.
@@ -115,7 +115,7 @@ class SourceCosts:
             np.bincount(cost, main, count),
         )
 
-    def execution(self, cost: int) -> Execution | None:
+    def execution(self, cost: int) -> ModelledExecution | None:
         view = self.stream.kernels[self.stream.cost_kernel[cost]]
         if view is None:
             return None

@@ -58,7 +58,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Execution:
+class ModelledExecution:
     """One execution of a kernel with one signature.
 
     start_us  time before the first instruction
@@ -72,7 +72,7 @@ class Execution:
     complete: bool
 
 
-def follow(kernel: DeviceKernel, machine: Machine, signature: Signature) -> Execution:
+def follow(kernel: DeviceKernel, machine: Machine, signature: Signature) -> ModelledExecution:
     """Simulate one execution with everything in L2."""
     walk = _StepWalk(course_of(kernel, signature), machine)
     us = machine.us
@@ -85,7 +85,7 @@ def follow(kernel: DeviceKernel, machine: Machine, signature: Signature) -> Exec
         for position, begin, end, repeats in walk.events
     )
     start = machine.body.start_cycles
-    return Execution(us(start), steps, events, len(events) < MOST_EVENTS)
+    return ModelledExecution(us(start), steps, events, len(events) < MOST_EVENTS)
 
 
 class _Snapshot(list[float]):

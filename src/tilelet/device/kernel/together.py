@@ -22,7 +22,7 @@ from tilelet.device.machine.description import Machine
 
 
 @dataclass(frozen=True)
-class Case:
+class PricingCase:
     """A machine, and what misses L2."""
 
     machine: Machine
@@ -30,7 +30,7 @@ class Case:
 
 
 def times_together(
-    kernel: DeviceKernel, signature: Signature, cases: Sequence[Case]
+    kernel: DeviceKernel, signature: Signature, cases: Sequence[PricingCase]
 ) -> list[float]:
     """Return the time of one execution in each case, in microseconds."""
     ends: NDArray[np.float64] = Together(course_of(kernel, signature), cases).end
@@ -40,7 +40,7 @@ def times_together(
 class Together(Walk):
     """A walk whose times are arrays with one entry per case."""
 
-    def __init__(self, course: Course, cases: Sequence[Case]) -> None:
+    def __init__(self, course: Course, cases: Sequence[PricingCase]) -> None:
         self.cases = [
             (StepCosts(course.kernel, case.machine, course.signature), case.levels)
             for case in cases

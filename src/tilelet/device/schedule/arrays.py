@@ -21,7 +21,7 @@ from tilelet.device.kernel.pipes import KernelCost
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Runtime
 from tilelet.device.schedule.callsites import CallSites
-from tilelet.device.schedule.l2_cells import Part
+from tilelet.device.schedule.l2_cells import ParameterAccesses
 from tilelet.device.schedule.pricing import CostCache, Pricing
 from tilelet.device.schedule.region_arrays import Ints, Regions, regions_of
 from tilelet.ir.core import Direction, Program
@@ -116,7 +116,7 @@ class Stream:
     heap: Ints
     freed: Ints
     regions: Regions
-    parts: list[Part]
+    parts: list[ParameterAccesses]
 
     @property
     def count(self) -> int:
@@ -281,8 +281,8 @@ class _Builder:
         groups: list[Group],
         kernels: list[DeviceKernel | None],
         number: Mapping[str, int],
-    ) -> list[Part]:
-        found: list[Part] = []
+    ) -> list[ParameterAccesses]:
+        found: list[ParameterAccesses] = []
         for g in groups:
             kernel = kernels[number[g.kernel]]
             if kernel is None:
@@ -293,7 +293,7 @@ class _Builder:
                 amount = g.moved(self.pricing.costs, touched.param, touched.writes)
                 column = g.regions[g.tensors.index(touched.param)]
                 shifts = tuple(g.shift(extent) for extent in touched.extents or ())
-                found.append(Part(g.indices, column, touched, shifts, amount))
+                found.append(ParameterAccesses(g.indices, column, touched, shifts, amount))
         return found
 
 

@@ -24,7 +24,7 @@ MOST_COLUMNS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ParameterAccesses:
     """The accesses of one parameter of one group of tasks.
 
     regions  the window that each task gets
@@ -79,7 +79,7 @@ class Cells:
     total: int
 
 
-def empty_cells(parts: Sequence[Part], grid: Grid, line: int, tasks: int) -> Cells:
+def empty_cells(parts: Sequence[ParameterAccesses], grid: Grid, line: int, tasks: int) -> Cells:
     """Preallocate the access arrays."""
     count = np.zeros(tasks + 1, np.int64)
     for part in parts:
@@ -102,7 +102,9 @@ def empty_cells(parts: Sequence[Part], grid: Grid, line: int, tasks: int) -> Cel
     )
 
 
-def build_cells(parts: Sequence[Part], regions: Regions, line: int, tasks: int) -> Cells:
+def build_cells(
+    parts: Sequence[ParameterAccesses], regions: Regions, line: int, tasks: int
+) -> Cells:
     """Choose the grids and assign every access its rectangle."""
     pitch = pitches(parts, regions)
     spans = [_spans(part, regions) for part in parts]
@@ -122,7 +124,7 @@ def build_cells(parts: Sequence[Part], regions: Regions, line: int, tasks: int) 
     return cells
 
 
-def _spans(part: Part, regions: Regions) -> tuple[Floats, Floats, Floats]:
+def _spans(part: ParameterAccesses, regions: Regions) -> tuple[Floats, Floats, Floats]:
     """Return first byte, one past the last, and bytes requested, of each access."""
     layouts = regions.layouts
     rank, item = rank_and_item(part, regions)
@@ -158,7 +160,7 @@ def _scan_window(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:
     return start, np.minimum(start + length, last)
 
 
-def rank_and_item(part: Part, regions: Regions) -> tuple[int, int]:
+def rank_and_item(part: ParameterAccesses, regions: Regions) -> tuple[int, int]:
     """Return rank and element size of a parameter, from its first window."""
     layout = regions.layouts[regions.layout[part.regions[0]]]
     return len(layout.shape), layout.item
@@ -195,7 +197,7 @@ def _place(
     cells.share[at] = touched / (rows * columns)
 
 
-def pitches(parts: Sequence[Part], regions: Regions) -> Floats:
+def pitches(parts: Sequence[ParameterAccesses], regions: Regions) -> Floats:
     """Return the row pitch of each buffer, from its first window that has rows."""
     across, owner, sizes = regions.by_layout("across"), regions.buffer, regions.sizes
     touched = np.zeros(len(across), np.bool_)

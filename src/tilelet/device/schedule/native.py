@@ -16,7 +16,7 @@ from tilelet.device.schedule.events import Config, SimResult, Work
 from tilelet.device.schedule.graph import Graph
 from tilelet.device.schedule.l2_cells import (
     Cells,
-    Part,
+    ParameterAccesses,
     empty_cells,
     grid_of,
     pitches,
@@ -63,7 +63,7 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> SimResult
 
 
 def build_cells_native(
-    lib: ctypes.CDLL, parts: Sequence[Part], regions: Regions, line: int, tasks: int
+    lib: ctypes.CDLL, parts: Sequence[ParameterAccesses], regions: Regions, line: int, tasks: int
 ) -> Cells:
     """`cells.build_cells`, in C."""
     pitch = pitches(parts, regions)
@@ -98,9 +98,9 @@ def build_cells_native(
     return cells
 
 
-def _part_array(parts: Sequence[Part], regions: Regions) -> tuple[Any, list[Any]]:
+def _part_array(parts: Sequence[ParameterAccesses], regions: Regions) -> tuple[Any, list[Any]]:
     """Return the parts as C structures, and the objects that must stay alive for them."""
-    every = (structures.Part * max(1, len(parts)))()
+    every = (structures.CellsPart * max(1, len(parts)))()
     kept: list[Any] = []
     for into, part in zip(every, parts):
         rank, item = rank_and_item(part, regions)

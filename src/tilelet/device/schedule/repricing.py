@@ -17,7 +17,7 @@ from tilelet.device.kernel.pipes import (
     kernel_cost,
     stores_wait,
 )
-from tilelet.device.kernel.together import Case, times_together
+from tilelet.device.kernel.together import PricingCase, times_together
 from tilelet.device.kernel.view import DeviceKernel, ScalarWork, Transfer, VectorWork
 from tilelet.device.machine.description import Body, Machine
 from tilelet.device.schedule.arrays import Stream
@@ -49,19 +49,19 @@ def followed_roughly(stream: Stream, old: Machine, machines: Sequence[Machine]) 
         kernel = stream.kernels[number]
         if kernel is None:
             continue
-        before, cases = stream.costs[first], list[Case]()
+        before, cases = stream.costs[first], list[PricingCase]()
         # For each case: the index of the machine, and which time it is.
         of: list[tuple[int, str]] = []
         for i, new in enumerate(machines):
             sides = _sides(kernel, old, new)
             if False in sides:
-                cases.append(Case(new))
+                cases.append(PricingCase(new))
                 of.append((i, "exec_us"))
             if True in sides:
-                cases.append(Case(new, COLD))
+                cases.append(PricingCase(new, COLD))
                 of.append((i, "cold_us"))
                 if stores_wait(kernel, new):
-                    cases.append(Case(new, ALL_COLD))
+                    cases.append(PricingCase(new, ALL_COLD))
                     of.append((i, "store_us"))
         if not cases:
             continue

@@ -161,7 +161,7 @@ class ConflictOutput(Structure):
     _fields_: ClassVar = [("count", c_int64), ("swept", c_int64), ("found", Longs)]
 
 
-class Part(Structure):
+class CellsPart(Structure):
     _fields_: ClassVar = [
         ("count", c_int64),
         ("rank", c_int64),
@@ -182,7 +182,7 @@ class CellsInput(Structure):
         ("parts", c_int64),
         ("tasks", c_int64),
         ("buffers", c_int64),
-        ("part", POINTER(Part)),
+        ("part", POINTER(CellsPart)),
         ("buffer", Longs),
         ("offset", Longs),
         ("layout", Longs),
@@ -258,7 +258,7 @@ ALL = (
     GraphOutput,
     ConflictInput,
     ConflictOutput,
-    Part,
+    CellsPart,
     CellsInput,
     Grid,
     CellsOutput,

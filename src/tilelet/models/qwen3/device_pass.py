@@ -44,7 +44,7 @@ _HEAD_COLUMNS, _HEAD_ROWS = 512, 32
 
 
 @dataclass(frozen=True)
-class Part:
+class PassPart:
     """A program of a pass, how often it runs, and the drawn experts, if any."""
 
     name: str
@@ -72,7 +72,7 @@ class DevicePass:
     kind: Kind
     machine: str
     tokens: int
-    parts: tuple[Part, ...]
+    parts: tuple[PassPart, ...]
 
     @property
     def us(self) -> float:
@@ -150,15 +150,15 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
     counts: Counter[LayerKind] = Counter()
     for run in architecture_of(c).runs:
         counts[run.kind] += run.count
-    layers: list[Part] = []
+    layers: list[PassPart] = []
     for kind, count in counts.items():
         groups = drawn_groups(c, shape.tokens) if isinstance(c, Qwen3MoeConfig) else None
         profile = _profile(kind.build(shape.kind, layer), given, machine, groups)
-        layers.append(Part(f"{kind.name} layer", count, profile, kind.is_sparse))
+        layers.append(PassPart(f"{kind.name} layer", count, profile, kind.is_sparse))
     parts = (
-        Part("embedding", 1, _profile(build_embedding(embedding), tokens, machine)),
+        PassPart("embedding", 1, _profile(build_embedding(embedding), tokens, machine)),
         *layers,
-        Part("output head", 1, _profile(build_head(head), {}, machine)),
+        PassPart("output head", 1, _profile(build_head(head), {}, machine)),
     )
     return DevicePass(shape.kind, machine, shape.tokens, parts)
 

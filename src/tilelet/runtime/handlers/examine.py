@@ -10,7 +10,7 @@ from tilelet.runtime.handlers.base import explore_ranks
 from tilelet.runtime.handlers.execute import Execute
 
 if TYPE_CHECKING:
-    from tilelet.divergence.locate import Case as Examined
+    from tilelet.divergence.locate import GoldenCase
     from tilelet.runtime.config import RunConfig
     from tilelet.runtime.handlers.count import Data
     from tilelet.runtime.harness.case_run import CaseRun
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Examine(Execute):
     """Keeps every case, by the name of its program; calls are executed."""
 
-    cases: list[tuple[str, Examined]] = field(default_factory=list["tuple[str, Examined]"])
+    cases: list[tuple[str, GoldenCase]] = field(default_factory=list["tuple[str, GoldenCase]"])
     silent = True
 
     def case(self, run: CaseRun) -> None:

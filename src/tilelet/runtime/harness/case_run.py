@@ -42,7 +42,7 @@ from tilelet.tasks.extents import Extents
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
-    from tilelet.divergence.locate import Case as Examined
+    from tilelet.divergence.locate import GoldenCase
 
 
 class CaseRun:
@@ -265,7 +265,7 @@ class CaseRun:
         )
         return {name: found[self.specs[name].name] for name in names}
 
-    def examined(self, pristine: Mapping[str, Any]) -> Examined:
+    def examined(self, pristine: Mapping[str, Any]) -> GoldenCase:
         """The case for those who execute it themselves, with what its golden computes."""
         from tilelet.runtime.harness.examined_case import examined
 

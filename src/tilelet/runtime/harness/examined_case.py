@@ -8,8 +8,7 @@ from typing import Any
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
 from tilelet.divergence.golden_trace import GoldenTrace
-from tilelet.divergence.locate import Case as Examined
-from tilelet.divergence.locate import Masks
+from tilelet.divergence.locate import GoldenCase, Masks
 from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.specs import Spec
 from tilelet.runtime.programs.compiler import CompiledProgram
@@ -28,7 +27,7 @@ def examined(
     expecting: Expecting,
     judge: Judge,
     inputs: Mapping[str, Any],
-) -> Examined:
+) -> GoldenCase:
     """The case with what its golden computes on the way. What cannot be compared is noted."""
     trace: GoldenTrace | None = None
     note = "there is no golden: results are compared with double only"
@@ -57,7 +56,7 @@ def examined(
             for name, array in wanted.items()
         }
 
-    return Examined(
+    return GoldenCase(
         compiled.program,
         pristine,
         expected,

@@ -16,7 +16,7 @@ from tilelet.runtime import session
 if TYPE_CHECKING:
     from tilelet.device.run import Recorded
     from tilelet.divergence.answer import Answer, Options
-    from tilelet.divergence.locate import Case
+    from tilelet.divergence.locate import GoldenCase
 
 
 def diverge(
@@ -63,7 +63,7 @@ def diverge(
     return answers[0]
 
 
-def examine(name: str, case: Case, options: Options, platform: str = "a2a3") -> Answer:
+def examine(name: str, case: GoldenCase, options: Options, platform: str = "a2a3") -> Answer:
     """The answer about a case. Tasks that are right in the order of the program may still read what
     another has not written yet: that is told, too.
     """
@@ -75,7 +75,7 @@ def examine(name: str, case: Case, options: Options, platform: str = "a2a3") -> 
     return result
 
 
-def page_data(name: str, case: Case, result: Answer, platform: str) -> bytes:
+def page_data(name: str, case: GoldenCase, result: Answer, platform: str) -> bytes:
     """The page of a case: its modelled run, outputs against the golden, the first divergence."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun
@@ -101,7 +101,7 @@ def page_data(name: str, case: Case, result: Answer, platform: str) -> bytes:
     return diverged_data(DeviceRun(_recorded(name, case), load_machine(platform)), numbers)
 
 
-def _recorded(name: str, case: Case) -> Recorded:
+def _recorded(name: str, case: GoldenCase) -> Recorded:
     from tilelet.device.run import Recorded
     from tilelet.interp.interpreter import Interpreter
     from tilelet.runtime.handlers.record import with_control_traces
@@ -110,7 +110,7 @@ def _recorded(name: str, case: Case) -> Recorded:
     return Recorded(name, case.program, with_control_traces(case.program, tasks, case.arguments))
 
 
-def _stale_reads(name: str, case: Case, platform: str) -> list[Any]:
+def _stale_reads(name: str, case: GoldenCase, platform: str) -> list[Any]:
     """Races in which one of the two reads, by the rules of the newest runtime."""
     from tilelet.checks import race
     from tilelet.checks.verdict import Subject
