@@ -56,7 +56,7 @@ def compile_quickly(monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
     users do, and with `--thorough` all of them do: optimizers have bugs.
     """
     if not thorough:
-        monkeypatch.setattr(build, "OPTIMISE", "-O1")
+        monkeypatch.setattr(build, "OPTIMIZE", "-O1")
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_never_says_no_wrongly(data) -> None:
     assert meet(a, b) or not touched(a) & touched(b)
 
 
-def test_bytes_of_neighbours_do_not_meet() -> None:
+def test_bytes_of_neighbors_do_not_meet() -> None:
     assert not meet(Bytes(0, 4), Bytes(4, 4))
     assert meet(Bytes(0, 5), Bytes(4, 4))
     left, right = Bytes(0, 4, ((8, 8),)), Bytes(4, 4, ((8, 8),))

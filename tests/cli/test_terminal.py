@@ -1,4 +1,4 @@
-"""On a terminal: colours, and nothing wider than it is."""
+"""On a terminal: colors, and nothing wider than it is."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_nothing_is_wider_than_the_terminal(tmp_path: Path, argv: list[str]) -> 
     assert [line for line in lines if len(line) > columns] == []
 
 
-def test_colours_on_a_terminal_and_when_forced(tmp_path: Path) -> None:
+def test_colors_on_a_terminal_and_when_forced(tmp_path: Path) -> None:
     code, shown = on_terminal(tmp_path, "run", HELLO)
     assert code == 0
     assert "\x1b[1;32mPASS\x1b[0m" in shown
@@ -102,7 +102,7 @@ def test_no_color_is_obeyed(tmp_path: Path, argv: list[str]) -> None:
 @pytest.mark.parametrize(
     "argv", [["run", HELLO], ["profile", "--no-files", HELLO], ["run", "no.py"]]
 )
-def test_colours_can_be_forced_and_are_not_there_otherwise(tmp_path: Path, argv: list[str]) -> None:
+def test_colors_can_be_forced_and_are_not_there_otherwise(tmp_path: Path, argv: list[str]) -> None:
     names = ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
     environment = {k: v for k, v in os.environ.items() if k not in names}
     environment |= {"PYTHONPATH": str(ROOT / "src")}

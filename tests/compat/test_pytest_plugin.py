@@ -201,7 +201,7 @@ class Two:
         return y
 
 
-def test_behaviour_after_a_look_at_generated_files():
+def test_behavior_after_a_look_at_generated_files():
     compiled = ir.compile(Two, platform="a2a3sim")
     assert (compiled.output_dir / "next_levels" / "host_chip_0").is_dir()
     a, y = torch.ones((16, 16)), torch.zeros((16, 16))

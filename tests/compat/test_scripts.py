@@ -1,4 +1,4 @@
-"""Unmodified scripts of every era: verdicts, console lines, exit codes, artefacts."""
+"""Unmodified scripts of every era: verdicts, console lines, exit codes, artifacts."""
 
 from __future__ import annotations
 

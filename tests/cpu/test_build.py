@@ -295,7 +295,7 @@ def test_a_full_disk(
     """The cache's: the program is compiled elsewhere. The temporary folder's too: an error."""
     if room == "16k":
         request.getfixturevalue("quick_runtime")
-    monkeypatch.setattr(build, "OPTIMISE_RUNTIME", "-O0")
+    monkeypatch.setattr(build, "OPTIMIZE_RUNTIME", "-O0")
     with small_disk(tmp_path / "disk", f"size={room},mode=700") as disk:
         use_cache(disk / "cache", monkeypatch)
         assert runs(fresh_program())

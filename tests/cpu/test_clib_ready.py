@@ -153,7 +153,7 @@ def test_every_thread_gets_its_share() -> None:
 
 
 def test_tasks_whose_memory_is_in_order_come_in_turn() -> None:
-    """They have no neighbours; where one ends, the next one's memory happens to begin."""
+    """They have no neighbors; where one ends, the next one's memory happens to begin."""
     with queue() as q:
         for n in range(TOGETHER):
             q.push(n, column=n, is_in_order=True)

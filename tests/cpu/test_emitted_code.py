@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.cpu.shipped import emitted_text, shipped_programs
 
-from tilelet.cpu.build import OPTIMISE, OPTIMISE_RUNTIME, SOURCES
+from tilelet.cpu.build import OPTIMIZE, OPTIMIZE_RUNTIME, SOURCES
 from tilelet.native.toolchain import FLAGS, find_compiler
 
 GOLDEN_COMPILER = "gcc 12"  # other versions vectorize other loops
@@ -92,7 +92,7 @@ def _vectorized_loops(folder: Path, *flags: str) -> Counter[int]:
     name = "guesses" if not flags else "no_guesses"
     source, dump = folder / f"{name}.c", folder / f"{name}.dump"
     source.write_text(_kernels().unit())
-    _compile(source, LEVEL, OPTIMISE, f"-fdump-tree-vect-optimized={dump}", *flags)
+    _compile(source, LEVEL, OPTIMIZE, f"-fdump-tree-vect-optimized={dump}", *flags)
     counts: Counter[int] = Counter()
     kernel = None
     for line in dump.read_text().splitlines():
@@ -150,7 +150,7 @@ def test_inner_kernels_keep_vectors_in_registers(level: str) -> None:
     flags, expected = LEVELS[level]
     spills: Counter[str] = Counter()
     function = ""
-    for line in _compile(SOURCES / "matmul.c", *flags, OPTIMISE_RUNTIME).splitlines():
+    for line in _compile(SOURCES / "matmul.c", *flags, OPTIMIZE_RUNTIME).splitlines():
         label = re.match(r"(\w+):", line)
         if label:
             function = label[1]

@@ -209,7 +209,7 @@ def test_every_pattern_of_a_narrow_float(dtype: DType) -> None:
 
 @pytest.mark.parametrize("target", [BF16, FP16, FP8E4M3FN, FP8E5M2], ids=str)
 def test_every_half_way_point(target: DType) -> None:
-    """FP32 values at, just below and just above every value of the type and between neighbours."""
+    """FP32 values at, just below and just above every value of the type and between neighbors."""
     cases = Cases()
     count = 1 << target.bits
     values = np.arange(count, dtype=f"u{target.itemsize}").view(target.numpy).astype(np.float32)

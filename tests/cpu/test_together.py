@@ -24,7 +24,7 @@ SCHEDULES = [(t, s) for t in THREADS for s in (IN_ORDER, 1, 2, 3, 4)]
 
 
 def _narrow(dtype: DType) -> Program:
-    """`TASKS` products of one A with neighbouring columns of B, each in two pieces over k.
+    """`TASKS` products of one A with neighboring columns of B, each in two pieces over k.
 
     `from_row[i]` is where task i begins to read B, `to_row[i]` where it stores: both 0, or the task
     fails, before its product or after it. A second task reads what the first one has stored.

@@ -70,7 +70,7 @@ def misses(program: Any) -> list[float]:
     return [s.work.misses for s in kernel.walk() if isinstance(s.work, ScalarWork)]
 
 
-def test_neighbouring_numbers_share_a_line_of_the_scalar_cache() -> None:
+def test_neighboring_numbers_share_a_line_of_the_scalar_cache() -> None:
     assert misses(element_reads(1)) == [pytest.approx(4 / 64)]
     assert misses(element_reads(4)) == [pytest.approx(16 / 64)]
     assert misses(element_reads(100)) == [1.0]

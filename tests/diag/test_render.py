@@ -232,13 +232,13 @@ def test_long_line_of_wide_characters_stays_aligned() -> None:
     assert len(cells) <= 60
 
 
-def test_colour_adds_only_escape_sequences(golden) -> None:
+def test_color_adds_only_escape_sequences(golden) -> None:
     for name in ("lines_between", "lines_around_lines", "inlined", "three_labels_on_one_line"):
         colored = render_text(LAYOUTS[name], color=True, sources=SOURCES)
         assert re.sub(r"\x1b\[[0-9;]*m", "", colored) == render_text(
             LAYOUTS[name], color=False, sources=SOURCES
         )
-    golden("diag/layout/colour.txt", colored.replace("\x1b", "ESC"))
+    golden("diag/layout/color.txt", colored.replace("\x1b", "ESC"))
 
 
 @pytest.mark.parametrize(
@@ -347,6 +347,6 @@ def test_no_place_breaks_the_renderer(case: tuple[str, Diagnostic], width: int) 
 
 def test_layout_golden_files_are_all_used(request: pytest.FixtureRequest) -> None:
     folder = request.config.rootpath / "tests" / "golden" / "diag" / "layout"
-    others = {"wide_characters", "colour"}
+    others = {"wide_characters", "color"}
     cut = {f"long_line_{n}" for n in ("start", "middle", "end", "wider_than_the_screen")}
     assert {p.stem for p in folder.iterdir()} == set(itertools.chain(LAYOUTS, others, cut))

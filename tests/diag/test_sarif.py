@@ -127,7 +127,7 @@ def test_sarif_of_nothing_is_an_empty_run() -> None:
         (("runs", 0, "results", 0, "level"), "fatal"),
         (("runs", 0, "results", 0, "message"), {}),
         (("runs", 0, "results", 0, "locations"), []),
-        (("runs", 0, "results", 0, "colour"), "red"),
+        (("runs", 0, "results", 0, "color"), "red"),
         (("runs", 0, "results", 0, "ruleIndex"), -2),
         (("runs", 0, "results", 0, "ruleId"), "E0000"),
     ],

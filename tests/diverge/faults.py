@@ -143,14 +143,14 @@ def places(case: GoldenCase, fault: Edit) -> set[tuple[str, int]]:
     op = fault.op
     found = [op.loc]
     if fault.alias is not None:
-        neighbours = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
-        neighbours |= _yielded(case, neighbours)
-        neighbours |= _views(case, neighbours)
+        neighbors = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
+        neighbors |= _yielded(case, neighbors)
+        neighbors |= _views(case, neighbors)
         for function in case.program.functions.values():
             found += [
                 other.loc
                 for other in walk(function.body)
-                if neighbours & {*other.results, *_operands(other)}
+                if neighbors & {*other.results, *_operands(other)}
             ]
     return {(loc.file, loc.line) for loc in found}
 

@@ -24,7 +24,7 @@ SCRIPT = """
 import torch
 import pypto.language as pl
 from golden import TensorSpec, run_jit
-import neighbour_of_export as neighbour
+import neighbor_of_export as neighbor
 
 WIDE = True
 
@@ -33,13 +33,13 @@ WIDE = True
 def kernel(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
     for r in pl.parallel(0, 64, 16 if WIDE else 8):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint=f"rows_{16}"):
-            tile = neighbour.halved(x[r : r + 16, :])
+            tile = neighbor.halved(x[r : r + 16, :])
             out[r : r + 16, :] = tile
     return out
 
 
 def golden(tensors):
-    tensors["out"][:] = tensors["x"] * neighbour.SCALE
+    tensors["out"][:] = tensors["x"] * neighbor.SCALE
 
 
 specs = [
@@ -50,17 +50,17 @@ run_jit(fn=kernel, specs=specs, golden_fn=golden, rtol=1e-3, atol=1e-3)
 """
 
 
-def test_what_neighbours_define_is_written_out(
+def test_what_neighbors_define_is_written_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "neighbour_of_export.py").write_text(NEIGHBOUR)
+    (tmp_path / "neighbor_of_export.py").write_text(NEIGHBOUR)
     (tmp_path / "script.py").write_text(SCRIPT)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(tmp_path)
     assert main(["export", "script.py", "-o", "elsewhere/exported.py"]) == 0
     text = (elsewhere / "exported.py").read_text()
-    assert "neighbour" not in text
+    assert "neighbor" not in text
     assert 'name_hint="rows_16"' in text
     monkeypatch.chdir(elsewhere)
     assert main(["run", "exported.py"]) == 0

@@ -57,7 +57,7 @@ def jit_scale(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 
 
 @pytest.mark.parametrize("rows", [16, 64])
-def test_jit_specialises_on_shapes(rows: int) -> None:
+def test_jit_specializes_on_shapes(rows: int) -> None:
     result = run(jit_scale, x=X[:rows].copy(), out=zeros(rows, 128))
     np.testing.assert_array_equal(result["out"], 2 * X[:rows])
 

@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None, worker: str = "tests.fuzz.worke
         "--cache", default="", help="of compiled programs; else in the run directory"
     )
     parser.add_argument(
-        "--sanitize", action="store_true", help="watch memory and undefined behaviour; slower"
+        "--sanitize", action="store_true", help="watch memory and undefined behavior; slower"
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="judge one case again")
     options = parser.parse_args(arguments)

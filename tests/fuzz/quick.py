@@ -18,7 +18,7 @@ from pathlib import Path
 from tilelet.cpu import build
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
-LEVEL = "quick"  # in place of a level of optimisation
+LEVEL = "quick"  # in place of a level of optimization
 FOLDER = "TILELET_FUZZ_QUICK"  # the environment's name for where the runtime is
 _COMMAND = "TCC"  # and for the compiler, if it is not `tcc`
 _BASE = "libbase.so"

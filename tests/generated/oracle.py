@@ -62,7 +62,7 @@ def _magnitudes(dtype: str) -> tuple[Array, bool]:
 
 
 def _step_up(mode: str, below: Array, above: Array, m: Array, odd: Array, negative: Array) -> Array:
-    """Whether a magnitude between two neighbours goes to the upper one; `odd`: the lower's code."""
+    """Whether a magnitude between two neighbors goes to the upper one; `odd`: the lower's code."""
     middle = (below + above) / 2
     inexact = m > below
     if mode in ("rint", "none"):

@@ -12,7 +12,7 @@ from tilelet.syntax.enums import AtomicType
 SHAPE = [16, 16]
 
 
-def analysed(b: Source, *kernels) -> Aliases:
+def analyzed(b: Source, *kernels) -> Aliases:
     return Aliases(b.block([], []), {k.name: k for k in kernels})
 
 
@@ -24,7 +24,7 @@ def test_in_place_and_views():
     flat = b.op("reshape", x=view, shape=[1, 64])
     put = b.put(x, y, [0, 0])
     into_view = b.op("write", x=view, indices=[0, 0], value=1.0)
-    found = analysed(b)
+    found = analyzed(b)
     assert found.roots(put) == found.roots(flat) == found.roots(into_view) == {x}
     assert found.whole(put) is x
     assert found.whole(y) is y
@@ -37,14 +37,14 @@ def test_a_loop_that_updates_in_place():
     b = Source()
     x = b.param("x", tensor(SHAPE))
     (done,) = b.loop([4], lambda c, i, o: [c.op("write", x=o, indices=[i, 0], value=1.0)], [x])
-    assert analysed(b).whole(done) is x
+    assert analyzed(b).whole(done) is x
 
 
 def test_a_loop_whose_iterations_alternate():
     b = Source()
     x, y = b.param("x", tensor(SHAPE)), b.param("y", tensor(SHAPE))
     p, q = b.loop([4], lambda c, i, p, q: [q, p], [x, y])
-    found = analysed(b)
+    found = analyzed(b)
     assert found.roots(p) == found.roots(q) == {x, y}
     assert found.whole(p) is None
 
@@ -57,7 +57,7 @@ def test_while():
         lambda c, i, o: [c.scalar("add", i, 1), c.op("write", x=o, indices=[i, 0], value=1.0)],
         [n, x],
     )
-    assert analysed(b).whole(done) is x
+    assert analyzed(b).whole(done) is x
 
 
 def test_a_join_and_an_undefined_value():
@@ -65,7 +65,7 @@ def test_a_join_and_an_undefined_value():
     x, y = b.param("x", tensor(SHAPE)), b.param("y", tensor(SHAPE))
     nothing = b.undef(tensor(SHAPE))
     either, maybe = b.if_(True, lambda _: [x, x], lambda _: [y, nothing])
-    found = analysed(b)
+    found = analyzed(b)
     assert found.roots(either) == {x, y}
     assert found.whole(either) is None
     assert found.roots(maybe) == {x}
@@ -76,7 +76,7 @@ def test_scopes():
     b = Source()
     x = b.param("x", tensor(SHAPE))
     spilled, updated = b.scope(lambda s: [s.op("neg", x=s.whole(x)), s.put(x, s.whole(x), [0, 0])])
-    found = analysed(b)
+    found = analyzed(b)
     assert found.whole(spilled) is spilled
     assert found.whole(updated) is x
 
@@ -90,7 +90,7 @@ def test_calls():
     b = Source()
     x, y = b.param("x", tensor(SHAPE)), b.param("y", tensor(SHAPE))
     written, fresh, flat = b.call(fn, [x, y])
-    found = analysed(b, fn)
+    found = analyzed(b, fn)
     assert found.whole(written) is y
     assert found.whole(fresh) is fresh
     assert found.roots(flat) == {x}

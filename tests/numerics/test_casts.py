@@ -67,15 +67,15 @@ def delicate_fp32(to: DType) -> Array:
     middles = (codes[:-1].astype(np.float64) + codes[1:]) / 2
     base = np.concatenate([codes, middles]).astype(np.float32)
     with np.errstate(over="ignore"):
-        neighbours = [np.nextafter(base, np.float32(s)) for s in (np.inf, -np.inf)]
+        neighbors = [np.nextafter(base, np.float32(s)) for s in (np.inf, -np.inf)]
         ends = codes[[0, -1]] * np.float32([[1.0], [1.01], [1.04], [1.1], [2], [1e3], [1e30]])
     special = np.float32([0.0, -0.0, np.inf, -np.inf, 1e-45, -1e-45, 1e-38, 3.4e38, -3.4e38])
-    return np.concatenate([base, *neighbours, ends.ravel(), special])
+    return np.concatenate([base, *neighbors, ends.ravel(), special])
 
 
 @pytest.mark.parametrize("to", SMALL_FLOATS, ids=str)
 @pytest.mark.parametrize("mode", ROUNDING_MODES)
-def test_fp32_to_small_float_finds_the_right_neighbour(to: DType, mode: str) -> None:
+def test_fp32_to_small_float_finds_the_right_neighbor(to: DType, mode: str) -> None:
     rng = np.random.default_rng(1)
     patterns = rng.integers(0, 1 << 32, 20_000, dtype=np.uint32).view(np.float32)
     x = np.concatenate([delicate_fp32(to), patterns[~np.isnan(patterns)]])

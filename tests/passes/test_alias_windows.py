@@ -119,7 +119,7 @@ def test_two_results_assembled_after_both_scopes():
 
 
 @pytest.mark.parametrize("second", [(16, 0), (0, 8)])
-def test_neighbouring_windows_filled_together(second):
+def test_neighboring_windows_filled_together(second):
     """`[i, j]` and `[i + 16, j]` do not overlap, whatever i and j are."""
     b = Source()
     x, out = b.param("x", tensor([64, 32])), b.param("out", tensor([64, 32]))

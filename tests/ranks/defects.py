@@ -294,7 +294,7 @@ def set_by_several(mended: bool) -> Defect:
 
 
 def cells_in_one_line(mended: bool) -> Defect:
-    """Two ranks set neighbouring cells."""
+    """Two ranks set neighboring cells."""
     op = ADD if mended else SET
 
     @pl.jit.incore

@@ -97,7 +97,7 @@ def _baseline(browser: Any, page: Path, target: Path) -> None:
     save(found, target / "timeline.png")
     kernel = "state.run.kernels.findIndex((k) => state.run.rowOf.get(k.name)?.path_tasks > 9000)"
     choose(found, f"state.chooseKernel({kernel});")
-    save(found, target / "serialised.png")
+    save(found, target / "serialized.png")
     task = f"state.run.kernelOfTask.indexOf({kernel}, 20000)"
     choose(found, f"state.chooseTask({task}); timeline.zoomToChoice();")
     save(found, target / "chain.png")

@@ -227,7 +227,7 @@ def test_zoom_to_a_single_task(watched: Watched) -> None:
 
 
 def test_what_is_drawn_is_what_ran(watched: Watched) -> None:
-    """The colour in the middle of a bar is its kernel's."""
+    """The color in the middle of a bar is its kernel's."""
     watched.page.evaluate(
         """() => { const t = window.tileletPage.timeline; t.showPath = false; t.fit(); }"""
     )

@@ -12,7 +12,7 @@ from tests.tuning.kernels import SCRIPT, question
 from tilelet.diag import UserError
 from tilelet.scripts.target import Target
 from tilelet.tuning.knobs import Knob, subject_of
-from tilelet.tuning.values import neighbours, values_for
+from tilelet.tuning.values import neighbors, values_for
 
 
 def test_numbers_of_a_script(tmp_path: Path) -> None:
@@ -88,6 +88,6 @@ def test_values_divide_the_sizes() -> None:
     assert {80, 128, 160, 256, 320, 400, 512} <= set(values)
 
 
-def test_neighbours() -> None:
-    assert neighbours([1, 2, 4, 8], 4) == [2, 4, 8]
-    assert neighbours([1, 2, 4, 8], 1) == [1, 2]
+def test_neighbors() -> None:
+    assert neighbors([1, 2, 4, 8], 4) == [2, 4, 8]
+    assert neighbors([1, 2, 4, 8], 1) == [1, 2]

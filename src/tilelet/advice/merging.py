@@ -11,7 +11,7 @@ from tilelet.device.report.profile import KernelRow
 from tilelet.diag.editing import Edit
 
 
-def neighbours(
+def neighbors(
     subject: Subject,
 ) -> Iterator[tuple[ast.With, ast.With, list[KernelRow], list[Edit]]]:
     """Scopes that stand one behind the other, their kernels, and how they become one."""

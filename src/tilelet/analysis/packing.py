@@ -29,8 +29,8 @@ def first_fit(needs: Sequence[Need], order: Sequence[int], alignment: int) -> tu
     placed: list[int] = []
     for i in order:
         offset = 0
-        neighbours = [j for j in placed if needs[j].meets(needs[i])]
-        for j in sorted(neighbours, key=offsets.__getitem__):
+        neighbors = [j for j in placed if needs[j].meets(needs[i])]
+        for j in sorted(neighbors, key=offsets.__getitem__):
             if offset + sizes[i] <= offsets[j]:
                 break
             offset = max(offset, offsets[j] + sizes[j])

@@ -183,7 +183,7 @@ def compatibility_markdown() -> str:
         ),
         (
             "The language's own tests run here: "
-            "`pytest -p tilelet.compat.pytest_plugin PATH/tests/st`. Tests of behaviour are "
+            "`pytest -p tilelet.compat.pytest_plugin PATH/tests/st`. Tests of behavior are "
             "executed; tests of generated code and of several chips are skipped, with that reason."
         ),
         "## Names that are refused",

@@ -3,7 +3,7 @@
 `pypto` and `golden` mean Tilelet's modules, as under `tilelet run`. The tests' harness keeps its
 own cases and fixtures; in place of its runner, which drives a board, stands `compat.test_cases`.
 Tests whose subject is the text of generated code, or what only a board has, are skipped, and say
-so; a test of behaviour that first looks for generated files goes on. There are 16 devices unless
+so; a test of behavior that first looks for generated files goes on. There are 16 devices unless
 `--device` says otherwise.
 """
 

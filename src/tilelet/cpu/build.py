@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 SOURCES = Path(__file__).parent / "c"
 PRODUCTS = ("matmul.c", "products.c")
 LIBRARY = "program.so"
-OPTIMISE = "-O3"  # programs: loops over elements are vectorised by the compiler
-OPTIMISE_RUNTIME = "-O2"  # its loops are vectors already; -O3 only takes longer
+OPTIMIZE = "-O3"  # programs: loops over elements are vectorized by the compiler
+OPTIMIZE_RUNTIME = "-O2"  # its loops are vectors already; -O3 only takes longer
 _LONGEST = 600.0  # seconds that one compiler process may take
 _POLL = 0.1  # seconds between looks at signals: one that comes just before a wait does not end it
 
@@ -92,18 +92,18 @@ class _Jobs:
         for thread in self._threads:
             thread.join()
 
-    def compile(self, sources: Sequence[Path], folder: Path, optimise: str) -> list[Future[Path]]:
+    def compile(self, sources: Sequence[Path], folder: Path, optimize: str) -> list[Future[Path]]:
         """Start making an object of each source; they appear in `folder`."""
-        return [self._side_by_side(s, folder, optimise) for s in sources]
+        return [self._side_by_side(s, folder, optimize) for s in sources]
 
-    def _side_by_side(self, source: Path, folder: Path, optimise: str) -> Future[Path]:
+    def _side_by_side(self, source: Path, folder: Path, optimize: str) -> Future[Path]:
         from concurrent.futures import Future
 
         made: Future[Path] = Future()
 
         def make() -> None:
             try:
-                made.set_result(self._object(source, folder, optimise))
+                made.set_result(self._object(source, folder, optimize))
             except BaseException as error:
                 made.set_exception(error)
 
@@ -111,7 +111,7 @@ class _Jobs:
         try:
             thread.start()
         except RuntimeError:  # the system gives no more threads: one after the other
-            made.set_result(self._object(source, folder, optimise))
+            made.set_result(self._object(source, folder, optimize))
         else:
             self._threads.append(thread)
         return made
@@ -120,9 +120,9 @@ class _Jobs:
         names = [str(o) for o in objects]
         self._make(target, "-shared", *names, "-lm", "-lpthread")
 
-    def _object(self, source: Path, folder: Path, optimise: str) -> Path:
+    def _object(self, source: Path, folder: Path, optimize: str) -> Path:
         target = folder / f"{source.stem}.o"
-        self._make(target, optimise, f"-I{SOURCES}", "-c", str(source))
+        self._make(target, optimize, f"-I{SOURCES}", "-c", str(source))
         return target
 
     def _make(self, target: Path, *arguments: str) -> None:
@@ -209,14 +209,14 @@ class _Library:
     def __init__(self, jobs: _Jobs, compiler: Compiler, parts: dict[str, list[Path]]) -> None:
         self._jobs = jobs
         self._parts = parts
-        self.keys = {name: f"{name}-{_key(compiler, OPTIMISE_RUNTIME)}" for name in parts}
+        self.keys = {name: f"{name}-{_key(compiler, OPTIMIZE_RUNTIME)}" for name in parts}
         self._started: dict[str, list[Future[Path]]] = {}
 
     def start(self, folder: Path) -> None:
         """Begin to compile what is not in the cache."""
         for name, sources in self._parts.items():
             if not cache.has(self.keys[name]):
-                self._started[name] = self._jobs.compile(sources, folder, OPTIMISE_RUNTIME)
+                self._started[name] = self._jobs.compile(sources, folder, OPTIMIZE_RUNTIME)
 
     def use(self, folder: Path, take: Callable[[list[Path]], None]) -> None:
         """Call `take` with copies of all objects."""
@@ -242,7 +242,7 @@ class _Library:
     def _build(self, name: str, draft: Path) -> None:
         started = self._started.pop(name, None)
         if started is None:
-            _results(self._jobs.compile(self._parts[name], draft, OPTIMISE_RUNTIME))
+            _results(self._jobs.compile(self._parts[name], draft, OPTIMIZE_RUNTIME))
         else:
             for path in _results(started):
                 shutil.copyfile(path, draft / path.name)
@@ -259,13 +259,13 @@ def _results(making: Sequence[Future[Path]]) -> list[Path]:
     return found
 
 
-def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optimise: str) -> None:
+def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optimize: str) -> None:
     sources = _write(units, folder)
     with _jobs(compiler) as jobs:
         has_products = any("tl_matmul_side_by_side" in text for text in units)
         library = _Library(jobs, compiler, _parts(has_products=has_products))
         library.start(folder)
-        making = jobs.compile(sources, folder, optimise)
+        making = jobs.compile(sources, folder, optimize)
 
         def link(objects: list[Path]) -> None:
             made = _results(making)
@@ -304,7 +304,7 @@ _loaded: dict[str, ctypes.CDLL] = {}
 
 
 def load(
-    units: Sequence[str], tables: Sequence[str] = (native.TABLE,), optimise: str = ""
+    units: Sequence[str], tables: Sequence[str] = (native.TABLE,), optimize: str = ""
 ) -> ctypes.CDLL:
     """The library of programs, which have these names in it; compiled if no earlier run left it.
 
@@ -314,15 +314,15 @@ def load(
     compiler = find_compiler()
     if sanitize.is_on():
         sanitize.check_loaded(compiler)
-    optimise = optimise or OPTIMISE
-    key = _key(compiler, optimise, *(_PLACE.sub("", unit) for unit in units))
+    optimize = optimize or OPTIMIZE
+    key = _key(compiler, optimize, *(_PLACE.sub("", unit) for unit in units))
     needed = (*native.FUNCTIONS, *tables)
     if key not in _loaded:
         try:
             with stopped_when_terminated():
                 _loaded[key] = cache.use(
                     key,
-                    lambda folder: _build_program(compiler, units, folder, optimise),
+                    lambda folder: _build_program(compiler, units, folder, optimize),
                     lambda made: made.load(LIBRARY, *needed, lasting=sanitize.is_on()),
                 )
         except cache.UnusableError as error:

@@ -1,7 +1,7 @@
 """Kernels that are one loop over matrix products, as one iteration of that loop.
 
 Iterations then run as tasks of their own, in program order where they touch the same memory: on all
-threads, and beside those that read neighbouring columns of the same matrix. Who counts or records
+threads, and beside those that read neighboring columns of the same matrix. Who counts or records
 tasks sees one.
 """
 

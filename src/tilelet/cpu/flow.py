@@ -80,7 +80,7 @@ class _Carried(LoopCarried[KernelEmitter]):
             if self.slot is None:
                 k.flush_pending(tile.form.slot if isinstance(tile.form, Leaf) else None)
                 self.slot = k.new_slot(self.value.name, t.dtype, count(t.shape))
-                k.materialised(tile, slot=self.slot)
+                k.materialize_tile(tile, slot=self.slot)
         if None in region:
             self.valid_names = [k.name("valid") for _ in t.shape]
             for name, extent in zip(self.valid_names, valid):
@@ -136,12 +136,12 @@ def _assign_tiles(k: KernelEmitter, pending: list[tuple[_Carried, Tile]]) -> Non
             # They exchange places: one waits in a copy.
             target, tile = pending[0]
             slot = k.new_slot("copy", tile.dtype, count(tile.shape))
-            pending[0] = (target, k.materialised(tile, slot=slot))
+            pending[0] = (target, k.materialize_tile(tile, slot=slot))
             continue
         target, tile = chosen
         if _mixes_positions(target, tile):
-            tile = k.materialised(tile)
-        k.materialised(tile, slot=target.slot)
+            tile = k.materialize_tile(tile)
+        k.materialize_tile(tile, slot=target.slot)
         pending.remove(chosen)
     for name, text in regions:
         k.out.add(f"{name} = {text};")

@@ -590,7 +590,7 @@ class KernelEmitter(Emitter):
                 f"{len(shape)}, {dtype.itemsize});"
             )
 
-    def materialised(self, tile: Tile, hint: str = "tile", slot: Slot | None = None) -> Tile:
+    def materialize_tile(self, tile: Tile, hint: str = "tile", slot: Slot | None = None) -> Tile:
         """The tile in scratch memory, dense, with zeros outside its valid region."""
         form = tile.form
         if (
@@ -615,7 +615,7 @@ class KernelEmitter(Emitter):
     def materialize(self, arg: Arg) -> Tile:
         """The tile of a value, in scratch memory from now on."""
         assert isinstance(arg, Value)
-        tile = self.materialised(self.tile(arg), arg.name)
+        tile = self.materialize_tile(self.tile(arg), arg.name)
         self.values[arg] = tile
         return tile
 
@@ -637,7 +637,7 @@ class KernelEmitter(Emitter):
         if isinstance(tile.form, Leaf) or (waits and tile.form.depth < DEEPEST):
             self.values[value] = tile
         else:
-            self.values[value] = self.materialised(tile, value.name)
+            self.values[value] = self.materialize_tile(tile, value.name)
 
     def check_region(self, value: Value, tile: Tile) -> None:
         """Check that a tile has the region that was planned for it."""
@@ -714,7 +714,7 @@ class KernelEmitter(Emitter):
             if not isinstance(tile, Tile) or self.remaining[value] <= own[value]:
                 continue
             if any(leaf.window is not None for _, leaf in leaves(tile)):
-                self.values[value] = self.materialised(tile, value.name)
+                self.values[value] = self.materialize_tile(tile, value.name)
 
     def tile_type(self, value: Value) -> TileType:
         assert isinstance(value.type, TileType)

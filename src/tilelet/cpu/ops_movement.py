@@ -331,7 +331,7 @@ def _insert(k: KernelEmitter, op: Op) -> None:
     assert isinstance(into, Value)
     check_inside(k, op, starts, part.valid, t.shape, into.name)
     if _reads_only(part, k.reuse_buffer(into, op.result)):
-        part = k.materialised(part)
+        part = k.materialize_tile(part)
     slot = replaced(k, into, op.result)
     k.touch(slot)
     valid: tuple[Dim, ...] = t.shape
@@ -363,7 +363,7 @@ def replaced(k: KernelEmitter, arg: Arg, result: Value) -> Slot:
     if slot is None:
         tile = k.tile(arg)
         slot = k.new_slot(result.name, tile.dtype, count(tile.shape))
-        k.materialised(tile, slot=slot)
+        k.materialize_tile(tile, slot=slot)
     return slot
 
 

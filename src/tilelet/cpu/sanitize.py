@@ -1,4 +1,4 @@
-"""`TILELET_SANITIZE=1`: programs with the address and undefined-behaviour sanitizers.
+"""`TILELET_SANITIZE=1`: programs with the address and undefined-behavior sanitizers.
 
 The address sanitizer's library must be the first that a process loads. A Python that has started
 without it cannot load such a program: it has to start again.

@@ -131,7 +131,7 @@ def strides_in(shape: Sequence[int], strides: Sequence[Dim], root: Sequence[int]
 def merged_axes(
     shape: Sequence[int], extents: Sequence[Dim], operands: Sequence[Sequence[Dim]], *, merge: bool
 ) -> list[Axis]:
-    """The loops over a box: axes of length 1 left out, neighbours joined where memory allows."""
+    """The loops over a box: axes of length 1 left out, neighbors joined where memory allows."""
     axes: list[Axis] = []
     for i, (length, extent) in enumerate(zip(shape, extents)):
         if length == 1 and extent == 1:

@@ -92,7 +92,7 @@ class Table:
 
 
 _UNLIMITED = 10_000
-"""Columns where colours are wanted but there is no terminal."""
+"""Columns where colors are wanted but there is no terminal."""
 
 
 @dataclass

@@ -288,8 +288,8 @@ def _first_wrong(found: Divergence, statement: Statement) -> UserError:
     agrees: list[tuple[Loc, str]] = []
     if found.last is not None and found.last[0].loc != statement.loc:
         agrees.append((found.last[0].loc, f"agrees: {found.last[1].array.where}"))
-    labelled = {statement.loc, *(loc for loc, _ in agrees)}
-    agrees += [(s.loc, f"loads `{what}`") for s, what in found.taken if s.loc not in labelled]
+    labeled = {statement.loc, *(loc for loc, _ in agrees)}
+    agrees += [(s.loc, f"loads `{what}`") for s, what in found.taken if s.loc not in labeled]
     notes = [_where_text(statement), *_worst_text(found)]
     if found.last is not None and found.first is not None:
         last, match = found.last

@@ -346,7 +346,7 @@ class Locator:
             if not missing.any() or missing.sum() < 0.5 * bad.sum():
                 continue
             others = self.trace.origins.writers(self.replay.run.parameters[output])
-            statement = self.statement(_neighbour(origins, missing, others)) if others else None
+            statement = self.statement(_neighbor(origins, missing, others)) if others else None
             fits = unstored.for_output(self.trace, output, self.case.expected[output], missing)
             return Divergence(
                 "missing write",
@@ -774,7 +774,7 @@ def _name(op: Op) -> str:
     return op.results[0].name if op.results else op.name
 
 
-def _neighbour(origins: Array, missing: Bools, others: Sequence[int]) -> int:
+def _neighbor(origins: Array, missing: Bools, others: Sequence[int]) -> int:
     """Return the write that is nearest to the missing elements."""
     flat, gone = origins.reshape(-1), np.flatnonzero(missing.reshape(-1))
     written = np.flatnonzero(flat != NOBODY)

@@ -21,7 +21,7 @@ The contract, in the order the rules apply (a compiled engine must reproduce it 
 
 Modes: `rint` nearest, ties to even; `round` nearest, ties away from zero (the language's
 default); `floor` towards -infinity; `ceil` towards +infinity; `trunc` towards zero; `odd` to the
-neighbour whose last bit is 1 when inexact; `none` is `trunc` for float -> int and `rint` for
+neighbor whose last bit is 1 when inexact; `none` is `trunc` for float -> int and `rint` for
 every other pair.
 """
 

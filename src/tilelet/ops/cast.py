@@ -69,7 +69,7 @@ def cast(x: Shaped, target_type: DType, mode: str | int | RoundMode = "round") -
     target_type: the dtype of the result
     mode: how a value between two representable ones is rounded: "rint" to nearest, ties to even;
         "round" to nearest, ties away from zero (the default, and unlike torch on exact ties);
-        "floor", "ceil", "trunc"; "odd" to the odd neighbour; "none" for conversions that need no
+        "floor", "ceil", "trunc"; "odd" to the odd neighbor; "none" for conversions that need no
         rounding. The codes 0 to 6 stand for none, rint, round, floor, ceil, trunc, odd
     result: x's shape. Float to integer saturates, NaN becomes 0; integer to integer saturates
 

@@ -14,18 +14,18 @@ from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.table_html import shortened
 from tilelet.diag.tables import number
 
-COLOURS = ("#3568d4", "#d9822b", "#2f9e6e", "#b5478f", "#7a5cd0", "#c0392b", "#1f8fa8", "#8a7a1f")
+COLORS = ("#3568d4", "#d9822b", "#2f9e6e", "#b5478f", "#7a5cd0", "#c0392b", "#1f8fa8", "#8a7a1f")
 OTHERS = "#8c96a5"
 BINS = 240
 
 
 def timeline_svg(timeline: Timeline) -> str:
-    """Cores at work over time, AIC above AIV, stacked by kernel: the longest have a colour each."""
+    """Cores at work over time, AIC above AIV, stacked by kernel: the longest have a color each."""
     total = float(timeline.finish.max(initial=0.0))
     if not total:
         return ""
     spent = np.bincount(timeline.kernel, timeline.end - timeline.start, len(timeline.kernel_names))
-    ranked: list[int] = np.argsort(-spent, kind="stable")[: len(COLOURS)].tolist()
+    ranked: list[int] = np.argsort(-spent, kind="stable")[: len(COLORS)].tolist()
     cube = timeline.core < timeline.machine.cores.clusters
     cores = timeline.machine.cores
     rows = [("AIC", cube, cores.clusters, 0), ("AIV", ~cube, cores.vectors, 62)]
@@ -42,11 +42,11 @@ def timeline_svg(timeline: Timeline) -> str:
             if not chosen.any():
                 continue
             busy = _busy(timeline.start[chosen], timeline.end[chosen], total) / count
-            colour = COLOURS[place] if kernel >= 0 else OTHERS
-            shapes.append(_area(base, base + busy, top, colour))
+            color = COLORS[place] if kernel >= 0 else OTHERS
+            shapes.append(_area(base, base + busy, top, color))
             base = base + busy
     keys = "".join(
-        f'<span style="margin-right:12px"><span style="background:{COLOURS[i]};'
+        f'<span style="margin-right:12px"><span style="background:{COLORS[i]};'
         'display:inline-block;width:10px;height:10px"></span> '
         f"{escape(shortened(timeline.kernel_names[k] or 'join'))}</span>"
         for i, k in enumerate(ranked)
@@ -77,11 +77,11 @@ def _busy(
     return np.diff(before(start) - before(end)) / (total / BINS)
 
 
-def _area(low: NDArray[np.float64], high: NDArray[np.float64], top: int, colour: str) -> str:
+def _area(low: NDArray[np.float64], high: NDArray[np.float64], top: int, color: str) -> str:
     def points(values: NDArray[np.float64]) -> list[str]:
         x = 40 + (np.arange(BINS) + 0.5) * 660 / BINS
         y = top + 56 - np.minimum(values, 1.0) * 54
         return [f"{a:.1f},{b:.1f}" for a, b in zip(x.tolist(), y.tolist())]
 
     outline = " ".join([*points(high), *reversed(points(low))])
-    return f'<polygon points="{outline}" fill="{colour}"/>'
+    return f'<polygon points="{outline}" fill="{color}"/>'

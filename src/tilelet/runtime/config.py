@@ -165,7 +165,7 @@ class RunConfig:
 
     @property
     def directory(self) -> Path | None:
-        """Where the script wants the artefacts, if it says so."""
+        """Where the script wants the artifacts, if it says so."""
         chosen = self.output_dir or self.work_dir or self.save_kernels_dir
         return Path(chosen) if chosen else None
 

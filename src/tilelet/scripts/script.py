@@ -138,7 +138,7 @@ class Script:
     def _as_main(self, levels: int) -> Generator[types.ModuleType]:
         """What Python sets up for a script, undone at the end.
 
-        A script that imports its neighbours by `from .` is part of a package: as many folders as it
+        A script that imports its neighbors by `from .` is part of a package: as many folders as it
         goes up, and all that are packages by their files. Packages of the folder that Tilelet is
         started in come last: repositories of kernels put theirs on `PYTHONPATH`, for `golden` too.
         """

@@ -3,7 +3,7 @@
 Why coordinate descent: a tile size mostly acts on its own kernels, so that one knob at a time finds
 most of the gain in as many steps as there are values, and each step is one batch for all workers.
 Where two knobs share a buffer, one can only grow when the other shrinks: when no single knob helps,
-neighbouring values of pairs are tried, then the search starts again from a disturbed optimum.
+neighboring values of pairs are tried, then the search starts again from a disturbed optimum.
 
 The order of candidates depends on their scores and the seed only, never on who was faster.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TypeAlias
 
 from tilelet.tuning.knobs import Setting, Settings
-from tilelet.tuning.values import neighbours
+from tilelet.tuning.values import neighbors
 
 Space: TypeAlias = Mapping[str, Sequence[Setting]]
 """The values of each knob."""
@@ -57,7 +57,7 @@ def random_search(space: Space, start: Settings, seed: int) -> Batches:
 
 
 def descent(space: Space, start: Settings, seed: int) -> Batches:
-    """Coordinate descent, pairs of neighbours where it is stuck, then again from elsewhere."""
+    """Coordinate descent, pairs of neighbors where it is stuck, then again from elsewhere."""
     draw = random.Random(seed)  # noqa: S311 - no secret
     costs: dict[tuple[Setting, ...], float] = {}
     best: Settings = dict(start)
@@ -100,10 +100,10 @@ def _descend(
 def _pairs(
     space: Space, here: Settings, costs: _Costs, gains: dict[str, float]
 ) -> Generator[Sequence[Settings], list[float], Settings]:
-    """The first pair of knobs whose neighbouring values help."""
+    """The first pair of knobs whose neighboring values help."""
     names = sorted(space, key=lambda name: -gains[name])
     for a, b in itertools.combinations(names, 2):
-        both = itertools.product(neighbours(space[a], here[a]), neighbours(space[b], here[b]))
+        both = itertools.product(neighbors(space[a], here[a]), neighbors(space[b], here[b]))
         better = yield from _best_of(space, [{**here, a: x, b: y} for x, y in both], here, costs)
         if better is not here:
             return better

@@ -46,7 +46,7 @@ def _divisors(size: int) -> Iterable[int]:
             yield size // small
 
 
-def neighbours(values: Sequence[Setting], value: Setting) -> list[Setting]:
+def neighbors(values: Sequence[Setting], value: Setting) -> list[Setting]:
     """The values next to `value`, and itself."""
     place = values.index(value)
     return list(values[max(place - 1, 0) : place + 2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.merging import neighbours
+from tilelet.advice.merging import neighbors
 from tilelet.advice.source import names_bound, names_needed
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import ticked
@@ -28,7 +28,7 @@ class RoundTrip(Caution):
 def find(subject: Subject) -> Iterator[Advice]:
     """The first scope makes what the second uses."""
     source = subject.source
-    for first, second, kernels, edits in neighbours(subject):
+    for first, second, kernels, edits in neighbors(subject):
         handed = sorted(names_needed(second.body) & names_bound(first.body))
         if handed:
             problem = RoundTrip(source.loc(first), source.loc(second), handed)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.merging import neighbours
+from tilelet.advice.merging import neighbors
 from tilelet.advice.source import Source, names_bound, names_needed
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import ticked
@@ -29,7 +29,7 @@ class SharedOperand(Caution):
 def find(subject: Subject) -> Iterator[Advice]:
     """Both load the same window: K and V, or gate and up."""
     source = subject.source
-    for first, second, kernels, edits in neighbours(subject):
+    for first, second, kernels, edits in neighbors(subject):
         shared = sorted(_sliced(source, first) & _sliced(source, second))
         if shared and not names_needed(second.body) & names_bound(first.body):
             problem = SharedOperand(source.loc(first), source.loc(second), shared)

@@ -39,12 +39,12 @@ def find(subject: Subject) -> Iterator[Advice]:
             continue  # it may have been subtracted in another kernel
         for name, flow in flows.items():
             for op in flow.ops:
-                if kind(op) == "exp" and _is_normalised(op, flow) and not _is_shifted(op, flow):
+                if kind(op) == "exp" and _is_normalized(op, flow) and not _is_shifted(op, flow):
                     kernels = [k for k in run.summary.kernels if k.name == name]
                     yield subject.advice(SoftmaxOverflow(op.loc), kernels)
 
 
-def _is_normalised(op: Op, flow: Dataflow) -> bool:
+def _is_normalized(op: Op, flow: Dataflow) -> bool:
     """Whether what an op makes is summed up, and divided by the sum."""
     own = {op.results[0]}
     for user in flow.reached(op.results[0], _PASSING):

@@ -609,7 +609,7 @@ void tl_matmul_pieces(const tl_product *product, void *scratch) {
 /* --- several products side by side ------------------------------------------------------------- */
 
 /* Whether q's columns of B follow p's, and everything else is the same. */
-static int is_neighbour(const tl_product *p, const tl_product *q) {
+static int is_neighbor(const tl_product *p, const tl_product *q) {
     const tl_matmul_args *x = &p->args, *y = &q->args;
     return (const char *)y->b == at(x->b, x->n, x->b_type) && x->a == y->a && x->lda == y->lda &&
            x->ldb == y->ldb && x->ldc == y->ldc && x->m == y->m && x->n == y->n && x->k == y->k &&
@@ -649,7 +649,7 @@ void tl_matmul_side_by_side(const tl_product *products, int64_t count, const voi
         void *parts[TL_SIDE_BY_SIDE] = {products[i].args.c};
         if (is_sociable(&products[i]))
             while (i + n < count && n < TL_SIDE_BY_SIDE &&
-                   is_neighbour(&products[i + n - 1], &products[i + n])) {
+                   is_neighbor(&products[i + n - 1], &products[i + n])) {
                 parts[n] = products[i + n].args.c;
                 n++;
             }

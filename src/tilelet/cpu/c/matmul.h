@@ -4,10 +4,10 @@
  *     c = start;  for k in 0..K-1: c = fma(a[m][k], b[k][n], c)
  * (integers: the exact sum modulo 2^32), bit for bit as tilelet/numerics/matmul.py, whatever the
  * ISA, the blocking and the way a product is cut into calls: cutting K into consecutive calls, each
- * continuing from the last, or widening one call over neighbouring columns, changes no bit.
+ * continuing from the last, or widening one call over neighboring columns, changes no bit.
  *
  * So, to run fast, make calls *large*: one call over the whole K of a `matmul_acc` loop (instead of
- * one per k-block), and over the columns of neighbouring tasks (N of 256 and more reads weights in
+ * one per k-block), and over the columns of neighboring tasks (N of 256 and more reads weights in
  * long runs and shares the conversion of A). A call is single-threaded and touches no global state.
  */
 #ifndef TL_MATMUL_H

@@ -2,7 +2,7 @@
  *
  * Values of BF16, FP16 and the FP8 types are computed on as `float`; a result is rounded to its type
  * after every op (`ts_round_*`). One element at a time, for generated loops: branch-free where it
- * matters, so that the compiler vectorises the loops these are inlined into.
+ * matters, so that the compiler vectorizes the loops these are inlined into.
  */
 #ifndef TL_NUMBERS_H
 #define TL_NUMBERS_H

@@ -1,7 +1,7 @@
-/* The ready tasks: in turn, at random, or several that read neighbouring columns of one matrix or
+/* The ready tasks: in turn, at random, or several that read neighboring columns of one matrix or
  * are read together.
  *
- * A task that is better run with its neighbours lets others go first until they are all there. It
+ * A task that is better run with its neighbors lets others go first until they are all there. It
  * cannot be deferred for long: no more than MAX_IN_FLIGHT tasks are on their way. */
 #include "state.h"
 
@@ -25,7 +25,7 @@ static tl_task *find(tl_ready *ready, const tl_task *like, const char *b) {
     return t;
 }
 
-/* Whether it is better run with its neighbours, if there are any. */
+/* Whether it is better run with its neighbors, if there are any. */
 static int is_batchable(const tl_task *t) {
     return t->b && !t->is_in_order && t->kernel->batch_max > 1;
 }

@@ -126,7 +126,7 @@ TL_INLINE int tl_any(tl_i32x8 mask) {
 
 #if !TL_HAS_FMA
 /* a * b + c rounded once, without hardware FMA: exact product in double; the sum's rounding error
- * decides whether to move it to the neighbour with an odd last bit (round to odd), from where
+ * decides whether to move it to the neighbor with an odd last bit (round to odd), from where
  * narrowing to FP32 rounds as from the exact value. */
 TL_INLINE float tl_fma_by_double(float a, float b, float c) {
     double product = (double)a * (double)b, start = c;

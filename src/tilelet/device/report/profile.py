@@ -285,7 +285,7 @@ class _Summary:
             kernels=tuple(self.kernels()),
             tensors=tuple(self.tensors()),
             path=self.path.parts,
-            busy=t.utilisation(),
+            busy=t.utilization(),
             cores=cores,
             orchestrator_us=t.orchestrator_end,
             window_stall_us=t.window_stall_us,

@@ -121,7 +121,7 @@ class Timeline:
             cluster //= cores.vectors_per_cluster
         return cluster % self.runtime.threads
 
-    def utilisation(self) -> dict[str, float]:
+    def utilization(self) -> dict[str, float]:
         """Return the share of the total time in which the cores of each kind execute."""
         cores, total = self.machine.cores, self.total_us
         spent = self.end - self.start
@@ -161,7 +161,7 @@ class Timeline:
         traffic = float(self.hbm_read.sum() + self.hbm_written.sum())
         if 2 * traffic > self.total_us * self.machine.hbm_bytes_per_us:
             return "memory"
-        return "cores" if max(self.utilisation().values()) > 0.5 else "waiting"
+        return "cores" if max(self.utilization().values()) > 0.5 else "waiting"
 
     def critical_path(self) -> list[int]:
         """Return tasks from the first to the last finished, each made ready by the one before.

@@ -90,9 +90,9 @@ class NeverWritten(UserError):
         total: int,
         regions: Sequence[str],
         declared: Loc,
-        neighbour: tuple[Loc, str] | None = None,
+        neighbor: tuple[Loc, str] | None = None,
     ) -> None:
-        labels = [Label(*neighbour)] if neighbour else []
+        labels = [Label(*neighbor)] if neighbor else []
         labels.append(Label(declared, "this output"))
         super().__init__(
             f"{count} of {plural(total, 'element')} of output `{tensor}` are never written",
@@ -100,7 +100,7 @@ class NeverWritten(UserError):
             notes=[f"not written: {', '.join(regions)}"],
             helps=[
                 "extend the loop or the window of that statement, or move the window"
-                if neighbour
+                if neighbor
                 else f"store something into `{tensor}`",
                 f"if `{tensor}` should keep its contents there, declare it `pl.InOut`",
             ],

@@ -216,7 +216,7 @@ class OnChipOverflow(UserError):
                 Label(peak, f"peak use is here: {size_text(sum(r.nbytes for r in residents))}"),
                 *(
                     Label(r.loc, f"`{r.name}`: {size_text(r.nbytes)}")
-                    for r in residents[:_LABELLED]
+                    for r in residents[:_LABELED]
                     if r.loc.line != peak.line
                 ),
             ],
@@ -257,7 +257,7 @@ class SerializedStages(Caution):
         )
 
 
-_LABELLED = 6
+_LABELED = 6
 """Tiles that are also shown in the source; all of them are in the note."""
 
 

@@ -1,6 +1,6 @@
 """The initial data of every argument, the same in every run.
 
-Each tensor's initialiser runs with all random generators seeded from the tensor's name, so that two
+Each tensor's initializer runs with all random generators seeded from the tensor's name, so that two
 runs, and two tensors of one run, get the data they should. A script that calls `torch.manual_seed`
 chooses other data; so does `tilelet run --seed`.
 """
@@ -80,7 +80,7 @@ def seed_of(name: str, seed: int) -> int:
 
 
 def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
-    """Call an initialiser the way its kind wants to be called."""
+    """Call an initializer the way its kind wants to be called."""
     try:
         made = _call_known(spec, function)
         if made is not None:
@@ -145,7 +145,7 @@ def _converted(spec: TensorSpec, value: Any, now: Session) -> Array:
 
 
 def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether one shape is the other with neighbouring axes taken together."""
+    """Whether one shape is the other with neighboring axes taken together."""
     ends, wanted = ({1, *itertools.accumulate(s, operator.mul)} for s in (shape, other))
     return max(ends) == max(wanted) and (ends <= wanted or wanted <= ends)
 

@@ -308,7 +308,7 @@ class CaseRun:
 
 
 def _example(spec: Spec) -> Any:
-    """What stands for an argument when a `@pl.jit` function is specialised."""
+    """What stands for an argument when a `@pl.jit` function is specialized."""
     if isinstance(spec, ScalarSpec):
         return spec.value
     return jit_call.example(TensorType(spec.shape, spec.element))

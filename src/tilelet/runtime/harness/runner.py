@@ -96,7 +96,7 @@ def run(
 
 
 def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
-    """`run` for a `@pl.jit` function: the specs say what it is specialised to."""
+    """`run` for a `@pl.jit` function: the specs say what it is specialized to."""
     return run(fn, *args, **options)
 
 

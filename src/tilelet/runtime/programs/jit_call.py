@@ -26,7 +26,7 @@ _COMPILED: dict[tuple[int, tuple[int, ...]], tuple[Program, CompiledProgram]] = 
 
 
 def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> Any:
-    """`kernel(*args, config=...)`: specialise, compile once, run; results are in the arguments."""
+    """`kernel(*args, config=...)`: specialize, compile once, run; results are in the arguments."""
     if config is not None:
         return _call(jit_fn, args, config)[0]
     warm_calls = jit_fn.warm_calls
@@ -62,7 +62,7 @@ def compile(  # noqa: A001
 
 
 def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:
-    """The arguments that decide the specialisation, with `pl.Out` ones added if left out."""
+    """The arguments that decide the specialization, with `pl.Out` ones added if left out."""
     params = jit_parameters(jit_fn)
     if not args and all(p.type is not None or p.default is not None for p in params):
         return []

@@ -432,7 +432,7 @@ def _from(array: Array, axis: int, start: int) -> Array:
 
 
 def _in_order(values: Array, descending: bool) -> Array:
-    """For each position of the last axis: whether it is in order with both its neighbours."""
+    """For each position of the last axis: whether it is in order with both its neighbors."""
     step = np.diff(values, axis=-1)
     right = step <= 0 if descending else step >= 0
     edge = np.ones((*values.shape[:-1], 1), dtype=bool)
