@@ -139,3 +139,46 @@ def test_elements_that_the_golden_leaves_alone_are_a_remark(
     (remark,) = part["remarks"]
     assert f"{8192 - written * 128} of 8192 elements of `out` stay undefined" in remark
     assert f"the golden does not write them either: out[{written}:64, 0:128]" in remark
+
+
+PUBLIC = """
+import pypto.language as pl
+import torch
+from golden import TensorSpec, run
+
+
+window = pl.slice
+
+
+@pl.program
+class Program:
+    @pl.function
+    def copy(self, x: pl.Tensor[[64, 64], pl.FP32], out: pl.Tensor[[64, 64], pl.FP32]):
+        with pl.auto_incore():
+            for i in pl.parallel(0, 4, chunk=2):
+                out = pl.assemble(out, pl.slice(x, [16, 64], [i * 16, 0]), [i * 16, 0])
+        return out
+
+
+specs = [TensorSpec("x", [64, 64], torch.float32, init_value=torch.randn)]
+specs.append(TensorSpec("out", [64, 64], torch.float32, is_output=True))
+run(Program, specs, golden_fn=lambda t: t["out"].copy_(t["x"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "counts"),
+    [
+        ("", "", (0, 0)),  # April takes it, August does not
+        ("pl.slice(", "window(", (1, 0)),  # an alias of an op: no release takes it
+    ],
+)
+def test_a_public_script_is_refused_where_no_release_takes_it(
+    tilelet: Run, old: str, new: str, counts: tuple[int, int]
+) -> None:
+    Path("april.py").write_text(PUBLIC.replace(old, new))
+    code, out, err = tilelet("check", "april.py", "--format", "json")
+    document = json.loads(out)
+    found = [d["severity"] for d in document["diagnostics"] if d["code"].startswith(("E", "W12"))]
+    assert (found.count("error"), found.count("warning")) == counts, err
+    assert code == (1 if counts[0] else 0)

@@ -188,10 +188,13 @@ def test_products_reductions_and_casts() -> None:
             sums[:, :] = pl.col_sum(pl.cast(a[:, :], pl.FP32))
         return out, sums
 
-    product_, sums = findings(product)
+    (found,) = findings(product)
     # A row with one undefined element is undefined as a whole; so is a sum over it.
-    assert str(product_.region) == "out[16:32, 0:64]"
-    assert str(sums.region) == "sums[0, 32:64]"
+    assert str(found.region) == "out[16:32, 0:64]"
+    assert found.diagnostic.notes[0] == "undefined: out[16:32, 0:64]"
+    # Both come from the undefined elements of `a`.
+    assert "1 more finding of the same cause" in found.diagnostic.notes[1]
+    assert "32 elements of output `sums` come from undefined memory" in found.diagnostic.notes[1]
 
 
 @pytest.mark.parametrize(("rows", "wrong"), [(8, False), (9, True)])

@@ -69,3 +69,44 @@ def test_of_very_many_tasks_the_first_are_looked_at(monkeypatch: pytest.MonkeyPa
     assert [f.code for f in found.findings] == ["E1103"]
     monkeypatch.setattr("tilelet.checks.verdict.MOST_TASKS", 8)
     assert {p.check: p for p in tilelet.check(many_tasks).parts}["init"].status is Status.THIS_RUN
+
+
+@pl.jit
+def narrow_columns(x: pl.Tensor[[40, 128], pl.FP32], out: pl.Out[pl.Tensor[[40, 128], pl.FP32]]):
+    for r in pl.range(0, 40, 5):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            rows = x[r : r + 5, :]
+            most = pl.row_max(rows)
+            least = pl.row_min(rows)
+            shifted = pl.row_expand_sub(rows, most)
+            out[r : r + 5, :] = pl.row_expand_mul(shifted, least)
+    return out
+
+
+def test_findings_of_one_cause_are_one_finding() -> None:
+    (finding,) = verdict_on(subject_of(narrow_columns), chosen(["alignment"])).findings
+    assert finding.message == "column `most` [5, 1] FP32 has 20 bytes, not a multiple of 32"
+    assert "1 more finding of the same cause:" in finding.diagnostic.notes[-1]
+    assert "column `least` [5, 1] FP32" in finding.diagnostic.notes[-1]
+
+
+@pl.jit
+def two_tensors(
+    x: pl.Tensor[[16, 128], pl.FP32],
+    a: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+    b: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    with pl.manual_scope():
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="make"):
+            a[:, :] = pl.exp(x[:, :])
+            b[:, :] = pl.neg(x[:, :])
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="take"):
+            out[:, :] = pl.add(a[:, :], b[:, :])
+    return a, b, out
+
+
+def test_one_missing_dependency_is_one_race() -> None:
+    (finding,) = verdict_on(subject_of(two_tensors), chosen(["race"])).findings
+    assert "race on `a`" in finding.message
+    assert "race on `b`" in finding.diagnostic.notes[-1]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from tilelet.analysis.union_find import UnionFind
 from tilelet.diag.core import Consequence, Diagnostic, Loc, UserError
+from tilelet.diag.text import plural
+
+SHOWN_OF_CAUSE = 8
+"""Limit on the findings of one cause that its message lists."""
 
 
 class Status(enum.Enum):
@@ -116,6 +121,7 @@ class Finding:
     witness: Witness | None = None
     status: Status = Status.FOUND
     consequence: Consequence | None = None
+    causes: tuple[Hashable, ...] = ()
 
     @property
     def code(self) -> str:
@@ -151,12 +157,41 @@ class Finding:
 
 def make_finding(check: str, problem: UserError, **fields: Any) -> Finding:
     """Build a finding from a catalogue class."""
-    return Finding(check, problem.diagnostic, consequence=problem.consequence, **fields)
+    return Finding(
+        check,
+        problem.diagnostic,
+        consequence=problem.consequence,
+        causes=problem.causes,
+        **fields,
+    )
 
 
-def without_repeats(findings: Iterable[Finding]) -> list[Finding]:
-    """Drop findings with the same message for the same statement."""
-    kept: dict[tuple[str, str, Loc | None], Finding] = {}
+def merge_causes(findings: Iterable[Finding]) -> list[Finding]:
+    """Merge findings of one cause into the first of them, which lists the others.
+
+    Causes are shared transitively; repetitions of one message for one statement are dropped.
+    """
+    groups: UnionFind[Hashable] = UnionFind()
+    kept: dict[Hashable, Finding] = {}
     for finding in findings:
-        kept.setdefault((finding.code, finding.message, finding.loc), finding)
-    return list(kept.values())
+        key = (finding.code, finding.message, finding.loc)
+        kept.setdefault(key, finding)
+        for cause in finding.causes:
+            groups.join(key, cause)
+    merged: dict[Hashable, list[Finding]] = {}
+    for key, finding in kept.items():
+        merged.setdefault(groups.find(key), []).append(finding)
+    return [_with_others(first, others) for first, *others in merged.values()]
+
+
+def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
+    if not others:
+        return first
+    lines = [f"line {f.loc.line}: {f.message}" if f.loc else f.message for f in others]
+    listed = lines[:SHOWN_OF_CAUSE]
+    if len(lines) > len(listed):
+        listed.append(f"and {len(lines) - len(listed)} more")
+    note = "\n".join([f"{plural(len(others), 'more finding')} of the same cause:", *listed])
+    diagnostic = replace(first.diagnostic, notes=(*first.diagnostic.notes, note))
+    places = dict.fromkeys(place for f in (first, *others) for place in f.places)
+    return replace(first, diagnostic=diagnostic, places=tuple(places))

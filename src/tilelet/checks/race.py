@@ -284,6 +284,9 @@ class Races:
             problem = Race(
                 self.tensor(y), labels[0], labels[1], region, rule, remedy, conflict.count, text
             )
+            problem.causes = (tuple(sorted(p.kernel for p in places)),)
+            if f"`{self.tensor(y)}`" in rule:
+                problem.causes += (rule,)
         return make_finding("race", problem, places=tuple(places), region=box, witness=witness)
 
     def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:

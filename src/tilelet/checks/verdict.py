@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelet.analysis.patience import OutOfSteps
 from tilelet.checks.comparison import Comparison
-from tilelet.checks.findings import Finding, Status
+from tilelet.checks.findings import Finding, Status, merge_causes
 from tilelet.checks.registry import Check
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
@@ -139,9 +139,9 @@ def part(
     summary: str,
     remarks: Sequence[str] = (),
 ) -> CheckResult:
-    """Build the answer of a check that ran: its findings, or `otherwise` if there are none."""
+    """Build the answer of a check that ran: a finding per cause, or `otherwise` without any."""
     status = Status.FOUND if findings else otherwise
-    return CheckResult(check, status, summary, tuple(findings), tuple(remarks))
+    return CheckResult(check, status, summary, tuple(merge_causes(findings)), tuple(remarks))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on
 from tilelet.cli.commands.write import CheckCommand
 from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.page import wants_page, write_page
-from tilelet.cli.portable import NEWEST, portability, print_places
+from tilelet.cli.portable import nearest_release, print_places
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import BadFlag
@@ -18,7 +18,6 @@ from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
-from tilelet.dialects import dialect_named
 from tilelet.ranks.schedules import Schedules
 from tilelet.runtime.handlers.base import Explore, RanksRun
 from tilelet.runtime.progress import progress
@@ -57,9 +56,9 @@ def check_command(options: CheckCommand) -> int:
         checked = [(s.device_run, v.to_data()) for s, v in zip(subjects, verdicts)]
         write_page(options, options.target.name, lambda: check_document(checked))
     found = [*_diagnostics(verdicts), *(d for s in schedules for d in s.diagnostics)]
-    foreign: list[Diagnostic] = []
+    dialect, foreign = None, list[Diagnostic]()
     if recording.session.imports_pypto and not options.only:
-        foreign = portability(recording, dialect_named(NEWEST))
+        dialect, foreign = nearest_release(recording)
         found += foreign
     if options.format == "json":
         document = to_data([*recording.diagnostics, *found])
@@ -77,9 +76,10 @@ def check_command(options: CheckCommand) -> int:
             print_text(printable("\n".join(verdict.lines())))
         for explored in schedules:
             print_text(printable(explored.line()))
-        if foreign:
-            print_places(options.target.name, dialect_named(NEWEST), foreign)
-    is_ok = not foreign and all(v.ok for v in (*verdicts, *schedules))
+        if foreign and dialect:
+            print_places(options.target.name, dialect, foreign)
+    refused = any(d.severity == "error" for d in foreign)
+    is_ok = not refused and all(v.ok for v in (*verdicts, *schedules))
     return exit_codes.of_findings(not is_ok, recording.code)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,11 @@ from tilelet.cli.recording import record
 from tilelet.cli.run import print_problems
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.portability import SeveralToExport
-from tilelet.diag.core import Diagnostic
+from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural, printable
-from tilelet.dialects import Dialect, check, dialect_named
+from tilelet.dialects import DIALECTS, Dialect, check, dialect_named
 from tilelet.runtime import session
 from tilelet.runtime.handlers.export import Export
 from tilelet.runtime.session import Session
@@ -63,6 +64,21 @@ def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
             compared[id(run.program)] = known | {*run.comparison.marked}
     found = (check(p, dialect, compared.get(key)) for key, p in programs.items())
     return list(dict.fromkeys(d for findings in found for d in findings))
+
+
+def nearest_release(recording: Recording) -> tuple[Dialect, list[Diagnostic]]:
+    """Return the release that takes most of the programs, and what it does not take.
+
+    What another release takes is a warning: releases between the known ones may take both.
+    """
+    newest_first = sorted(DIALECTS.values(), key=lambda d: d.name, reverse=True)
+    found = {d.name: portability(recording, d) for d in newest_first}
+    refused = {name: {d.loc for d in of if d.severity == "error"} for name, of in found.items()}
+    nearest = min(newest_first, key=lambda d: len(refused[d.name]))
+    everywhere = set[Loc | None].intersection(*refused.values())
+    return nearest, [
+        d if d.loc in everywhere else replace(d, severity="warning") for d in found[nearest.name]
+    ]
 
 
 def print_places(name: str, dialect: Dialect, found: Sequence[Diagnostic]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field, replace
 
 
@@ -87,12 +87,14 @@ class UserError(Exception):
     Subclasses set `code`, take what the message needs in `__init__`, and build the diagnostic with
     `super().__init__(message, labels=[...], notes=[...], helps=[...])`. `tilelet explain CODE`
     prints their docstring and the section of that code in the Markdown file beside their module.
-    `consequence` says what a finding of the checks means on the board.
+    `consequence` says what a finding of the checks means on the board; findings that share an entry
+    of `causes` are reported as one.
     """
 
     code = "E0000"
     severity = "error"
     consequence: Consequence | None = None
+    causes: tuple[Hashable, ...] = ()
 
     def __init__(
         self,

@@ -13,8 +13,9 @@ _INTRODUCTION = """\
 Tilelet accepts the language of all public releases of PyPTO at once, and keeps the names of helpers
 separate. A board runs one release, whose parser accepts less. `tilelet check --portable 2026-08
 kernel.py` reports what that release would reject, with the location, the reason and what to write
-instead; `tilelet check` does this automatically for a script that imports pypto. With `--format
-json` the findings have `fixes`: replacement text for spans.
+instead. For a script that imports pypto, `tilelet check` does this for the release that accepts
+most of it; what another known release accepts is a warning. With `--format json` the findings have
+`fixes`: replacement text for spans.
 
 `tilelet export kernel.py -o portable.py`, or `tilelet export qwen3/decode:optimised`, writes a
 program as one self-contained script that imports only pypto and torch: helpers inlined with unique

@@ -75,6 +75,7 @@ class ParallelDependence(UserError):
             ],
             helps=[f"use `pl.range`, or give each iteration its own part of `{tensor}`"],
         )
+        self.causes = (loop,)
 
 
 class NeverWritten(UserError):
@@ -136,6 +137,7 @@ class UndefinedOutput(UserError):
             notes=[f"undefined: {', '.join(regions)}"],
             helps=[f"write {source} before it is read"],
         )
+        self.causes = (source,)
 
 
 class UndefinedDecides(UserError):
@@ -153,6 +155,7 @@ class UndefinedDecides(UserError):
             labels,
             helps=[f"write {source} before it is read"],
         )
+        self.causes = (source,)
 
 
 class ToleranceTooTight(Caution):

@@ -223,6 +223,7 @@ class OnChipOverflow(UserError):
             notes=[listed],
             helps=helps,
         )
+        self.causes = ((space, peak),)
 
 
 class SerializedStages(Caution):
@@ -287,6 +288,7 @@ class UnalignedTile(UserError):
                 f"load a {shape_text(wider)} window, and mark the valid part with `valid_shape`"
             ],
         )
+        self.causes = ((is_column, nbytes),)
 
 
 class NonFractalTile(UserError):
@@ -314,6 +316,7 @@ class NonFractalTile(UserError):
             labels,
             helps=[f"pad it to {shape_text(padded)}, and mark the valid part with `valid_shape`"],
         )
+        self.causes = ((axis, extent),)
 
 
 class MatmulExtent(UserError):
@@ -330,6 +333,7 @@ class MatmulExtent(UserError):
             if which == "K"
             else ["split it into several smaller products"],
         )
+        self.causes = ((which, extent),)
 
 
 class VectorDType(UserError):
@@ -344,6 +348,7 @@ class VectorDType(UserError):
             [Label(loc, f"computes in {dtype}")],
             helps=["cast to `pl.FP32` before, and back afterwards"],
         )
+        self.causes = (dtype,)
 
 
 class BadProfile(UserError):
