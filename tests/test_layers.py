@@ -45,10 +45,13 @@ ALLOWED = {
     "tuning": "checks device diag equivalence ir models runtime scripts",
     "advice": "checks device diag dialects divergence equivalence export interp ir runtime scripts"
     " tuning",
+    "static": "analysis diag dtypes frontend ir language syntax",
+    "oracle": "advice checks device diag dialects divergence frontend interp ir runtime scripts"
+    " static tasks",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
-    " equivalence export frontend interp ir language models native ops passes ranks report runtime"
-    " scripts tasks tuning",
+    " equivalence export frontend interp ir language models native ops oracle passes ranks report"
+    " runtime scripts static tasks tuning",
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilelet.advice.verdict import verdict as verdict
+    from tilelet.oracle.judgement import judge as judge
     from tilelet.runtime.inspection.check import check as check
     from tilelet.runtime.inspection.diverge import diverge as diverge
     from tilelet.runtime.inspection.profile import profile as profile
@@ -27,6 +28,10 @@ def __getattr__(name: str) -> Any:
         from tilelet.runtime.inspection.diverge import diverge
 
         return diverge
+    if name == "judge":
+        from tilelet.oracle.judgement import judge
+
+        return judge
     if name == "profile":
         from tilelet.runtime.inspection.profile import profile
 

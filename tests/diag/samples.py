@@ -56,6 +56,7 @@ from tilelet.diag.catalogue import (
     models,
     names,
     ops,
+    oracle,
     page,
     portability,
     python,
@@ -116,6 +117,22 @@ def build(cls: type[UserError]) -> UserError:
 
 
 SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
+    # E18xx
+    oracle.NotEvaluated: lambda at: oracle.NotEvaluated(
+        Loc(FILE, 9, 4, 9, 5), "N", "`np` is not imported", Loc(FILE, 3, 0, 3, 1)
+    ),
+    oracle.WorkLimit: lambda at: oracle.WorkLimit("executing it", "200,000 steps"),
+    oracle.OtherSignature: lambda at: oracle.OtherSignature(
+        Loc(FILE, 4, 0, 4, 10), ["parameter `b` is missing", "`out` is In here and Out there"]
+    ),
+    oracle.NotAReference: lambda at: oracle.NotAReference("kernel.py", "there is no golden"),
+    oracle.NotOneCandidate: lambda at: oracle.NotOneCandidate("kernel.py", ["add", "mul"]),
+    oracle.WrongOnOtherInputs: lambda at: oracle.WrongOnOtherInputs(
+        Loc(FILE, 4, 0, 4, 10), "`M` = 33", "errors take 12 times the tolerance"
+    ),
+    oracle.WithoutTheWork: lambda at: oracle.WithoutTheWork(
+        Loc(FILE, 4, 0, 4, 10), "constant output", "`out` is the same for 4 different inputs"
+    ),
     # E01xx
     python.PythonRange: lambda at: python.PythonRange(at("range(0, 64, 16)")),
     python.UnsupportedStatement: lambda at: python.UnsupportedStatement(

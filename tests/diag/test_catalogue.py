@@ -34,6 +34,7 @@ AREAS = {
     "portability": "E12",
     "page": "E16",
     "ranks": "E17",
+    "oracle": "E18",
     "sampling": "E155",
     "checkpoint": "E156",
 }

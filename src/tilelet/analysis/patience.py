@@ -23,10 +23,10 @@ def within(steps: int) -> Generator[None]:
         _left.pop()
 
 
-def step() -> None:
-    """Count one scalar op."""
+def step(count: int = 1) -> None:
+    """Count scalar ops, or work that takes as long."""
     if not _left:
         return
-    _left[-1] -= 1
+    _left[-1] -= count
     if _left[-1] < 0:
         raise OutOfSteps

@@ -14,6 +14,8 @@ from tilelet.scripts.recording import RecordingOptions
 
 def verdict_command(options: VerdictCommand) -> int:
     """0 if all is right and there is no finding, 1 if not, 3 if the script could not run."""
+    if options.against is not None:
+        return _against(options, options.against)
     found = verdict_of(
         options.target,
         Wanted(
@@ -37,5 +39,23 @@ def verdict_command(options: VerdictCommand) -> int:
         print_findings(found.diagnostics)
         show(found.parts())
     if found.status == COULD_NOT_RUN:
+        return exit_codes.COULD_NOT_RUN
+    return exit_codes.of_findings(not found.ok)
+
+
+def _against(options: VerdictCommand, reference: str) -> int:
+    from tilelet.oracle.judgement import REFUSED, judge_candidate
+    from tilelet.oracle.reference import load_reference
+
+    against = load_reference(reference, seed=options.seed)
+    found = judge_candidate(options.target.name, against, machines_for(options))
+    if options.format == "json":
+        print(found.to_json())
+    elif options.format == "sarif":
+        print(to_sarif(found.diagnostics, script=options.target.name))
+    else:
+        print_findings(found.diagnostics)
+        show(found.parts())
+    if found.status == REFUSED:
         return exit_codes.COULD_NOT_RUN
     return exit_codes.of_findings(not found.ok)

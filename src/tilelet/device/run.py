@@ -104,9 +104,14 @@ class DeviceRun:
         return self._profile(traffic(self.timeline.stream, compulsory=False))
 
     @cached_property
+    def figures(self) -> Profile:
+        """The profile without sensitivities."""
+        return self._profile(self.traffic)
+
+    @cached_property
     def profile(self) -> Profile:
         most = list(sensitivities(self.timeline).items())[:SHOWN]
-        return dataclasses.replace(self._profile(self.traffic), depends_on=dict(most))
+        return dataclasses.replace(self.figures, depends_on=dict(most))
 
     def _profile(self, moved: Traffic) -> Profile:
         lines = [f"{f.code}: {f.diagnostic.message}" for f in self.findings]

@@ -103,20 +103,24 @@ def _call_python(ctx: Context, callee: object, node: ast.Call) -> Binding:
     args: list[Binding] = [evaluate(ctx, a) for a in node.args]
     kwargs = {k.arg: evaluate(ctx, k.value) for k in node.keywords if k.arg}
     if callee in views.IN_ANNOTATIONS:
-        return _call_at_compile_time(callee, args, kwargs, loc)
+        return _call_at_compile_time(ctx, callee, args, kwargs, loc)
     if is_kernel_value(tuple(args)) or is_kernel_value(tuple(kwargs.values())):
         items = items_of(args[0]) if callee is len else None
         if items is not None:
             return len(items)
         raise NotCallable(loc, name, type(callee).__name__, _replacement_advice(callee, name))
-    return _call_at_compile_time(callee, args, kwargs, loc)
+    return _call_at_compile_time(ctx, callee, args, kwargs, loc)
 
 
 def _call_at_compile_time(
-    callee: Callable[..., Binding], args: list[Binding], kwargs: dict[str, Binding], loc: Loc
+    ctx: Context,
+    callee: Callable[..., Binding],
+    args: list[Binding],
+    kwargs: dict[str, Binding],
+    loc: Loc,
 ) -> Binding:
     try:
-        return callee(*args, **kwargs)
+        return ctx.host.call(callee, args, kwargs)
     except Exception as problem:
         raise CompileTimeFailed(loc, problem) from None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import builtins
 import contextlib
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.names import UndefinedName, UsedAfterAssemble
 from tilelet.diag.core import Loc, Sink
 from tilelet.frontend.bindings import Binding, Poison, ValueFacts, close_names
+from tilelet.frontend.compile_time import PYTHON, Python
 from tilelet.frontend.functions import Style
 from tilelet.frontend.module_state import ModuleState
 from tilelet.frontend.nameflow import NameFlow
@@ -79,6 +79,7 @@ class Context:
     # The parts of the cores, in a function of type Group; None elsewhere.
     parts: list[CorePart] | None = None
     kind: FunctionKind = FunctionKind.Opaque  # of the function, also in inlined bodies
+    host: Python = PYTHON  # evaluates compile-time Python in the text
 
     @property
     def sink(self) -> Sink:
@@ -138,9 +139,11 @@ class Context:
             return found
         if name in self.captured:
             return self.captured[name]
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
-        raise UndefinedName(self.loc(node), name, close_names(name, [*self.env, *self.captured]))
+        try:
+            return self.host.builtin(name)
+        except AttributeError:
+            known = close_names(name, [*self.env, *self.captured])
+            raise UndefinedName(self.loc(node), name, known) from None
 
     def emit(
         self,

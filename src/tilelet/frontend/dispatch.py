@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias, TypeVar
 
+from tilelet.analysis import patience
 from tilelet.diag.catalogue.python import NestedTooDeeply
 from tilelet.diag.core import UserError
 from tilelet.frontend.bindings import Binding, Poison, ReportedError
@@ -150,6 +151,7 @@ def lower_block(ctx: Context, stmts: list[ast.stmt], live_out: Names) -> None:
 
 def lower_statement(ctx: Context, s: ast.stmt, live: Names) -> None:
     """Lower a statement; `live` are the names read after it."""
+    patience.step()
     rule = _STATEMENTS.get(type(s)) or _STATEMENTS[ast.stmt]
     with_recovery(ctx, [s], lambda: rule(ctx, s, live))
 

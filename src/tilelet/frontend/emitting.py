@@ -454,10 +454,14 @@ def fold(operation: str, *values: Binding) -> Binding:
     """Apply the operation to compile-time objects as Python does; `OverflowError` if huge."""
     if len(values) == 2 and _is_huge(operation, *values):
         raise OverflowError("the result is too large to be of use in a kernel")
+    if operation == "mod" and isinstance(values[0], (str, bytes)):
+        raise TypeError("`%` is arithmetic in a kernel, and does not format text")
     return _FOLD[operation](*values)
 
 
 def _is_huge(operation: str, a: Binding, b: Binding) -> bool:
+    if operation == "add" and isinstance(a, Sized) and isinstance(b, Sized):
+        return len(a) + len(b) > _MAX_ITEMS
     if operation == "mul" and not isinstance(b, int):
         a, b = b, a
     if not isinstance(b, int) or b <= 0:

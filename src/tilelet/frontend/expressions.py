@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import types
+from collections.abc import Iterable
+from typing import cast
 
 from tilelet.diag.catalogue.ops import UnknownOp
 from tilelet.diag.catalogue.python import (
@@ -67,6 +69,22 @@ SYMBOLS: dict[type[ast.operator], str] = {
     ast.BitXor: "^", ast.MatMult: "@",
 }  # fmt: skip
 
+MAX_TUPLE_ITEMS = 1 << 16  # tuples inside tuples included: a name may stand for any of them
+
+
+def tree_size(value: object) -> int:
+    """Return the number of items in containers, nested ones included, up to the limit."""
+    count, pending = 0, [value]
+    while pending and count <= MAX_TUPLE_ITEMS:
+        item = pending.pop()
+        count += 1
+        if isinstance(item, dict):
+            pending.extend(cast("dict[object, object]", item).values())
+        elif isinstance(item, (tuple, list, set, frozenset)):
+            pending.extend(cast("Iterable[object]", item))
+    return count
+
+
 # Python operators on tensors are sugar for these ops (N3).
 TENSOR_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "truediv": "div"}
 # Operators that exist only between compile-time values.
@@ -85,7 +103,10 @@ def _name(ctx: Context, node: ast.Name) -> Binding:
 
 @expression(ast.Tuple, ast.List)
 def _tuple(ctx: Context, node: ast.Tuple | ast.List) -> Binding:
-    return tuple([evaluate(ctx, e) for e in node.elts])
+    made = tuple([evaluate(ctx, e) for e in node.elts])
+    if tree_size(made) > MAX_TUPLE_ITEMS:
+        raise UnsupportedExpression(ctx.loc(node), f"a tuple of {MAX_TUPLE_ITEMS} items or more")
+    return made
 
 
 @expression(ast.Attribute)
@@ -106,7 +127,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
     if of_language:
         unsupported.check(name, loc)
     try:
-        return getattr(base, node.attr)
+        return ctx.host.attribute(base, node.attr)
     except AttributeError:
         pass
     if of_language:
@@ -339,8 +360,7 @@ def _mentions_ops(ctx: Context, node: ast.AST) -> bool:
 
 def run_python(ctx: Context, node: ast.expr) -> Binding:
     """Let Python evaluate an expression made only of captured objects."""
-    code = compile(ast.Expression(node), ctx.source.path, "eval")
     try:
-        return eval(code, dict(ctx.captured))  # noqa: S307 - the user's own program text
+        return ctx.host.expression(node, ctx.source.path, ctx.captured)
     except Exception as problem:
         raise CompileTimeFailed(ctx.loc(node), problem) from None

@@ -15,6 +15,7 @@ from tilelet.diag.catalogue.names import UnsupportedParameter
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import Loc
 from tilelet.frontend.accumulators import write_windows_back
+from tilelet.frontend.compile_time import PYTHON, Python
 from tilelet.frontend.desugar import desugar_jumps
 from tilelet.frontend.early_return import join_returns
 from tilelet.frontend.source import SourceFile, find_function
@@ -60,6 +61,7 @@ class KernelFunction:
     split: str | None = None  # name of the `pl.SplitMode` by which two vector cores share it
     is_graph: bool = False  # its tasks are submitted as one graph
     is_callback: bool = False  # Python that a host function calls (`pl.Role.SubWorker`)
+    host: Python = PYTHON  # evaluates compile-time Python in the text
 
     def __call__(self, *_: object, **__: object) -> object:
         raise OpOutsideKernel(self.name)
@@ -121,10 +123,22 @@ class KernelFunction:
     @functools.cached_property
     def defaults(self) -> dict[str, int | float]:
         """Default values of the number parameters of a jit function."""
-        if not self.generic or self.python is None:
+        if not self.generic:
             return {}
-        parameters = inspect.signature(self.python).parameters
-        return {n: p.default for n, p in parameters.items() if isinstance(p.default, (int, float))}
+        if self.python is not None:
+            parameters = inspect.signature(self.python).parameters
+            found = {n: p.default for n, p in parameters.items()}
+        else:
+            found = self._defaults_in_text()
+        return {n: d for n, d in found.items() if isinstance(d, (int, float))}
+
+    def _defaults_in_text(self) -> dict[str, object]:
+        args = self.node.args
+        last = [*args.posonlyargs, *args.args][-len(args.defaults) :] if args.defaults else []
+        pairs = zip((*last, *args.kwonlyargs), (*args.defaults, *args.kw_defaults))
+        names = self.captured_names()
+        file = self.source.path
+        return {p.arg: self.host.expression(d, file, names) for p, d in pairs if d is not None}
 
     @property
     def parameters(self) -> list[ast.arg]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from tilelet.analysis import patience
 from tilelet.diag.catalogue.cautions import DirectionIgnored
 from tilelet.diag.catalogue.names import InlineRecursion, InlineReturnsNothing
 from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongArity
@@ -24,6 +25,8 @@ from tilelet.frontend.source import spelling
 from tilelet.ir.core import Arg, FunctionKind, Value
 from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TensorType, TileType
+
+_STEPS_OF_INLINING = 20  # the names of its module are collected again
 
 
 def positional_arguments(
@@ -77,6 +80,7 @@ def inline(
     if function in stack:
         chain = [f.name for f in stack[stack.index(function) :]] + [function.name]
         raise InlineRecursion(loc, chain)
+    patience.step(_STEPS_OF_INLINING)
     _caution_directions(ctx, function)
     names = [p.arg for p in function.parameters]
     env: dict[str, Binding] = dict(zip(names, args, strict=True))
@@ -87,6 +91,7 @@ def inline(
     inner = ctx.fork(
         source=function.source,
         captured=function.captured_names(),
+        host=function.host,
         style=_inline_style(ctx, function),
         env=env,
         caller=loc,
@@ -150,10 +155,13 @@ def _write_through(ctx: Context, pairs: Iterable[tuple[Binding, Binding]], loc: 
     This is done for tiles made in the same block, because names are carried through loops and
     branches by the text of one function. Other tiles are consumed, so reading them is an error.
     """
-    made = {value for op in ctx.ops for value in op.results}
-    for old, new in pairs:
-        if old is new or not isinstance(old, Value) or not isinstance(new, Value):
-            continue
+    changed = [
+        (old, new)
+        for old, new in pairs
+        if old is not new and isinstance(old, Value) and isinstance(new, Value)
+    ]
+    made = {value for op in ctx.ops for value in op.results} if changed else set[Value]()
+    for old, new in changed:
         if {old, new} <= made:
             ctx.env.update({name: new for name, value in ctx.env.items() if value is old})
         else:

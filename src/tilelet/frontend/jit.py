@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongArity
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedLevel
+from tilelet.diag.core import Loc
 from tilelet.frontend import annotations
 from tilelet.frontend.annotations import KernelParameter
 from tilelet.frontend.captures import CapturedNames
@@ -220,33 +221,33 @@ class _Jit:
 
     def __call__(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A module-level control program, specialized on first call from its arguments."""
-        return _decorate("pl.jit", func, FunctionKind.Orchestration, options)
+        return _decorate("pl.jit", func, options)
 
     def incore(
         self, func: Callable[..., Any] | None = None, *, level: Any = None, **options: object
     ) -> Any:
         """A kernel body: each call from a `@pl.jit` function is one task."""
         options["level"] = level
-        return _decorate("pl.jit.incore", func, FunctionKind.InCore, options)
+        return _decorate("pl.jit.incore", func, options)
 
     def inline(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A helper spliced into its callers; parameters are aliases of the arguments."""
-        return _decorate("pl.jit.inline", func, FunctionKind.Inline, options)
+        return _decorate("pl.jit.inline", func, options)
 
     def opaque(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A control program that may also hold compute ops outside scopes."""
-        return _decorate("pl.jit.opaque", func, FunctionKind.Opaque, options)
+        return _decorate("pl.jit.opaque", func, options)
 
     def host(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A program of the host, which calls `@pl.jit` functions.
 
         One that names ranks (`device=`, `pld.*`) dispatches them; any other runs on one chip.
         """
-        return _decorate("pl.jit.host", func, FunctionKind.Host, options)
+        return _decorate("pl.jit.host", func, options)
 
     def graph(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
         """A part of a control program whose tasks the device takes as one graph: `pl.graph`."""
-        return _decorate("pl.jit.graph", func, FunctionKind.Orchestration, options)
+        return _decorate("pl.jit.graph", func, options)
 
     def extern(self, *_: object, **__: object) -> Any:
         """External kernels are vendor binaries; not supported."""
@@ -260,10 +261,25 @@ jit = _Jit()
 _OPTIONS = ("strict_ssa", "auto_scope", "level")
 
 
-def _decorate(
-    name: str, python: Callable[..., Any] | None, kind: FunctionKind, options: dict[str, object]
-) -> Any:
+def _decorate(name: str, python: Callable[..., Any] | None, options: dict[str, object]) -> Any:
     visible, where = frame_names(2), here(2)
+    _check_options(name, options, where)
+
+    def make(target: Callable[..., Any]) -> Any:
+        if not is_plain(target):
+            raise BadDecorator(where, name, "it decorates plain functions")
+        # A module-level function uses the names of its module, wherever it is decorated.
+        names = visible if "<locals>" in target.__qualname__ else {}
+        kind = KINDS[name]
+        if kind is FunctionKind.Host and not names_ranks(target):
+            kind = FunctionKind.Orchestration  # of one chip
+        more = {"python": target, "frame_names": names}
+        return _made(name, target.__name__, kind, options, more)
+
+    return make if python is None else make(python)
+
+
+def _check_options(name: str, options: Mapping[str, object], where: Loc) -> None:
     for option in options:
         if option not in _OPTIONS:
             raise BadDecorator(where, name, f"it has no option `{option}`")
@@ -271,27 +287,39 @@ def _decorate(
     if isinstance(level, Level) and level is not Level.CORE_GROUP:
         raise UnsupportedLevel(where, f"pl.Level.{level.name}")
 
-    def make(target: Callable[..., Any]) -> Any:
-        if not is_plain(target):
-            raise BadDecorator(where, name, "it decorates plain functions")
-        style = Style(
-            drops_axis=True,
-            guards_outputs=kind is not FunctionKind.Inline,
-            implied=kind is FunctionKind.Opaque,
-            strict_ssa=bool(options.get("strict_ssa", False)),
-        )
-        # A module-level function uses the names of its module, wherever it is decorated.
-        names = visible if "<locals>" in target.__qualname__ else {}
-        of_one_chip = kind is FunctionKind.Host and not names_ranks(target)
-        function = KernelFunction(
-            target.__name__,
-            FunctionKind.Orchestration if of_one_chip else kind,
-            style,
-            generic=True,
-            python=target,
-            frame_names=names,
-            is_graph=name == "pl.jit.graph",
-        )
-        return function if kind is FunctionKind.Inline else JitFunction(function)
 
-    return make if python is None else make(python)
+def _made(
+    decorator: str,
+    name: str,
+    kind: FunctionKind,
+    options: Mapping[str, object],
+    more: Mapping[str, Any],
+) -> KernelFunction | JitFunction:
+    style = Style(
+        drops_axis=True,
+        guards_outputs=kind is not FunctionKind.Inline,
+        implied=kind is FunctionKind.Opaque,
+        strict_ssa=bool(options.get("strict_ssa", False)),
+    )
+    is_graph = decorator == "pl.jit.graph"
+    function = KernelFunction(name, kind, style, generic=True, is_graph=is_graph, **more)
+    return function if kind is FunctionKind.Inline else JitFunction(function)
+
+
+KINDS = {
+    "pl.jit": FunctionKind.Orchestration,
+    "pl.jit.incore": FunctionKind.InCore,
+    "pl.jit.inline": FunctionKind.Inline,
+    "pl.jit.opaque": FunctionKind.Opaque,
+    "pl.jit.host": FunctionKind.Host,
+    "pl.jit.graph": FunctionKind.Orchestration,
+}
+"""The kind of function that each decorator makes."""
+
+
+def of_text(
+    decorator: str, name: str, options: Mapping[str, object], where: Loc, **more: Any
+) -> KernelFunction | JitFunction:
+    """Return what a decorator makes of a function whose text is given and never executed."""
+    _check_options(decorator, options, where)
+    return _made(decorator, name, KINDS[decorator], options, more)

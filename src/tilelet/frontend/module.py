@@ -23,6 +23,7 @@ from tilelet.diag.core import Diagnostic, Loc, TooManyErrors, UserError
 from tilelet.diag.text import plural
 from tilelet.frontend import annotations, barriers, expressions, pipes
 from tilelet.frontend.bindings import Binding, ValueFacts, is_scalar, is_shaped, items_of
+from tilelet.frontend.compile_time import PYTHON
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import lower_body
 from tilelet.frontend.emitting import spilled_type, to_arg
@@ -127,6 +128,7 @@ class ModuleBuilder(ModuleState):
             module=self,
             source=function.source,
             captured=function.captured_names(),
+            host=function.host,
             flow=NameFlow(lambda call: rebound_by(ctx, call)),
             style=function.style,
             facts=_facts(params),
@@ -283,7 +285,7 @@ def _close_function(
         returned = [to_arg(ctx, v, loc) for v in given]
         _check_returned_names(ctx, function, params)
         # Printed programs were checked before; passes may have dropped writes that never run.
-        judged = function.given_source is not None
+        judged = function.given_source is not None and function.host is PYTHON
         for output, direction in params:
             is_output = output.name in ctx.outputs and direction is Direction.Out
             if is_output and output not in ctx.facts.written and not judged:

@@ -64,11 +64,13 @@ class Interpreter:
                 ops take the left operand's region
     observer    sees every op that is executed, and may replace it
     most_tasks  limit on the number of recorded tasks, if none is executed
+    most_bytes  limit on the bytes that a run allocates in all, and on the bytes of one tile
     """
 
     seed_valid: bool = False
     observer: Observer | None = None
     most_tasks: int | None = None
+    most_bytes: int | None = None
 
     def prepare(self, program: Program) -> None:
         """Do nothing; other engines compile here."""
@@ -88,6 +90,7 @@ class Interpreter:
             poison=initial_poison,
             seed_valid=self.seed_valid,
             observer=self.observer,
+            most_bytes=self.most_bytes,
         )
         if not execute:
             state.tasks.most = self.most_tasks

@@ -10,6 +10,7 @@ import numpy as np
 
 from tilelet.analysis.aliases import infer_directions
 from tilelet.diag.catalogue.harness import TooBig
+from tilelet.diag.catalogue.oracle import WorkLimit
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
@@ -45,7 +46,9 @@ class State:
         poison: bool,
         seed_valid: bool,
         observer: Observer | None = None,
+        most_bytes: int | None = None,
     ) -> None:
+        self._most_bytes = self._bytes_left = most_bytes
         self.functions = functions
         self.observer = observer
         self.execute = execute
@@ -145,10 +148,16 @@ class State:
         """Raise before the run if this machine cannot hold a tile."""
         assert isinstance(tile.type, TileType)
         nbytes = math.prod(tile.type.shape) * tile.type.dtype.itemsize
-        if self.execute and nbytes > _CHECK_EVERY:
+        if self.execute and (nbytes > _CHECK_EVERY or self._bytes_left is not None):
             self._check_memory(tile.name, nbytes, tile.loc)
 
     def _check_memory(self, name: str, nbytes: int, loc: Loc) -> None:
+        if self._bytes_left is not None:
+            if nbytes > self._bytes_left:
+                raise WorkLimit(
+                    f"`{name}` needs {nbytes:,} bytes", f"{self._most_bytes:,} bytes in all", loc
+                )
+            self._bytes_left -= nbytes
         self._unchecked_bytes += nbytes
         if self._unchecked_bytes > _CHECK_EVERY:
             self._unchecked_bytes = 0

@@ -28,12 +28,23 @@ class VerdictCommand(DeviceOptions, group=DEBUG):
       tilelet verdict kernel.py --json               for programs: docs/answers.md has the layout
       tilelet verdict kernel.py --strength 20s       and try whether its golden notices wrong ops
       tilelet verdict qwen3/scope3:tuned --platforms a2a3,a5
+      tilelet verdict candidate.py --against reference.py  judge a kernel, never execute it
 
     The script runs once on this CPU. The answer: whether its outputs match its golden, the first
     wrong statement if they do not, the findings of the checks, whether all tiles fit on chip,
     tasks, bytes, and the modelled time with the interval that holds for nine boards of ten. Exit
     code 0: right, and no finding; 1: wrong, or a finding; 3: it could not run.
+
+    With --against, the script is a candidate: it is read, never executed. The reference script
+    gives specs, inputs and golden. The candidate is run on these inputs and on further ones, within
+    limits that count work and bytes, and its time is compared with the floor.
     """
+
+    against: str | None = option(
+        "judge the script by the specs and golden of this one; execute none of its Python",
+        default=None,
+        metavar="REFERENCE",
+    )
 
     strength: float | None = option(
         "also try with this budget, as 20s, whether the golden notices wrong ops",

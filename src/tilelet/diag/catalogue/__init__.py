@@ -3,8 +3,8 @@
 `E01xx` python, `E02xx` names, `E03xx` ops, `E04xx` scopes, `E05xx` windows, `E06xx` harness,
 `E07xx` command, `E08xx` unsupported, `E09xx` device, `E10xx` models, `E11xx` checks, `E12xx`
 portability, `E13xx` advice, `E14xx` tuner, `E15xx` generate, `E155x` sampling, `E156x` checkpoint,
-`E16xx` page, `E17xx` ranks; `W` codes are cautions, which do not stop a run. The messages of advice
-(`W13xx`) are beside the rules, in `advice/rules/`.
+`E16xx` page, `E17xx` ranks, `E18xx` oracle; `W` codes are cautions, which do not stop a run. The
+messages of advice (`W13xx`) are beside the rules, in `advice/rules/`.
 
 A class is the message: its docstring says what is wrong. Why, how to fix it and an example are in
 the Markdown file beside the module, under the code. To add a mistake, write both, add a sample to

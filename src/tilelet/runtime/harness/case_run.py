@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,35 @@ class CaseRun:
         self.directory = result.directory = now.run_directory(case.name, case.config)
         self.findings = ""
         self._seed = draw_seed(now)  # of this moment: data may be made when the script has ended
+
+    def with_program(self, program: Any) -> CaseRun:
+        """Return the same case for another program: the same specs, seed, golden and comparison."""
+        case = dataclasses.replace(self.case, program=program)
+        other = CaseRun(case, self.console, RunResult(False, case.name), self.session)
+        other._seed = self._seed
+        return other
+
+    def golden_on(
+        self, tensors: Mapping[str, Array], scalars: Mapping[str, Any], golden: Golden
+    ) -> dict[str, Array]:
+        """Return what a golden computes for arguments given by spec name."""
+        sure, maybe = self.outputs()
+        named = [self.specs[p] for p in sure]
+        return compute_golden(
+            golden,
+            tensors,
+            scalars,
+            outputs=[spec.name for spec in named],
+            maybe_outputs=[self.specs[p].name for p in maybe],
+            fresh=[spec.name for spec in named if _is_fresh(spec, self.case.is_seed)],
+            use_torch=self.case.use_torch,
+            seed=self._seed,
+            now=self.session,
+        )
+
+    def fresh_outputs(self) -> list[str]:
+        """Return the parameters that start as zeros, because they are only written."""
+        return [n for n, spec in self.specs.items() if _is_fresh(spec, self.case.is_seed)]
 
     @functools.cached_property
     def written(self) -> tuple[Program, dict[str, Spec]]:
@@ -208,19 +238,7 @@ class CaseRun:
             self.console.detail("golden unchanged: from the cache")
             return {name: stored[name] for name in names if name in stored}
         with progress("computing the golden"):
-            expected = compute_golden(
-                golden,
-                by_spec,
-                scalars,
-                outputs=[self.specs[p].name for p in sure],
-                maybe_outputs=[self.specs[p].name for p in maybe],
-                fresh=[
-                    self.specs[p].name for p in sure if _is_fresh(self.specs[p], self.case.is_seed)
-                ],
-                use_torch=use_torch,
-                seed=self._seed,
-                now=self.session,
-            )
+            expected = self.golden_on(by_spec, scalars, golden)
         if key:
             cache.store(key, expected)
         return expected
