@@ -98,6 +98,7 @@ class RunOptions(ScriptOptions):
         "write the program after every pass to the run directory", variable="TILELET_DUMP_PASSES"
     )
     engine: str | None = None
+    ranks: str = "here"
     keep_c: bool = False
     keep_c_in: Path | None = None
     seed_valid: bool = False

@@ -17,6 +17,7 @@ from tilelet.diag.sarif import to_sarif
 from tilelet.runtime import session
 from tilelet.runtime.handlers.count import Count
 from tilelet.runtime.handlers.execute import Execute
+from tilelet.runtime.output.run_directory import build_root
 from tilelet.runtime.programs import engines
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
@@ -27,10 +28,19 @@ from tilelet.scripts.stand_ins import stand_ins
 def run_command(options: RunOptions) -> int:
     """Run the script; 0 pass, 1 mismatch, 2 usage, 3 could not run, else the script's own code."""
     counts = options.name == "tasks"
+    rank = 0
+    if options.ranks == "mpi":
+        from tilelet.ranks.launch import start_rank
+
+        rank = start_rank()
+    build_dir = options.build_dir
+    if rank:
+        build_dir = (build_dir or build_root()) / f"rank{rank}"
     now = Session(
         Count(options.as_runtime) if counts else Execute(options.checks),
         dump_passes=options.dump_passes,
-        build_dir=options.build_dir,
+        build_dir=build_dir,
+        over_mpi=options.ranks == "mpi",
         seed=options.seed,
         platform=options.platform,  # for scripts that do not pass it on
         quiet_diagnostics=options.format != "text",

@@ -18,7 +18,7 @@ from tilelet.interp.lowering import Frame, Lowering
 from tilelet.ir.core import Op
 from tilelet.ranks.code import LowerRoutine, Routine, Suspension
 from tilelet.ranks.comm import rank_state, signal
-from tilelet.ranks.memory import moved, symmetric
+from tilelet.ranks.memory import moved, read_copy, store, symmetric
 from tilelet.ranks.requests import Condition, Request
 from tilelet.syntax.ranks import NotifyOp, ReduceOp, WaitCmp
 from tilelet.tasks.window import Array, Window
@@ -88,12 +88,11 @@ class Meeting:
 
     def read(self, window: Window) -> Array:
         self.state.observe("read", window, self.op)
-        return window.array.copy()
+        return read_copy(window)
 
     def write(self, window: Window, data: Array) -> None:
         self.state.observe("write", window, self.op)
-        memory = window.array
-        memory[...] = data.reshape(memory.shape).astype(memory.dtype, copy=False)
+        store(window, data.astype(window.dtype.numpy, copy=False))
 
 
 def rows_of(window: Window, parts: int, op: Op) -> list[Window]:

@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-
-from tilelet import numerics
 from tilelet.diag.catalogue.windows import WindowOutOfRange
 from tilelet.diag.core import Loc
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
@@ -19,11 +16,18 @@ from tilelet.interp.movement import as_tuple, loaded, stored_window, window_at
 from tilelet.ir.core import Arg, Op
 from tilelet.ir.types import box
 from tilelet.ranks.code import LowerRoutine, Routine, Suspension
-from tilelet.ranks.memory import Membership, at_peer, membership
+from tilelet.ranks.memory import (
+    Membership,
+    at_peer,
+    membership,
+    read_copy,
+    store,
+    symmetric,
+)
 from tilelet.ranks.requests import Condition, Request
 from tilelet.syntax.enums import AtomicType
 from tilelet.syntax.ranks import NotifyOp
-from tilelet.tasks.window import Array, Window
+from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
     from tilelet.ranks.rank import RankState
@@ -100,12 +104,6 @@ def part_of(window: Window, offsets: Sequence[int] | None, shape: Any, loc: Loc)
     return window_at(window, offsets, tuple(shape), None, False, loc)
 
 
-def copy_into(target: Window, source: Array, atomic: bool) -> None:
-    memory = target.array
-    source = source.reshape(memory.shape)
-    memory[...] = numerics.add(memory, source) if atomic else source
-
-
 # --- transfers -----------------------------------------------------------------------------------
 
 
@@ -123,7 +121,7 @@ def lower_remote_load(low: Lowering, op: Op) -> Routine:
         valid = None if limit is None else limit(frame)
         window = window_at(there, offsets(frame), tuple(shape(frame)), valid, False, loc)
         state.observe("read", window, op)
-        frame[result] = loaded(window)
+        frame[result] = loaded(symmetric(window).local_copy(window))
 
     return run
 
@@ -143,7 +141,7 @@ def lower_remote_store(low: Lowering, op: Op) -> Routine:
         window = stored_window(there, tile.valid, offsets(frame), loc)
         if 0 not in window.shape:
             state.observe("add" if atomic else "push", window, op)
-            copy_into(window, tile.data[box(tile.valid)], atomic)
+            store(window, tile.data[box(tile.valid)], atomic)
         frame[result] = frame[target]
 
     return run
@@ -178,7 +176,7 @@ def lower_transfer(low: Lowering, op: Op) -> Routine:
         state.observe("read", source, op)
         state.observe("add" if atomic else "write", into, op)
         # A window may be its own source: read all of it first.
-        copy_into(into, source.array.copy(), atomic)
+        store(into, read_copy(source), atomic)
 
     return run
 
@@ -189,9 +187,7 @@ def lower_transfer(low: Lowering, op: Op) -> Routine:
 def signal(state: RankState, cell: Window, value: int, kind: NotifyOp, op: Op) -> None:
     """Add to, or set, a cell, as `notify` does."""
     state.observe("notify" if kind is NotifyOp.AtomicAdd else "set", cell, op, value)
-    memory = cell.array.reshape(-1)
-    old = int(memory[0]) if kind is NotifyOp.AtomicAdd else 0
-    memory[0] = np.int64(old + value).astype(np.int32)  # wraps, as the hardware does
+    symmetric(cell).signal(cell, value, kind)
 
 
 @routine("system.notify")

@@ -62,6 +62,9 @@ class RanksEngine:
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""
 
+    def native(self, program: Program) -> NativeKernels | None:
+        return native_kernels(program) if self.is_native else None
+
     def run(
         self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
     ) -> RanksExecution:
@@ -70,7 +73,6 @@ class RanksEngine:
         plan = plan_of(program, bound, self.config.world)
         if self.kept is not None:
             self.kept.use(program.name, plan)
-        native = native_kernels(program) if self.is_native else None
-        world = World(program, plan, callbacks=self.callbacks, native=native)
+        world = World(program, plan, callbacks=self.callbacks, native=self.native(program))
         world.run()
         return RanksExecution(RankCounts(world.counts))

@@ -19,7 +19,7 @@ from tilelet.interp.submit import CalleeSketch
 from tilelet.ir.core import Direction, Op, Program
 from tilelet.ir.views import CallView
 from tilelet.ranks.collectives import BODIES
-from tilelet.ranks.memory import Allocation, Domain, TemplateBuffer
+from tilelet.ranks.memory import Allocation, Domain, MakeSlice, SymmetricBuffer, TemplateBuffer
 from tilelet.tasks.window import Window, row_major
 
 
@@ -69,7 +69,7 @@ class Plan:
     allocations: list[Allocation] = field(default_factory=list[Allocation])
     domains: list[Domain] = field(default_factory=list[Domain])
 
-    def close(self) -> None:
+    def close(self, make: MakeSlice) -> None:
         """Find the domains, take memory for the windows, and order the dispatches."""
         for dispatch in self.dispatches:
             for allocation in dispatch.allocations:
@@ -86,7 +86,7 @@ class Plan:
             if domain is None:
                 domain = Domain(len(self.domains), ranks)
                 self.domains.append(domain)
-            allocation.place(domain)
+            allocation.place(domain, make)
         self._order()
 
     def _order(self) -> None:
@@ -250,13 +250,15 @@ def _collective(low: Lowering, op: Op) -> Step:
     return step
 
 
-def plan_of(program: Program, arguments: Sequence[Any], world: int) -> Plan:
+def plan_of(
+    program: Program, arguments: Sequence[Any], world: int, make: MakeSlice = SymmetricBuffer
+) -> Plan:
     """Run the host function of a program; nothing is executed on any rank yet."""
     state = HostState(program, world)
     state.code(program.entry).run(arguments)
     plan = state.plan
     plan.dispatches = _on_every_rank(plan)
-    plan.close()
+    plan.close(make)
     return plan
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tilelet import numerics
 from tilelet.diag.catalogue.ranks import NoSuchPeer
 from tilelet.diag.core import UNKNOWN, Loc
-from tilelet.tasks.window import Buffer, Window
+from tilelet.syntax.ranks import NotifyOp
+from tilelet.tasks.window import Array, Buffer, Window
 
 
 @dataclass(frozen=True)
@@ -28,12 +31,16 @@ class Membership:
 
 
 class SymmetricBuffer(Buffer):
-    """The slice that one rank has of a window buffer."""
+    """The slice that one rank has of a window buffer, in this process.
+
+    Other processes' slices override how their memory is reached.
+    """
 
     __slots__ = ("allocation", "index")
 
-    def __init__(self, allocation: Allocation, index: int) -> None:
-        data = np.zeros(allocation.nbytes, np.uint8)
+    def __init__(self, allocation: Allocation, index: int, data: Array | None = None) -> None:
+        if data is None:
+            data = np.zeros(allocation.nbytes, np.uint8)
         super().__init__(allocation.name, allocation.nbytes, data, "window")
         self.allocation = allocation
         self.index = index
@@ -43,6 +50,22 @@ class SymmetricBuffer(Buffer):
     def rank(self) -> int:
         """The logical rank that has this slice."""
         return self.allocation.domain.ranks[self.index]
+
+    def local_copy(self, window: Window) -> Window:
+        """A window of this slice whose memory can be read here and now."""
+        return window
+
+    def store(self, window: Window, source: Array, atomic: bool) -> None:
+        """Write or add to a window of this slice."""
+        memory = window.array
+        source = source.reshape(memory.shape)
+        memory[...] = numerics.add(memory, source) if atomic else source
+
+    def signal(self, cell: Window, value: int, kind: NotifyOp) -> None:
+        """Add to, or set, a cell of this slice."""
+        memory = cell.array.reshape(-1)
+        old = int(memory[0]) if kind is NotifyOp.AtomicAdd else 0
+        memory[0] = np.int64(old + value).astype(np.int32)  # wraps, as the hardware does
 
 
 class TemplateBuffer(Buffer):
@@ -71,13 +94,17 @@ class Allocation:
     domain: Domain = Domain(0, ())
     slices: list[SymmetricBuffer] = field(default_factory=list[SymmetricBuffer])
 
-    def place(self, domain: Domain) -> None:
+    def place(self, domain: Domain, make: MakeSlice) -> None:
         """Take memory on every rank of `domain`."""
         self.domain = domain
-        self.slices = [SymmetricBuffer(self, i) for i in range(len(domain.ranks))]
+        self.slices = [make(self, i) for i in range(len(domain.ranks))]
 
     def slice_of(self, rank: int) -> SymmetricBuffer:
         return self.slices[self.domain.ranks.index(rank)]
+
+
+MakeSlice = Callable[[Allocation, int], SymmetricBuffer]
+"""Makes the slice of a window buffer that the rank of this position in the domain has."""
 
 
 def on_rank(window: Window, rank: int) -> Window:
@@ -106,6 +133,23 @@ def symmetric(window: Window) -> SymmetricBuffer:
     buffer = window.buffer
     assert isinstance(buffer, SymmetricBuffer), f"{window} is no view of a window buffer"
     return buffer
+
+
+def read_copy(window: Window) -> Array:
+    """A copy of what a window of any rank holds."""
+    buffer = window.buffer
+    if isinstance(buffer, SymmetricBuffer):
+        window = buffer.local_copy(window)
+    return window.array.copy()
+
+
+def store(window: Window, source: Array, atomic: bool = False) -> None:
+    """Write or add to a window of any rank, or of no window buffer."""
+    buffer = window.buffer
+    if isinstance(buffer, SymmetricBuffer):
+        buffer.store(window, source, atomic)
+    else:
+        window.array[...] = source.reshape(window.shape)
 
 
 def at_peer(window: Window, peer: int, op: str, loc: Loc) -> Window:

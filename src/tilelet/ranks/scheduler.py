@@ -123,11 +123,16 @@ class World:
                 self._start()
                 ready = [s for s in self.strands if s.is_ready]
                 if not ready:
-                    if self.strands or self.pending or self.deferred:
-                        raise explain(self)
-                    return
+                    if not (self.strands or self.pending or self.deferred):
+                        return
+                    self.stall()
+                    continue
                 last = self.policy.choose(ready, last)
                 self.step(last)
+
+    def stall(self) -> None:
+        """Nothing here can go on: raise an error if nothing elsewhere can change that."""
+        raise explain(self)
 
     def step(self, strand: Strand) -> None:
         """Let one strand go on to its next request."""
@@ -181,12 +186,16 @@ class World:
         if self.watcher is not None:
             parent = None if task.kind is None else self.active[task.rank]
             self.watcher.end(task, parent)
-        if task.kind is None:  # a dispatch
-            task.done = True
-            self.active.pop(task.rank, None)
+        if task.kind is None:
+            self.end_dispatch(task)
             return
         self.ranks[task.rank].retire(task)
         self._release(self.active[task.rank])
+
+    def end_dispatch(self, task: RankTask) -> None:
+        """A dispatch is over: its rank takes the next."""
+        task.done = True
+        self.active.pop(task.rank, None)
 
     # Starting
 

@@ -5,31 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tilelet.ranks.host import Plan
-from tilelet.tasks.window import Array
+from tilelet.ranks.memory import SymmetricBuffer
 
 
 @dataclass
 class KeptWindows:
-    """The memory of window buffers, by program, name and ranks.
+    """The slices of window buffers, by program, name and ranks.
 
     zeroes  they are zeroed before each run
     """
 
     zeroes: bool = True
-    _memory: dict[tuple[str, str, tuple[int, ...]], list[Array]] = field(
-        default_factory=dict[tuple[str, str, tuple[int, ...]], list[Array]]
+    _slices: dict[tuple[str, str, tuple[int, ...]], list[SymmetricBuffer]] = field(
+        default_factory=dict[tuple[str, str, tuple[int, ...]], list[SymmetricBuffer]]
     )
 
     def use(self, program: str, plan: Plan) -> None:
-        """Let the windows of a plan lie where those of the run before it lay."""
+        """Give the windows of a plan the memory of the run before it."""
         for allocation in plan.allocations:
             key = (program, allocation.name, allocation.domain.ranks)
-            known = self._memory.get(key)
-            if known is None or len(known[0]) != allocation.nbytes:
-                fresh = [s.data for s in allocation.slices if s.data is not None]
-                self._memory[key] = fresh
+            known = self._slices.get(key)
+            if known is None or known[0].nbytes != allocation.nbytes:
+                self._slices[key] = allocation.slices
                 continue
-            for part, data in zip(allocation.slices, known):
-                if self.zeroes:
-                    data.fill(0)
-                part.data = data
+            for part in known:
+                part.allocation = allocation
+                if self.zeroes and part.data is not None:
+                    part.data.fill(0)
+            allocation.slices = known

@@ -54,6 +54,7 @@ class Session:
 
     handler: ProgramHandler = field(default_factory=_execute)
     engine: str | None = None  # None: nobody has chosen one here
+    over_mpi: bool = False  # this process is one rank of several, started by mpiexec
     seed_valid: bool = False  # track valid regions as the first compilers did
     platform: str | None = None  # the script's own `-p`
     dump_passes: bool = False

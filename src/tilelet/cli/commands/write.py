@@ -15,7 +15,7 @@ from tilelet.cli.options import (
     html_option,
     open_option,
 )
-from tilelet.cli.values import engines, examples, folder, name_list, new_file, seconds
+from tilelet.cli.values import OneOf, engines, examples, folder, name_list, new_file, seconds
 from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 
@@ -43,6 +43,7 @@ class RunCommand(RunOptions, group=WRITE):
       tilelet run --engine interp --dump-passes kernel.py
       tilelet run --keep-c kernel.py            and keep the C text it was compiled to
       tilelet run --format json kernel.py > report.json
+      mpiexec -n 4 tilelet run --ranks mpi kernel.py
 
     Options of Tilelet may stand before or after SCRIPT. Other options after SCRIPT go to the script
     if it parses its arguments; after SCRIPT, an option that both declare goes to both. Everything
@@ -63,6 +64,11 @@ class RunCommand(RunOptions, group=WRITE):
         default=None,
         metavar="NAME",
         words=engines,
+    )
+    ranks: str = option(
+        "where the ranks of a program run: here (this process) or mpi (one process each)",
+        default="here",
+        parse=OneOf("here", "mpi"),
     )
     keep_c: bool = option("keep the C text of programs in the run directory")
     keep_c_in: Path | None = option(

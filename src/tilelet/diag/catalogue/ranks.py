@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.diag.core import Label, Loc, UserError
+from tilelet.diag.text import plural
 
 
 class NotDistributed(UserError):
@@ -232,4 +233,49 @@ class NotInRanks(UserError):
             f"`{name}` is not supported",
             [Label(loc, "below the language")],
             helps=["use `pld.tensor.put` or `pld.tensor.get`, which wait until they are done"],
+        )
+
+
+class NoMpi(UserError):
+    """`--ranks mpi` is used, and the package mpi4py is not installed."""
+
+    code = "E1718"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "`--ranks mpi` needs the package mpi4py", [],
+            helps=["`pip install 'tilelet[mpi]'` installs it together with an MPI"],
+        )  # fmt: skip
+
+
+class WrongWorld(UserError):
+    """The program has another number of ranks than MPI has processes."""
+
+    code = "E1719"
+
+    def __init__(self, loc: Loc, ranks: int, processes: int) -> None:
+        super().__init__(
+            f"the program has {plural(ranks, 'rank')}, and MPI has"
+            f" {plural(processes, 'process', 'processes')}",
+            [Label(loc)],
+            helps=[f"`mpiexec -n {ranks} tilelet run ... --ranks mpi`"],
+        )
+
+
+class RanksDiffer(UserError):
+    """The processes of MPI run different programs.
+
+    Every process runs the same script with the same arguments. What a script takes from its
+    machine (files, the clock, environment variables) must not change the text of its programs.
+    """
+
+    code = "E1720"
+
+    def __init__(self, loc: Loc, name: str, others: Sequence[int]) -> None:
+        which = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
+        ranks = f"{'rank' if len(others) == 1 else 'ranks'} {which}"
+        super().__init__(
+            f"`{name}` of rank 0 is another program than that of {ranks}",
+            [Label(loc, "the program of this process")],
+            helps=["start the same script with the same arguments everywhere"],
         )

@@ -234,6 +234,7 @@ class CompiledProgram(StepwiseCalls):
                 callbacks,
                 self.kept_windows,
                 settings.engine or now.chosen_engine,
+                now.over_mpi,
             )
         records = records or settings.profiles
         chosen = settings.engine

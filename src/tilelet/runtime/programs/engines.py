@@ -124,9 +124,13 @@ def of_ranks(
     callbacks: Mapping[str, Callable[..., Any]] | None = None,
     kept: KeptWindows | None = None,
     chosen: str | None = None,
+    over_mpi: bool = False,
 ) -> Engine:
     """The engine for a program of several ranks; `kept` are windows that outlive a run."""
-    from tilelet.ranks.engine import RanksEngine
+    if over_mpi:
+        from tilelet.ranks.mpi import MpiEngine as RanksEngine
+    else:
+        from tilelet.ranks.engine import RanksEngine
 
     is_native = chosen != "interp" and _has_compiler()
     return RanksEngine(config or DistributedConfig(), callbacks, kept, is_native)

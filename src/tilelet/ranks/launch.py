@@ -1,0 +1,67 @@
+"""One process per rank: a supervisor that reports a killed rank, and output of the first only."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import signal
+import sys
+
+from tilelet.diag.catalogue.ranks import NoMpi
+
+_RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+_PR_SET_PDEATHSIG = 1
+
+_stderr = 2  # where a rank reports its failure
+
+
+def start_rank() -> int:
+    """Become a rank of MPI; return its number.
+
+    The process that `mpiexec` started stays behind as the supervisor of the one that goes on: if
+    that one is killed, it can still say which rank it was.
+    """
+    global _stderr  # noqa: PLW0603
+    if importlib.util.find_spec("mpi4py") is None:
+        raise NoMpi
+    if hasattr(os, "fork"):
+        _supervise()
+    from tilelet.ranks.mpi import COMM
+
+    if COMM.rank:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _stderr = os.dup(2)
+        silent = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silent, 1)
+        os.dup2(silent, 2)
+    return int(COMM.rank)
+
+
+def say(text: str) -> None:
+    """Write to the terminal, from whatever rank."""
+    os.write(_stderr, text.encode(errors="replace"))
+
+
+def _supervise() -> None:
+    supervisor = os.getpid()
+    child = os.fork()
+    if child == 0:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != supervisor:
+                os._exit(1)
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the rank as well
+
+    def pass_on(number: int, _: object) -> None:
+        os.kill(child, number)
+
+    signal.signal(signal.SIGTERM, pass_on)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0 and code not in (-signal.SIGINT, -signal.SIGTERM):
+        rank = next((os.environ[v] for v in _RANK_VARIABLES if v in os.environ), "?")
+        say(f"rank {rank} was killed ({signal.Signals(-code).name}): the run ends\n")
+    os._exit(code if code >= 0 else 128 - code)
