@@ -35,7 +35,7 @@ ALLOWED = {
     "runtime": "analysis checkpoint checks cpu device diag divergence dtypes frontend interp ir"
     " native passes ranks report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
-    "equivalence": "diag dtypes interp ir ops runtime syntax",
+    "equivalence": "checks diag dtypes interp ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes ranks runtime syntax",

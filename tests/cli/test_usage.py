@@ -543,3 +543,36 @@ def test_shells_accept_their_script(tilelet: Run, shell: str) -> None:
         pytest.skip(f"no {shell} here")
     script = tilelet("completion", shell)[1]
     subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("scope", "claim"),
+    [
+        ("", "proved"),
+        (
+            ", no_dep_args=[acc]",
+            "not looked at (its tasks are not shown to be ordered for all inputs)",
+        ),
+    ],
+)
+def test_an_export_is_proved_only_if_its_tasks_are_ordered(
+    tilelet: Run, scope: str, claim: str
+) -> None:
+    kernel = f"""
+@pl.jit
+def total(x: pl.Tensor[[64, 128], pl.FP32], acc: pl.InOut[pl.Tensor[[16, 128], pl.FP32]]):
+    for i in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP{scope}):
+            acc[:, :] = pl.add(acc[:, :], x[i * 16 : i * 16 + 16, :])
+    return acc
+
+
+specs = [TensorSpec("x", [64, 128], torch.float32, init_value=1.0)]
+specs.append(TensorSpec("acc", [16, 128], torch.float32, is_output=True))
+run(total, specs, golden_fn=lambda t: t["acc"].copy_(t["x"].reshape(4, 16, 128).sum(0)))
+"""
+    imports = "import torch\nimport tilelet.language as pl\nfrom golden import TensorSpec, run\n"
+    Path("total.py").write_text(imports + kernel)
+    code, out, err = tilelet("export", "total.py", "-o", "out.py")
+    assert code == 0, err
+    assert out.splitlines()[1] == f"results equal, bit for bit, for all inputs: {claim}"

@@ -196,6 +196,21 @@ def test_the_winner_tells_how_far_it_is_known_to_be_right(tmp_path: Path) -> Non
     assert "proved" in outcome._verdict_text()
 
 
+RACING = SCRIPT.replace(
+    "                    with pl.at(level=pl.Level.CORE_GROUP):\n",
+    "                    with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out]):\n"
+    "                        out = pl.assemble(out, pl.slice(x, [TILE, wide], [r, c]), [r, c])\n"
+    "                    with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out]):\n",
+)
+
+
+def test_nothing_is_proved_of_tasks_in_no_order(tmp_path: Path) -> None:
+    outcome = tuned(tmp_path, RACING, vary={"TILE": (16, 32)})
+    assert outcome.winner.settings
+    assert outcome.winner.verdict is not None
+    assert outcome.winner.verdict.claim is Claim.TRIED
+
+
 def test_columns_of_a_length_are_proved(tmp_path: Path) -> None:
     """What data decides is the same for all widths."""
     outcome = tuned(tmp_path, LENGTHS, vary={"build_program.wide": (64, 128)})

@@ -9,11 +9,10 @@ from functools import cached_property
 from tilelet.advice.core import Costs, Subject
 from tilelet.advice.programs import Programs, Setting
 from tilelet.advice.source import Source
-from tilelet.checks.findings import Status
 from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject as Checked
 from tilelet.checks.verdict import Verdict, verdict_on
-from tilelet.equivalence.data_control import data_control
+from tilelet.equivalence.order import is_ordered
 
 _CHECKS = ("memory", "init", "race", "capacity", "alignment", "limits")
 """All but those about the script's own comparison."""
@@ -50,10 +49,8 @@ class Attempt:
     @property
     def is_ordered(self) -> bool:
         """Whether no two tasks race, for all inputs."""
-        fixed = all(c.tasks.complete and not data_control(c.program) for c in self.checked)
-        enough = (Status.PROVED, Status.THIS_RUN) if fixed else (Status.PROVED,)
-        parts = [part for v in self._verdicts for part in v.parts]
-        return all(part.status in enough for part in parts if part.check == "race")
+        found = [next(p for p in v.parts if p.check == "race") for v in self._verdicts]
+        return all(map(is_ordered, self.checked, found))
 
     @property
     def costs(self) -> Costs | None:

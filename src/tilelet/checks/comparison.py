@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,8 @@ class Comparison:
     own        outputs compared by a function of the script
     judge      compares outputs as the script does: (actual, expected) by name -> passed
     case       creates the inputs and calls the golden, for checks that execute the program
-    unchanged  (arguments, names) -> which elements of these parameters the golden does not write
+    ignored    (arguments, elements by parameter) -> those that the golden does not write or the
+               script's own comparison does not look at
     """
 
     rtol: float
@@ -34,4 +35,4 @@ class Comparison:
     own: tuple[str, ...] = ()
     judge: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] | None = None
     case: Callable[[], GoldenCase] | None = None
-    unchanged: Callable[[Mapping[str, Any], Sequence[str]], Mapping[str, Bits]] | None = None
+    ignored: Callable[[Mapping[str, Any], Mapping[str, Bits]], Mapping[str, Bits]] | None = None

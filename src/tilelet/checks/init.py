@@ -53,7 +53,7 @@ def check(subject: Subject) -> CheckResult:
         summary = "the kernels cannot be traced to their end"
         return part("init", findings, Status.NOT_CHECKED, summary)
     unset = [u for param, window in run.outputs if (u := _unset_elements(param, window)).mask.any()]
-    unset, remarks = _without_unchanged(subject, unset)
+    unset, remarks = _without_ignored(subject, unset)
     findings = [f for output in unset for f in _of_output(subject, run, output)]
     findings += [_of_use(use) for use in run.watcher.uses.values()]
     how = "executed" if run.values else "without values"
@@ -81,19 +81,18 @@ def _unset_elements(param: Value, window: Window) -> _Unset:
     return _Unset(param, window, codes == NEVER, codes == UNDEFINED)
 
 
-def _without_unchanged(subject: Subject, outputs: list[_Unset]) -> tuple[list[_Unset], list[str]]:
-    """Leave out the elements that the golden does not write either; return remarks on these."""
+def _without_ignored(subject: Subject, outputs: list[_Unset]) -> tuple[list[_Unset], list[str]]:
+    """Leave out the elements that need no value; return remarks on these."""
     comparison = subject.comparison
-    if not outputs or comparison is None or comparison.unchanged is None:
+    if not outputs or comparison is None or comparison.ignored is None:
         return outputs, []
-    names = [output.param.name for output in outputs]
-    unchanged = comparison.unchanged(subject.arguments, names)
+    unset = {output.param.name: output.mask for output in outputs}
+    all_ignored = comparison.ignored(subject.arguments, unset)
     kept: list[_Unset] = []
     remarks: list[str] = []
     for output in outputs:
         name = output.param.name
-        skipped = unchanged.get(name)
-        ignored = output.mask & skipped if skipped is not None else None
+        ignored = all_ignored.get(name)
         if ignored is None or not ignored.any():
             kept.append(output)
             continue
@@ -101,7 +100,7 @@ def _without_unchanged(subject: Subject, outputs: list[_Unset]) -> tuple[list[_U
         texts = [*map(str, boxes), *([f"{more} more"] if more else [])]
         remarks.append(
             f"{int(ignored.sum())} of {plural(ignored.size, 'element')} of `{name}` stay "
-            f"undefined, and the golden does not write them either: {', '.join(texts)}"
+            f"undefined, and nothing is compared there: {', '.join(texts)}"
         )
         if (output.mask & ~ignored).any():
             kept.append(

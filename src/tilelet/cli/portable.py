@@ -15,7 +15,7 @@ from tilelet.cli.recording import record
 from tilelet.cli.run import print_problems
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.portability import SeveralToExport
-from tilelet.diag.core import Diagnostic, Loc
+from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural, printable
@@ -29,8 +29,12 @@ from tilelet.scripts.stand_ins import stand_ins
 
 if TYPE_CHECKING:
     from tilelet.export.script import ExportCase, Script
+    from tilelet.ir.core import Program
 
 NEWEST = "2026-08"
+_MACHINE = "a2a3"
+"""The machine whose runtime must order the tasks of an exported program."""
+
 _PROOF_BUDGET = 40_000_000
 """Elements that a proof may take: about a second."""
 
@@ -118,7 +122,24 @@ def _claim(case: ExportCase, script: Script) -> str:
 
     pair = run_passes(case.program), run_passes(script.program)
     proof = prove_equal(*pair, budget=_PROOF_BUDGET)
-    return Claim.PROVED.value if proof.holds else f"{Claim.NOT_TRIED.value} ({proof.why})"
+    why = proof.why if not proof.holds else _why_unordered(pair[1])
+    return f"{Claim.NOT_TRIED.value} ({why})" if why or not proof.holds else Claim.PROVED.value
+
+
+def _why_unordered(program: Program) -> str:
+    """Why the results may not be those of program order on a board; empty if they are."""
+    from tilelet.checks.verdict import Subject
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.run import Recorded
+    from tilelet.equivalence.order import is_ordered
+    from tilelet.interp.interpreter import Interpreter
+
+    try:
+        tasks = Interpreter().run(program, {}, execute=False).tasks
+    except UserError as error:
+        return f"its tasks are not known without inputs: {error.diagnostic.message}"
+    subject = Subject(Recorded(program.name, program, tasks), {}, load_machine(_MACHINE))
+    return "" if is_ordered(subject) else "its tasks are not shown to be ordered for all inputs"
 
 
 def _cases(options: ExportCommand) -> tuple[list[ExportCase], int]:

@@ -163,7 +163,7 @@ def verify(candidate: Question, start: Question) -> Verdict:
     if not verdict.passed or candidate == start:
         return replace(verdict, claim=Claim.PROVED if verdict.passed else Claim.NOT_TRIED)
     with _silence():
-        why, claim = _agreement(_programs(start), _programs(candidate))
+        why, claim = _agreement(_programs(start), _programs(candidate), candidate)
     return replace(verdict, passed=not why, why=why, claim=claim)
 
 
@@ -172,7 +172,9 @@ def _programs(question: Question) -> Sequence[RecordedRun]:
     return record(question.target, options).runs
 
 
-def _agreement(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> tuple[str, Claim]:
+def _agreement(
+    before: Sequence[RecordedRun], after: Sequence[RecordedRun], question: Question
+) -> tuple[str, Claim]:
     """Where a candidate differs from the start, or empty; and how far it is known not to."""
     from tilelet.equivalence.data_control import integer_trials, overlapping_arguments
     from tilelet.equivalence.proof import prove_equal
@@ -183,7 +185,8 @@ def _agreement(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> t
     claim = Claim.PROVED
     for old, new in zip(before, after):
         apart = overlapping_arguments(old.program, old.arguments) is None
-        if apart and prove_equal(old.program, new.program, rounding=True).holds:
+        proved = apart and prove_equal(old.program, new.program, rounding=True).holds
+        if proved and _is_ordered(new, question):
             continue
         claim = Claim.TRIED
         judge = old.comparison.judge if old.comparison else None
@@ -195,6 +198,16 @@ def _agreement(before: Sequence[RecordedRun], after: Sequence[RecordedRun]) -> t
             if found is None or differs_from(expected, found, judge):
                 return "it differs from the start for other integers of its inputs", Claim.NOT_TRIED
     return "", claim
+
+
+def _is_ordered(run: RecordedRun, question: Question) -> bool:
+    """Whether the tasks of a run are ordered for all inputs, on every machine."""
+    from tilelet.checks.verdict import Subject
+    from tilelet.device.machine.description import load_machine
+    from tilelet.equivalence.order import is_ordered
+
+    machines = map(load_machine, question.machines)
+    return all(is_ordered(Subject(run, run.arguments, m, question.period)) for m in machines)
 
 
 def _execute_once(question: Question) -> Verdict:

@@ -1,0 +1,26 @@
+"""Whether the tasks of a program are ordered for all inputs, so that its results are those of
+program order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tilelet.checks import race
+from tilelet.checks.findings import Status
+from tilelet.equivalence.data_control import data_control
+
+if TYPE_CHECKING:
+    from tilelet.checks.verdict import CheckResult, Subject
+
+
+def is_ordered(subject: Subject, result: CheckResult | None = None) -> bool:
+    """Return whether no two tasks race for any input; `result` is that of the race check.
+
+    A check of one run is enough if no input decides which tasks are submitted and what they access.
+    """
+    found = result or race.check(subject)
+    if found.status is Status.PROVED:
+        return True
+    is_fixed = subject.tasks.complete and not data_control(subject.program)
+    return is_fixed and found.status is Status.THIS_RUN
