@@ -18,7 +18,7 @@ def test_the_finding_and_its_gain(tilelet: Run, tmp_path: Path) -> None:
     assert code == 1
     assert "warning[W1301]: `middle` goes through global memory" in err
     assert "results equal, bit for bit" in err
-    assert "with a rewriting that was run" in out
+    assert "applied by `advise --fix`" in out
     assert (tmp_path / "k.py").read_text() == text
 
 
@@ -53,3 +53,36 @@ def test_bad_input(
     assert given == code
     assert text in err
     assert out == ""
+
+
+ONE_SCOPE = """
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+@pl.jit
+def kernel(x: pl.Tensor[[256, 4096], pl.FP32], out: pl.Out[pl.Tensor[[256, 4096], pl.FP32]]):
+    kept = pl.create_tensor([8, 512], pl.FP32)
+    for r in pl.range(0, 256, 8):
+        with pl.at(level=pl.Level.CORE_GROUP, name_hint="large"):
+            out[r : r + 8, :] = pl.exp(x[r : r + 8, :])
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="small"):
+        kept[:, :] = pl.mul(x[0:8, 0:512], 2.0)
+        out[0:8, 0:512] = pl.exp(kept[:, :])
+    return out
+
+run_jit(kernel, [
+    TensorSpec("x", [256, 4096], pl.FP32, 0.5),
+    TensorSpec("out", [256, 4096], pl.FP32, is_output=True),
+])
+"""
+
+
+def test_a_change_that_saves_too_little_is_not_said_to_be_applied(tilelet: Run) -> None:
+    Path("k.py").write_text(ONE_SCOPE)
+    _, out, _ = tilelet("advise", "--format", "json", "k.py")
+    found = {f["code"]: f for f in json.loads(out)["advice"]["findings"]}
+    assert found["W1320"]["after"] is not None
+    assert found["W1320"]["applied_by"] == ""
+    _, out, err = tilelet("advise", "k.py")
+    assert "`--fix` leaves it: it saves too little" in err
+    assert "the same time" in err

@@ -21,8 +21,13 @@ export function advicePanel(state: State, advice: Advice | undefined): HTMLEleme
   return [
     h("h2", {}, "What to change"),
     h("ol", { class: "first advice" }, advice.changes.map((c, i) => h("li", {}, h("button", { type: "button", class: "link", onclick: () => chooseChange(state, c, "source") }, `${faster(c)}${placeText(state, c)}`), h("div", {}, c.message), changeText(c, i === 0)))),
-    h("p", { class: "hint" }, "Apply what is proved: ", h("code", {}, `tilelet advise ${advice.script} --fix --in-place`), document.body.dataset.served ? "" : [". Keep this page up to date while you edit: ", h("code", {}, `tilelet view ${advice.script} --open`)]),
+    h("p", { class: "hint" }, "To apply them: ", [...new Set(advice.changes.map((c) => c.applied_by))].flatMap((by, i) => [i ? ", " : "", h("code", {}, commandOf(by, advice.script))]), document.body.dataset.served ? "" : [". Keep this page up to date while you edit: ", h("code", {}, `tilelet view ${advice.script} --open`)]),
   ];
+}
+
+function commandOf(appliedBy: string, script: string): string {
+  const [command, ...options] = appliedBy.split(" ");
+  return ["tilelet", command, script, ...options, ...(command === "advise" ? ["--in-place"] : [])].join(" ");
 }
 
 /** The change in figures, what is known of its results, and the diff. */

@@ -164,6 +164,7 @@ export interface Change {
   message: string;
   claim: string;
   rounding: boolean;
+  applied_by: string;
   place: Place | null;
   before: Costs;
   after: Costs;

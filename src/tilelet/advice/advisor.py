@@ -47,6 +47,7 @@ class Finding:
     chain    the rewriting, and those that it made possible
     newest   time before and after under the newest runtime, where that matters
     claim    how far the rewriting was shown to keep the results
+    is_small whether it saves too little to be applied by itself
     """
 
     rule: Rule
@@ -56,6 +57,16 @@ class Finding:
     chain: Sequence[tuple[Rule, Advice]] = ()
     newest: tuple[float, float] | None = None
     claim: Claim = Claim.NOT_TRIED
+    is_small: bool = False
+
+    @property
+    def applied_by(self) -> str:
+        """The command that applies the rewriting; empty if none does."""
+        if self.after is None or self.is_small:
+            return ""
+        if self.rule.ends_chain:
+            return "tune"
+        return "advise --fix" if self.claim is Claim.PROVED else "advise --fix --unproved"
 
     @property
     def text(self) -> str | None:
@@ -198,11 +209,12 @@ class Advisor:
         for rule, advice in self._found(start.subject, self._rules):
             chain = chains.get(advice.text) if advice.text is not None else None
             if chain is not None and _chain_identities(chain) in proved:
-                report.findings.append(self._finding(rule, advice, chain, start))
-                continue
-            finding = self._judged(rule, advice, chain, start, rounded=False)
+                finding = self._finding(rule, advice, chain, start)
+            else:
+                finding = self._judged(rule, advice, chain, start, rounded=False)
             if finding is not None:
-                report.findings.append(finding)
+                is_small = any(chain is other for other in others)
+                report.findings.append(dataclasses.replace(finding, is_small=is_small))
             elif advice.text is None:
                 report.causes.append(advice.diagnostic.message)
         report.findings.sort(key=_saved(report.before), reverse=True)

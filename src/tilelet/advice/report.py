@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
@@ -43,7 +44,7 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
     if after is not None and not finding.rule.is_about_text:
         notes.append(
             f"with the change: {_time(after)} instead of {_time(report.before)} us "
-            f"({times(report.before.us, after.us)} faster), {after.tasks:,} instead of "
+            f"({_speedup(report.before, after)}), {after.tasks:,} instead of "
             f"{report.before.tasks:,} tasks, {byte_text(after.gm_bytes)} instead of "
             f"{byte_text(report.before.gm_bytes)}, modelled"
         )
@@ -62,12 +63,39 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
 def _legality(finding: Finding) -> str:
     """What is known of the results after the change."""
     equal = "equal but for rounding" if finding.is_rounded else "equal, bit for bit"
-    if finding.claim is Claim.PROVED:
-        return f"results {equal}, for all inputs: proved"
-    return (
-        f"results {equal}, on this script's inputs and on others with other integers: "
-        f"{finding.claim.value}; `--fix` applies it with `--unproved` only"
+    known = (
+        f"results {equal}, for all inputs: proved"
+        if finding.claim is Claim.PROVED
+        else f"results {equal}, on this script's inputs and on others with other integers: "
+        f"{finding.claim.value}"
     )
+    return f"{known}; {_APPLIED[finding.applied_by]}"
+
+
+_APPLIED = {
+    "advise --fix": "`--fix` applies it",
+    "advise --fix --unproved": "`--fix` applies it with `--unproved` only",
+    "tune": "`tilelet tune` searches sizes together",
+    "": "`--fix` leaves it: it saves too little",
+}
+
+
+def closing(report: Report) -> str:
+    """How many findings there are, and which commands apply their rewritings."""
+    if not report.findings:
+        return "no advice: nothing was found that would help"
+    counts = Counter(f.applied_by for f in report.findings if f.after is not None)
+    parts = [
+        f"{counts[command]} {'is' if counts[command] == 1 else 'are'} applied by `{command}`"
+        for command in _APPLIED
+        if command and counts[command]
+    ]
+    return "; ".join([plural(len(report.findings), "finding"), *parts])
+
+
+def _speedup(before: Costs, after: Costs) -> str:
+    ratio = times(before.us, after.us)
+    return "the same time" if ratio == "1.00x" else f"{ratio} faster"
 
 
 def _time(costs: Costs) -> str:
@@ -156,6 +184,7 @@ def _finding_data(finding: Finding, report: Report) -> dict[str, Any]:
         "after": finding.after.to_data() if finding.after else None,
         "rounding": finding.is_rounded,
         "claim": finding.claim.value,
+        "applied_by": finding.applied_by,
         "why_not": finding.why_not,
         "diff": "" if text is None else diff(report.original, text, report.target.name),
     }

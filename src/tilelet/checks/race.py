@@ -445,7 +445,7 @@ class Races:
         return (
             f"{plural(len(edges), 'dependency', 'dependencies')} `{names[0]}` -> `{names[1]}` "
             f"between tasks that access different bytes: {times[0] - times[1]:.2f} of "
-            f"{times[0]:.2f} us (modelled)"
+            f"{times[0]:.2f} us (modelled, runtime of {self.period})"
         )
 
 

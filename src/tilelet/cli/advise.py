@@ -109,10 +109,7 @@ def _print(report: Report, options: AdviseCommand) -> None:
             print(reports.diff(report.original, report.text, report.target.name), end="")
             print("\n".join(_closing(report, options)))
         else:
-            rewritable = sum(finding.after is not None for finding in report.findings)
-            count = plural(len(report.findings), "finding")
-            text = f"{count}, {rewritable} with a rewriting that was run: `--fix` applies them"
-            print(text if report.findings else "no advice: nothing was found that would help")
+            print(reports.closing(report))
 
 
 def _closing(report: Report, options: AdviseCommand) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from tilelet.report.columns import repack, unpack
 
+COPIED = "code", "rule", "message", "claim", "rounding", "applied_by"
+
 LONGEST_DIFF = 20_000
 """Characters of a diff that a page shows."""
 
@@ -21,7 +23,7 @@ def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
     changes = [
         _change(found, before, names)
         for found in cast("Sequence[Mapping[str, Any]]", advice["findings"])
-        if found["after"] is not None
+        if found["applied_by"]
     ]
     return repack({**header, "advice": {"script": script, "changes": changes}}, columns)
 
@@ -32,7 +34,7 @@ def _change(
     name = PurePath(str(found["file"] or "")).name
     diff = str(found["diff"])
     return {
-        **{key: found[key] for key in ("code", "rule", "message", "claim", "rounding")},
+        **{key: found[key] for key in COPIED},
         "place": [names.index(name), found["line"]] if name in names else None,
         "before": before,
         "after": found["after"],

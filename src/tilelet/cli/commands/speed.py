@@ -155,7 +155,7 @@ class TuneCommand(DeviceOptions, group=SPEED):
         parse=OneOf("us", "gm_bytes", "tasks", "cpu_ms"),
     )
     budget: tuple[int, float] = option(
-        "number of candidates (200), or a time: 60s, 5m",
+        "number of candidates (200; probing every knob may take more), or a time: 60s, 5m",
         default=(200, math.inf),
         parse=budget,
         metavar="N|TIME",

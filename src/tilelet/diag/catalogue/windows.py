@@ -33,7 +33,10 @@ class WindowOutOfRange(UserError):
         """
         of_name = f" of `{name}`" if name else ""
         nothing = isinstance(start, int) and isinstance(extent, int) and not 0 <= start < extent
-        remedy = "limit the window with `valid_shape=`, or check the offset"
+        remedy = (
+            "if part of the tile is padding, store only the rest: "
+            "`pl.set_validshape(tile, rows, cols)`"
+        )
         if nothing:
             remedy = "the whole window is outside: check the offset"
         elif clamps:
