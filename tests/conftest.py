@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tilelet.cpu import build
+from tilelet.cpu.run import build
 from tilelet.native import cache, private
 from tilelet.native.toolchain import find_compiler
 

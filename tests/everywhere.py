@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tests import kernels
 
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.device.machine.description import load_machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.interp.interpreter import Interpreter

@@ -12,7 +12,7 @@ import pytest
 from tests.cpu.clib import address, build
 from tests.cpu.differential import assert_same
 
-from tilelet.cpu.engine import CpuEngine, NativeExecution
+from tilelet.cpu.run.engine import CpuEngine, NativeExecution
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.numerics import elementwise

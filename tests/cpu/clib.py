@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 import tilelet
-from tilelet.cpu.build import _key
+from tilelet.cpu.run.build import _key
 from tilelet.diag.catalogue.command import NoCompiler
 from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, DType
 from tilelet.native import cache

@@ -10,7 +10,7 @@ import numpy as np
 from tests.generated.harness import described
 
 from tilelet import dtypes
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.diag.core import UserError
 from tilelet.dtypes import DType
 from tilelet.interp.interpreter import Interpreter

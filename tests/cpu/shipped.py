@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.examples.test_examples import EXAMPLES, program_of
 
 from tilelet.bench import programs as bench
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.emit.program import emit_program
 from tilelet.ir.core import Program
 from tilelet.models import registry
 from tilelet.passes.pipeline import run_passes

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from tests.interp.build import Build, index, ramp, tensor
 
-from tilelet.cpu import build, engine
-from tilelet.cpu.engine import CpuEngine
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.emit.program import emit_program
+from tilelet.cpu.run import build, engine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.diag.catalogue.command import CannotWrite, CompilerFailed, NoCompiler
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
@@ -531,7 +531,7 @@ def is_running(pid: int) -> bool:
 FORK = """
 import os, sys, threading, time
 from tests.cpu.test_build import fresh_program, runs
-from tilelet.cpu import engine
+from tilelet.cpu.run import engine
 program = fresh_program()
 threading.Thread(target=runs, args=(program,), daemon=True).start()
 while not engine._programs or not next(iter(engine._programs.values()))._lock.locked():

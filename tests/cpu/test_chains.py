@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cpu.differential import agree, numbers
+from tests.cpu.plans import hands_over, plans_of
 from tests.interp.build import Build, tensor
 
-from tilelet.cpu.kernel import Product
-from tilelet.cpu.program import emit_program
-from tilelet.diag.internal import InternalError
 from tilelet.dtypes import BF16, FP32, INT32, DType
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes
@@ -97,9 +95,10 @@ def test_cut_pieces(kind: Any, cuts: list[tuple[int, ...]], is_even: bool, itera
 
 @pytest.mark.parametrize("first", [False, True])
 def test_they_are_one_product(first: bool) -> None:
-    text = "".join(emit_program(run_passes(PROGRAMS[FP32, first, False])).units)
-    assert "tl_matmul(&product" not in text
-    assert text.count("tl_run_products(") == 1
+    (plan,) = plans_of(run_passes(PROGRAMS[FP32, first, False]))
+    (group,) = plan.groups
+    assert [op.name for op in group.ops] == ["matmul", "matmul_acc"][not first :]
+    assert group.run_after.name == "for"
 
 
 # --- what must not be deferred --------------------------------------------------------------------
@@ -290,14 +289,4 @@ def test_a_chain_that_goes_on_from_a_tile(start: str) -> None:
     """The kernel is not left for its products: filling the accumulator would be repeated."""
     other = numbers(FP32, ROWS, COLUMNS, seed=5, special=False)
     agree(_from_tile(start), **_matrices(), other=other)
-    assert "tl_flush_products" not in "".join(emit_program(run_passes(_from_tile(start))).units)
-
-
-def _believe_all_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Product, "is_new", property(lambda _: True, lambda *_: None), raising=False)
-
-
-def test_the_emitter_notices_what_would_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    _believe_all_are_new(monkeypatch)
-    with pytest.raises(InternalError, match="entered again touches its product"):
-        emit_program(run_passes(_from_tile("out")))
+    assert not hands_over(run_passes(_from_tile(start)))

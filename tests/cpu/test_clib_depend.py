@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.cpu.clib import build
 
-from tilelet.cpu.native import Win
+from tilelet.cpu.run.native import Win
 
 SOURCE = """
 #include "depend.c"

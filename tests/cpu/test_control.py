@@ -120,7 +120,7 @@ def test_arguments_that_share_memory() -> None:
         return []
 
     b.for_(40, iteration)
-    from tilelet.cpu.engine import CpuEngine
+    from tilelet.cpu.run.engine import CpuEngine
     from tilelet.interp.interpreter import Interpreter
     from tilelet.passes.pipeline import run_passes
 
@@ -137,7 +137,7 @@ def test_strided_and_reversed_arguments() -> None:
     b = Build()
     x, out = b.param("x", tensor([4, 8])), b.param("out", tensor([4, 8]))
     b.scope(lambda t: [t.put(out, t.op("add", lhs=t.whole(x), rhs=1.0), [0, 0])])
-    from tilelet.cpu.engine import CpuEngine
+    from tilelet.cpu.run.engine import CpuEngine
     from tilelet.passes.pipeline import run_passes
 
     memory = np.zeros((8, 16), np.float32)

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from tests.cpu.shipped import emitted_text, shipped_programs
 
-from tilelet.cpu.build import OPTIMIZE, OPTIMIZE_RUNTIME, SOURCES
+from tilelet.cpu.run.build import OPTIMIZE, OPTIMIZE_RUNTIME, SOURCES
 from tilelet.native.toolchain import FLAGS, find_compiler
 
 GOLDEN_COMPILER = "gcc 12"  # other versions vectorize other loops

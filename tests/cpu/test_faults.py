@@ -8,7 +8,7 @@ from tests.cpu.differential import agree, outcome
 from tests.interp.build import Build, index, ramp, tensor
 
 import tilelet.language as pl
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.dtypes import INT32
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes

@@ -8,8 +8,8 @@ import pytest
 from tests.cpu import clib
 
 import tilelet.language as pl
-from tilelet.cpu.footprint import footprint_lines
-from tilelet.cpu.native import Win, Word
+from tilelet.cpu.emit.footprint import footprint_lines
+from tilelet.cpu.run.native import Win, Word
 from tilelet.ir.core import Function, Program
 from tilelet.ir.types import TensorType
 from tilelet.passes.pipeline import run_passes

@@ -9,7 +9,7 @@ import pytest
 from tests.cpu.differential import agree
 from tests.interp.build import Build, kernel, ramp, tensor
 
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.emit.program import emit_program
 from tilelet.dtypes import INT32
 from tilelet.ir.core import Direction, Function, Program, Value
 from tilelet.passes.pipeline import run_passes

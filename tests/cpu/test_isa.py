@@ -11,8 +11,8 @@ from tests.cpu.differential import assert_same, numbers
 from tests.cpu.test_ops import Cases
 from tests.models.programs import TINY, sizes_of
 
-from tilelet.cpu import engine
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run import engine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.diag.catalogue.harness import BadConfig
 from tilelet.dtypes import BF16, FP16, FP32, INT8, INT32
 from tilelet.ir.core import Program
@@ -134,7 +134,7 @@ def test_unknown_level(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_level_is_part_of_the_cache_key(monkeypatch: pytest.MonkeyPatch) -> None:
     """So is the CPU: a cache that several machines share holds an entry for each kind."""
-    from tilelet.cpu import build
+    from tilelet.cpu.run import build
 
     compiler = toolchain.find_compiler()
     keys = {build._key(compiler, "text")}

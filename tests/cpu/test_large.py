@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.interp.build import Build, tensor
 
-from tilelet.cpu.engine import compiled
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.emit.program import emit_program
+from tilelet.cpu.run.engine import compiled
 from tilelet.dtypes import BF16, FP32, DType
 from tilelet.ir.core import Value
 from tilelet.passes.pipeline import run_passes

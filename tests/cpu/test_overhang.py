@@ -10,7 +10,7 @@ from tests.interp.build import Build, index, ramp, tensor
 
 import tilelet.language as pl
 from tilelet.analysis.overhang import may_overhang
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.dtypes import INT32
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes

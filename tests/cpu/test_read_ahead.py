@@ -11,8 +11,8 @@ from tests.cpu.differential import agree, numbers
 from tests.cpu.test_schedules import IN_ORDER
 from tests.interp.build import Build, tensor
 
-from tilelet.cpu.engine import compiled
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.emit.program import emit_program
+from tilelet.cpu.run.engine import compiled
 from tilelet.diag.core import UserError
 from tilelet.dtypes import BF16, FP32, INT32
 from tilelet.interp.interpreter import Interpreter

@@ -9,9 +9,9 @@ import pytest
 from tests.device.recording import chain, elementwise
 
 import tilelet.language as pl
-from tilelet.cpu.native import Record
-from tilelet.cpu.program import Compiled, emit_program
-from tilelet.cpu.record import task_stream
+from tilelet.cpu.emit.program import Compiled, emit_program
+from tilelet.cpu.run.native import Record
+from tilelet.cpu.run.record import task_stream
 from tilelet.ir.core import Direction, Program
 from tilelet.passes.pipeline import run_passes
 from tilelet.tasks.stream import TaskStream

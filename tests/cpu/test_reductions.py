@@ -7,7 +7,7 @@ import pytest
 from tests.cpu.differential import agree, numbers
 from tests.interp.build import Build, tensor
 
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.emit.program import emit_program
 from tilelet.dtypes import BF16, FP32, DType
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes

@@ -8,11 +8,11 @@ import pytest
 from tests.interp.build import Build, tensor
 
 from tilelet.analysis.aliases import Aliases
-from tilelet.cpu.kernel import BY_REFERENCE, EMITTERS
-from tilelet.cpu.ops_host import emit_host
+from tilelet.cpu.emit.kernel import BY_REFERENCE, EMITTERS
+from tilelet.cpu.emit.ops_host import emit_host
+from tilelet.cpu.emit.program import emit_program
 from tilelet.cpu.plan import regions
 from tilelet.cpu.plan.regions import Regions, find_regions
-from tilelet.cpu.program import emit_program
 from tilelet.dtypes import INT32
 from tilelet.ir.core import FunctionKind, Value
 from tilelet.passes.pipeline import run_passes

@@ -11,7 +11,7 @@ import pytest
 from tests.cpu.differential import assert_same
 from tests.interp.build import Build, ramp, tensor
 
-from tilelet.cpu.engine import compiled
+from tilelet.cpu.run.engine import compiled
 from tilelet.dtypes import INT32
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program, Value

@@ -5,18 +5,18 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilelet.cpu.scratch import ALIGNMENT, pack
-from tilelet.cpu.tiles import Slot
+from tilelet.cpu.plan.model import Slot
+from tilelet.cpu.plan.slots import ALIGNMENT, pack
+from tilelet.dtypes import INT8
 
 
 def slot(nbytes: int, first: int, last: int) -> Slot:
-    return Slot(f"t_{nbytes}", "float", nbytes, first, last, 0)
+    return Slot("tile", INT8, nbytes, first, last)
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.integers(0, 9), st.integers(0, 5)), max_size=10))
 def test_slots_that_meet_in_time_do_not_meet_in_memory(lives) -> None:
-    slots = [slot(n, first, first + more) for n, first, more in lives]
-    end = pack(slots)
+    slots, end = pack([slot(n, first, first + more) for n, first, more in lives])
     for s in slots:
         assert s.offset % ALIGNMENT == 0
         assert s.offset + s.nbytes <= end
@@ -27,7 +27,7 @@ def test_slots_that_meet_in_time_do_not_meet_in_memory(lives) -> None:
 
 
 def test_large_slots_choose_first_and_memory_is_used_again() -> None:
-    small, large, later = slot(10, 0, 1), slot(100, 0, 1), slot(100, 2, 3)
-    assert pack([small, large, later]) == 3 * ALIGNMENT
+    (small, large, later), end = pack([slot(10, 0, 1), slot(100, 0, 1), slot(100, 2, 3)])
+    assert end == 3 * ALIGNMENT
     assert (large.offset, small.offset, later.offset) == (0, 2 * ALIGNMENT, 0)
-    assert pack([]) == 0
+    assert pack([]) == ((), 0)

@@ -13,8 +13,8 @@ import pytest
 from tests.cpu.differential import agree, outcome
 from tests.interp.build import Build, index, kernel, ramp, tensor
 
-from tilelet.cpu import engine, sanitize
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run import engine, sanitize
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.dtypes import FP32, INT32, INT64
 from tilelet.ir.core import Direction, Program, Value
 from tilelet.native.toolchain import find_compiler
@@ -144,7 +144,7 @@ _LITTLE_MEMORY = """
 import resource, sys
 import numpy as np
 from tests.interp.build import Build, index, ramp, tensor
-from tilelet.cpu.engine import compiled
+from tilelet.cpu.run.engine import compiled
 from tilelet.diag.core import UserError
 from tilelet.passes.pipeline import run_passes
 
@@ -213,7 +213,7 @@ int sched_setaffinity(pid_t who, size_t bytes, const cpu_set_t *set) { abort(); 
 _TWO_THREADS = """
 from tests.cpu.test_build import fresh_program
 from tests.interp.build import ramp
-from tilelet.cpu.engine import compiled
+from tilelet.cpu.run.engine import compiled
 
 compiled(fresh_program()).run({"x": ramp(4, 8)}, 2, -1)
 print("lives")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tilelet.ops  # noqa: F401
-from tilelet.cpu import control, kernel, program  # noqa: F401
-from tilelet.cpu.kernel import BY_REFERENCE
+from tilelet.cpu.emit import control, kernel, program  # noqa: F401
+from tilelet.cpu.emit.kernel import BY_REFERENCE
 from tilelet.ir.spec import REGISTRY, Plane
 
 # Ends of blocks, which their owners write; calls inside kernels, which are inlined before; and

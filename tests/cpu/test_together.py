@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cpu.differential import assert_same, numbers
+from tests.cpu.plans import hands_over, plans_of
 from tests.cpu.test_schedules import IN_ORDER, THREADS, check_schedules
 from tests.interp.build import Build, tensor
 
-from tilelet.cpu.engine import compiled
-from tilelet.cpu.program import emit_program
+from tilelet.cpu.run.engine import compiled
 from tilelet.diag.core import UserError
 from tilelet.dtypes import BF16, FP32, INT32, DType
 from tilelet.interp.interpreter import Interpreter
@@ -136,9 +136,9 @@ def _row_arguments(dtype: DType) -> dict[str, Any]:
 @pytest.mark.parametrize("hidden", [False, True])
 def test_rows_give_the_interpreters_results(dtype: DType, hidden: bool) -> None:
     program = _rows(dtype, hidden)
-    text = "".join(emit_program(program).units)
-    assert ("tl_flush_products" in text) == (not hidden)
-    assert text.count("(tl_product *const[])") == 1, "the two products are not run together"
+    assert hands_over(program) == (not hidden)
+    (plan, _) = plans_of(program)
+    assert len(plan.run_after(plan.groups[0].run_after)) == 2, "they are not run together"
     found = check_schedules(program, _row_arguments(dtype), SCHEDULES)
     expected = _row_arguments(dtype)
     Interpreter().run(program, expected)
@@ -201,7 +201,7 @@ def test_a_product_before_one_that_a_loop_continues(dtype: DType) -> None:
 
     b.for_(tasks, iteration)
     program = run_passes(b.program())
-    assert "tl_flush_products" in "".join(emit_program(program).units)
+    assert hands_over(program)
     blocks = numbers(dtype, tasks * DEPTH, WIDTH, seed=2, special=False)
     given = {
         "a": numbers(dtype, 1, DEPTH, seed=1, special=False),
@@ -229,8 +229,7 @@ def test_a_valid_part_that_is_all_changes_nothing(valid: tuple[int, int]) -> Non
 
     b.scope(body)
     program = run_passes(b.program())
-    text = "".join(emit_program(program).units)
-    assert ("tl_flush_products" in text) == (valid == (ROWS, DEPTH))
+    assert hands_over(program) == (valid == (ROWS, DEPTH))
     given = {
         "a": numbers(FP32, ROWS, DEPTH, seed=1, special=False),
         "w": numbers(FP32, DEPTH, WIDTH, seed=2, special=False),
@@ -310,8 +309,7 @@ def dtype(request: pytest.FixtureRequest) -> DType:
 @pytest.fixture(scope="module")
 def narrow(dtype: DType) -> Program:
     program = _narrow(dtype)
-    text = "".join(emit_program(program).units)
-    assert "tl_flush_products" in text, "the products are not deferred: this tests nothing"
+    assert hands_over(program), "the products are not deferred: this tests nothing"
     return program
 
 

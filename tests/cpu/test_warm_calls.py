@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tilelet.language as pl
-from tilelet.cpu.engine import Call, NativeProgram
+from tilelet.cpu.run.engine import Call, NativeProgram
 from tilelet.diag.catalogue.harness import ArgumentMismatch, ReadOnlyOutput
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.runtime import RunConfig, compile_program
@@ -438,7 +438,7 @@ def test_calls_are_described_once_for_a_signature(monkeypatch):
 UNDER_A_COMMAND = """
     import numpy as np
     import tilelet.language as pl
-    from tilelet.cpu.prepared import PreparedCalls
+    from tilelet.cpu.run.prepared import PreparedCalls
 
     @pl.jit
     def double(x: pl.InOut[pl.Tensor[[1, 8], pl.FP32]]):

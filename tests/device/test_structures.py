@@ -7,7 +7,7 @@ import ctypes
 import pytest
 from tests.cpu import clib
 
-from tilelet.cpu import native
+from tilelet.cpu.run import native
 from tilelet.device.schedule import structures
 from tilelet.device.schedule.library import SOURCES
 

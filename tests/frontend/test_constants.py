@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.cpu.differential import agree, outcome
 
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.diag import UserError, UserErrors
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.text import integer_text

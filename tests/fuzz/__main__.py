@@ -26,7 +26,7 @@ from tests.fuzz.reduce import reduced
 from tests.fuzz.verdict import FAILURES, Verdict
 from tests.generated.generator import FOCUSES
 
-from tilelet.cpu import sanitize
+from tilelet.cpu.run import sanitize
 from tilelet.native.toolchain import find_compiler
 
 TOGETHER = 16  # cases that are compiled as one text

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tests.fuzz import verdict, worker
 
-from tilelet.cpu.program import Compiled
+from tilelet.cpu.emit.program import Compiled
 from tilelet.ir.core import Program
 
 _BEGIN = ", const tl_word *x) {"  # of the first kernel

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from tests.fuzz import quick
 
-from tilelet.cpu import build, native
-from tilelet.cpu.engine import NativeProgram
-from tilelet.cpu.program import Compiled, emit_program
+from tilelet.cpu.emit.program import Compiled, emit_program
+from tilelet.cpu.run import build, native
+from tilelet.cpu.run.engine import NativeProgram
 from tilelet.ir.core import Program
 
 _HEADER = '#include "kernel.h"\n'

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tilelet.cpu import build
+from tilelet.cpu.run import build
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
 LEVEL = "quick"  # in place of a level of optimization

@@ -20,8 +20,8 @@ from tests.fuzz.mutations import spoilt
 from tests.generated.generator import Kernel
 from tests.generated.harness import compare, compile_text
 
-from tilelet.cpu.engine import NativeProgram, are_aligned
-from tilelet.cpu.program import Compiled
+from tilelet.cpu.emit.program import Compiled
+from tilelet.cpu.run.engine import NativeProgram, are_aligned
 from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.internal import InternalError

@@ -12,7 +12,7 @@ from tests.everywhere import run
 from tests.kernels import lowered, task_counts
 
 import tilelet.language as pl
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.interp.interpreter import Interpreter
 from tilelet.runtime import TensorSpec

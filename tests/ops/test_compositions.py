@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tilelet.language as pl
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.device import load_machine
 from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.view import VectorWork

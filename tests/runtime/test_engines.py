@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tilelet.language as pl
-from tilelet.cpu import engine as cpu
+from tilelet.cpu.run import engine as cpu
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.diag.catalogue.harness import (
     ArgumentMismatch,
@@ -82,7 +82,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
         raise NoCompiler
 
     monkeypatch.setattr(toolchain, "find_compiler", none)
-    monkeypatch.setattr("tilelet.cpu.build.find_compiler", none)
+    monkeypatch.setattr("tilelet.cpu.run.build.find_compiler", none)
 
 
 @pytest.mark.usefixtures("nobody_chose")

@@ -618,7 +618,7 @@ def test_the_c_compiler_works_in_the_compile_stage(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """What is left for the runtime stage finds the program compiled."""
-    from tilelet.cpu import engine
+    from tilelet.cpu.run import engine
 
     monkeypatch.chdir(tmp_path)
     seen: list[str] = []

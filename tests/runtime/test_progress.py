@@ -11,7 +11,7 @@ import time
 import pytest
 from tests.interp.build import Build, index, ramp, tensor
 
-from tilelet.cpu.engine import CpuEngine
+from tilelet.cpu.run.engine import CpuEngine
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime import progress as module
 from tilelet.runtime.progress import progress

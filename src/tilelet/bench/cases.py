@@ -16,7 +16,7 @@ import numpy as np
 from tilelet.bench import programs
 from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
-from tilelet.cpu import engine
+from tilelet.cpu.run import engine
 from tilelet.models import registry
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime.config import RunConfig

@@ -9,7 +9,7 @@ from tilelet.bench.report import Goal
 from tilelet.bench.runner import Bench
 from tilelet.bench.sizes import HIDDEN_8192, PREFILL, SMALL, SMALL_PREFILL
 from tilelet.bench.timing import Form, once
-from tilelet.cpu import engine
+from tilelet.cpu.run import engine
 from tilelet.models import registry
 from tilelet.models.qwen3.script import Model
 from tilelet.runtime.config import RunConfig

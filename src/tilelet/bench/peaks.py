@@ -15,7 +15,7 @@ import numpy as np
 
 from tilelet.bench.host import run_checked
 from tilelet.bench.timing import Seconds
-from tilelet.cpu.build import SOURCES
+from tilelet.cpu.run.build import SOURCES
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
 _SOURCE = Path(__file__).parent / "peaks.c"

@@ -19,7 +19,7 @@ from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
 from tilelet.bench.report import Goal, Report, Row
 from tilelet.bench.timing import Effort, Form, Missing, Timing, extra_memory, in_turn, once
-from tilelet.cpu.engine import thread_count
+from tilelet.cpu.run.engine import thread_count
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.native.toolchain import find_compiler
 

@@ -76,7 +76,7 @@ def main(name: str, sizes: str) -> None:
     """Print seconds for the imports, and for each step from text to native code."""
     begin = time.perf_counter()
     from tilelet.bench.programs import build
-    from tilelet.cpu.engine import compiled
+    from tilelet.cpu.run.engine import compiled
     from tilelet.models import registry
     from tilelet.runtime import session
     from tilelet.runtime.programs.compiler import compile_program

@@ -12,7 +12,7 @@ from typing import Any
 from tilelet import __version__
 from tilelet.bench import host
 from tilelet.cli.messages import print_text
-from tilelet.cpu.engine import thread_count
+from tilelet.cpu.run.engine import thread_count
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near, plural, printable, size_text, ticked
 from tilelet.native.toolchain import find_compiler, machine_flags

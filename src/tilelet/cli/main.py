@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _guarded(argv: Sequence[str] | None) -> int:
     try:
         if argv is None and os.environ.get("TILELET_SANITIZE"):
-            from tilelet.cpu import sanitize
+            from tilelet.cpu.run import sanitize
 
             sanitize.restart()
         code = _run(sys.argv[1:] if argv is None else argv)

@@ -101,6 +101,7 @@ class RunOptions(ScriptOptions):
     ranks: str = "here"
     keep_c: bool = False
     keep_c_in: Path | None = None
+    keep_plan: bool = False
     seed_valid: bool = False
     save_data: bool = False
     no_golden_cache: bool = False

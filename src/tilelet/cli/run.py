@@ -45,8 +45,9 @@ def run_command(options: RunOptions) -> int:
         platform=options.platform,  # for scripts that do not pass it on
         quiet_diagnostics=options.format != "text",
         engine=options.engine,
-        keep_c=options.keep_c or options.keep_c_in is not None,
+        keep_c=options.keep_c or options.keep_plan or options.keep_c_in is not None,
         keep_c_in=options.keep_c_in,
+        keep_plan=options.keep_plan,
         seed_valid=options.seed_valid,
         save_data=options.save_data,
         strict=options.strict,

@@ -143,7 +143,7 @@ def _write(folder: Path, keep_cpu: bool) -> int:
 
 def _processor() -> str:
     from tilelet.bench.host import cpu_name
-    from tilelet.cpu.engine import thread_count
+    from tilelet.cpu.run.engine import thread_count
 
     return f"{cpu_name()}, {thread_count()} threads"
 

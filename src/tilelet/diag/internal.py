@@ -6,7 +6,12 @@ from tilelet.diag.core import Loc
 
 
 class InternalError(Exception):
-    """Tilelet broke one of its own invariants; `function`, `op` and `loc` say where."""
+    """Tilelet broke one of its own invariants; `function`, `op` and `loc` say where.
+
+    details  what a reproducer should contain besides the program
+    """
+
+    details: str = ""
 
     def __init__(
         self, problem: str, function: str = "", op: str = "", loc: Loc | None = None

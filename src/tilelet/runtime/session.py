@@ -60,6 +60,7 @@ class Session:
     dump_passes: bool = False
     keep_c: bool = False  # keep the C text of programs, in `keep_c_in` or the run directory
     keep_c_in: Path | None = None
+    keep_plan: bool = False  # keep the plans of kernels beside the C text
     save_data: bool = False
     golden_cache: bool = field(default_factory=lambda: not is_on("TILELET_NO_CACHE"))
     build_dir: Path | None = None

@@ -74,6 +74,7 @@ class RunCommand(RunOptions, group=WRITE):
     keep_c_in: Path | None = option(
         "keep the C text in this folder", default=None, parse=folder, metavar="DIR"
     )
+    keep_plan: bool = option("keep the C text and the plan of each kernel: its tiles in memory")
     seed_valid: bool = option(
         "lose `valid_shape` at the ops where the compilers of April 2026 lost it"
     )

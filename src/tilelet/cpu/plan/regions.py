@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelet.analysis.aliases import Aliases
-from tilelet.cpu.scalars import constant_of
+from tilelet.cpu.emit.scalars import constant_of
 from tilelet.dtypes import FP16
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in
 from tilelet.ir.types import TensorType, TileType
@@ -28,12 +28,14 @@ JoinPoint = tuple[Op, int]
 class Regions:
     """Constant extents of every tile of a kernel.
 
-    of        region by tile
-    variable  carried or joined tiles whose extents are variables
+    of            region by tile
+    variable      carried or joined tiles whose extents are variables
+    whole_slices  slices of which nothing has to be padded
     """
 
     of: dict[Value, Region]
     variable: frozenset[JoinPoint]
+    whole_slices: frozenset[Op] = frozenset()
 
 
 def find_regions(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -> Regions:
@@ -46,7 +48,7 @@ def find_regions(kernel: Function, aliases: Aliases, *, windows_are_full: bool) 
                 walk.is_full[p] = windows_are_full
         walk.block(kernel.body)
         if not walk.found:
-            return Regions(walk.of, frozenset(variable))
+            return Regions(walk.of, frozenset(variable), frozenset(walk.whole_slices))
         variable |= walk.found
 
 
@@ -116,6 +118,7 @@ class _Walk:
     of: dict[Value, Region] = field(default_factory=dict[Value, Region])
     is_full: dict[Value, bool] = field(default_factory=dict[Value, bool])
     found: set[JoinPoint] = field(default_factory=set[JoinPoint])
+    whole_slices: set[Op] = field(default_factory=set[Op])
 
     def block(self, block: Block) -> None:
         for op in block.ops[:-1]:
@@ -232,9 +235,14 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
     return add
 
 
+ELEMENTWISE: dict[str, Callable[[str], Sequence[str]]] = {}
+"""Elementwise ops: the names of their operands, from the name of the op."""
+
+
 def define_elementwise(names: Sequence[str], params: Callable[[str], Sequence[str]]) -> None:
     """Declare ops whose result has the intersection of the regions of the tiles among `params`."""
     for name in names:
+        ELEMENTWISE[name] = params
         _RULES[name] = lambda walk, op: _meet_of(walk, op, params(op.name))
 
 
@@ -294,6 +302,8 @@ def _slice(walk: _Walk, op: Op) -> Region:
         region = _loaded(walk, op, op.args["x"], op.args["valid_shape"], sizes)
     dropped = {a % len(sizes) for a in _dims(op.args["drop_dims"]) if a is not None}
     region = tuple(v for i, v in enumerate(region) if i not in dropped)
+    if region == _shape(op.result):
+        walk.whole_slices.add(op)
     # Padding makes all of it valid.
     return region if op.args["pad_value"] is None else _shape(op.result)
 

@@ -23,10 +23,15 @@ def bug_text(error: BaseException, program: Any, directory: RunDirectory) -> str
         summary = "".join(traceback.format_exception_only(error)).strip()
         message = str(InternalError(summary))
     try:
-        path = directory.write_text(_reproducer(error, program), "report", "reproducer.txt")
+        path = write_reproducer(error, program, directory)
     except OSError:
         return f"{message}\n{_traceback(error)}"
     return f"{message}\nwhat is needed to reproduce it is in {path}"
+
+
+def write_reproducer(error: BaseException, program: Any, directory: RunDirectory) -> str:
+    """Write `report/reproducer.txt`; return where that is."""
+    return str(directory.write_text(_reproducer(error, program), "report", "reproducer.txt"))
 
 
 def _reproducer(error: BaseException, program: Any) -> str:
@@ -36,6 +41,7 @@ def _reproducer(error: BaseException, program: Any) -> str:
         f"command: {' '.join(sys.argv)}",
         _traceback(error),
         _program_text(program),
+        *([error.details] if isinstance(error, InternalError) and error.details else []),
     ]
     return "\n\n".join(parts) + "\n"
 

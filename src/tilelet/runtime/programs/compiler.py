@@ -23,7 +23,7 @@ from tilelet.runtime.programs.warm_calls import NOT_WARM, WarmCalls
 from tilelet.runtime.session import Session
 
 if TYPE_CHECKING:
-    from tilelet.cpu.prepared import PreparedCalls
+    from tilelet.cpu.run.prepared import PreparedCalls
     from tilelet.ranks.config import DistributedConfig
     from tilelet.ranks.windows import KeptWindows
 
@@ -241,16 +241,20 @@ class CompiledProgram(StepwiseCalls):
         if not execute or (records and self._is_data_dependent()):
             chosen = "interp"
         folder = functools.partial(self._c_folder, directory, now)
-        return engines.get(chosen, engines.RunRequest(folder, records, most_tasks, now))
+        return engines.get(chosen, engines.RunRequest(folder, records, most_tasks, directory, now))
 
     def prepared(self) -> PreparedCalls | None:
         """For calls of one signature; None if programs, or this one, are interpreted here."""
         if self.has_ranks or not engines.runs_natively(self.program):
             return None
-        from tilelet.cpu.engine import compiled
-        from tilelet.cpu.prepared import PreparedCalls
+        from tilelet.cpu.plan.verify import PlanError
+        from tilelet.cpu.run.engine import compiled
+        from tilelet.cpu.run.prepared import PreparedCalls
 
-        return PreparedCalls(compiled(self.program))
+        try:
+            return PreparedCalls(compiled(self.program))
+        except PlanError:
+            return None  # `run_tasks` reports it
 
     def _is_data_dependent(self) -> bool:
         """Whether data decides what a kernel does, which only the interpreter writes down."""

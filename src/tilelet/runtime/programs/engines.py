@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
+from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import session
@@ -19,6 +22,7 @@ from tilelet.runtime.session import Session
 
 if TYPE_CHECKING:
     from tilelet.ranks.windows import KeptWindows
+    from tilelet.runtime.output.run_directory import RunDirectory
 
 
 class TaskCounter(Protocol):
@@ -54,12 +58,14 @@ class RunRequest:
     c_folder    gives the folder for the C text, if that is to be kept; called if there is C text
     records     record the tasks with their arguments, not only their number
     most_tasks  limit of recorded tasks if none is executed; None: no limit
+    directory   receives a reproducer if a plan is wrong
     session     whose settings hold: the session in force unless given
     """
 
     c_folder: Callable[[], Path | None] = lambda: None
     records: bool = False
     most_tasks: int | None = None
+    directory: RunDirectory | None = None
     session: Session = field(default_factory=session.current)
 
 
@@ -114,7 +120,7 @@ def runs_natively(program: Program) -> bool:
     """Whether programs are run natively here unless somebody wants another engine, and this one."""
     if not _has_compiler():
         return False
-    from tilelet.cpu.engine import stops_for_a_debugger
+    from tilelet.cpu.run.engine import stops_for_a_debugger
 
     return not stops_for_a_debugger(program)
 
@@ -148,9 +154,27 @@ def _interpreter(request: RunRequest) -> Engine:
 def _native(request: RunRequest) -> Engine:
     if request.session.seed_valid:
         return _interpreter(request)  # native code tracks valid regions one way only
-    from tilelet.cpu.engine import CpuEngine
+    from tilelet.cpu.run.engine import CpuEngine
 
-    return CpuEngine(request.c_folder(), progress, request.records)
+    return CpuEngine(
+        request.c_folder(),
+        progress,
+        request.records,
+        request.session.keep_plan,
+        functools.partial(_report_plan, request),
+    )
+
+
+def _report_plan(request: RunRequest, error: InternalError, program: Program) -> None:
+    """Say that a program is interpreted because its plan is wrong; write a reproducer."""
+    where = ""
+    if request.directory is not None:
+        from tilelet.runtime.output.bug_report import write_reproducer
+
+        with contextlib.suppress(OSError):
+            where = f"; please report {write_reproducer(error, program, request.directory)}"
+    what = f"internal error: {error.problem}: {program.name} is interpreted, which is slow"
+    request.session.say_once(f"note: {what}{where}")
 
 
 register("interp", _interpreter)

@@ -22,7 +22,7 @@ from tilelet.runtime.programs.binding import Parameter
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
-    from tilelet.cpu.prepared import PreparedCalls
+    from tilelet.cpu.run.prepared import PreparedCalls
     from tilelet.runtime.programs.compiler import CompiledProgram
 
 NOT_WARM: Any = object()  # what a call gives that has to go the ordinary way

@@ -6,8 +6,8 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from tilelet.cpu import scalars
-from tilelet.cpu.emitter import Emitter, declare_array, handed_scalar
+from tilelet.cpu.emit import scalars
+from tilelet.cpu.emit.emitter import Emitter, declare_array, handed_scalar
 from tilelet.ir.core import Arg, Block, Op, Value
 from tilelet.ir.types import ArrayType, TensorType
 from tilelet.ir.views import yielded

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tilelet.analysis.aliases import Aliases
 from tilelet.analysis.overhang import may_overhang
 
 # Imported for their entries in the kernels' table of ops.
-from tilelet.cpu import (  # noqa: F401
+from tilelet.cpu.emit import (  # noqa: F401
     flow,
     ops_elementwise,
     ops_host,
@@ -16,14 +17,17 @@ from tilelet.cpu import (  # noqa: F401
     ops_movement,
     ops_reduction,
 )
-from tilelet.cpu.control import ControlEmitter, KernelEntry, has_partial_windows, signature
-from tilelet.cpu.distributed_loops import one_iteration
-from tilelet.cpu.emitter import OpNumbers
-from tilelet.cpu.footprint import footprint_lines
-from tilelet.cpu.kernel import KernelCode, KernelEmitter, Windows
-from tilelet.cpu.native import RANK
-from tilelet.cpu.sites import Site, Sites
-from tilelet.cpu.text import identifier
+from tilelet.cpu.emit.control import ControlEmitter, KernelEntry, has_partial_windows, signature
+from tilelet.cpu.emit.distributed_loops import one_iteration
+from tilelet.cpu.emit.emitter import OpNumbers
+from tilelet.cpu.emit.footprint import footprint_lines
+from tilelet.cpu.emit.kernel import KernelCode, KernelEmitter, Windows
+from tilelet.cpu.emit.sites import Site, Sites
+from tilelet.cpu.emit.text import identifier
+from tilelet.cpu.plan.model import KernelPlan
+from tilelet.cpu.plan.planner import plan_kernel
+from tilelet.cpu.plan.verify import verify
+from tilelet.cpu.run.native import RANK
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, walk
 from tilelet.ir.types import TensorType, TileType
@@ -41,6 +45,7 @@ class Compiled:
     sites: list[Site]
     host_ops: list[Op]
     calls: list[Op]  # where tasks are submitted, by number
+    plans: list[KernelPlan]  # by number of the kernel
 
 
 # Bytes that no machine has. More, as a 64-bit number, would look like few.
@@ -58,14 +63,19 @@ def emit_program(program: Program, parts: int = 2) -> Compiled:
     full = not has_partial_windows(control)
     windows = Windows(full, full and not any(map(may_overhang, control)))
     codes: list[tuple[Function, KernelCode]] = []
+    plans: list[KernelPlan] = []
     for kernel in used:
         part, iterations = one_iteration(kernel, program)
-        emitter = KernelEmitter(part, program.functions, sites, host, windows=windows)
+        aliases = Aliases(part.body, program.functions)
+        plan = plan_kernel(part, aliases, windows_are_full=windows.are_full)
+        verify(plan)
+        plans.append(plan)
+        emitter = KernelEmitter(plan, program.functions, sites, host, windows=windows)
         codes.append((part, replace(emitter.emit(), iterations=iterations)))
     units = _kernel_units(codes, parts)
     calls = OpNumbers()
     units[-1] += "\n" + _control_unit(program, control, codes, sites, host, calls)
-    return Compiled(units, [f.name for f in used], sites.all(), host.ops, calls.ops)
+    return Compiled(units, [f.name for f in used], sites.all(), host.ops, calls.ops, plans)
 
 
 def _check_ranks(program: Program) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilelet.cpu.elements import word_field
-from tilelet.cpu.emitter import Emitter
-from tilelet.cpu.kernel import BY_REFERENCE, KernelEmitter, emits
-from tilelet.cpu.text import Dim
-from tilelet.cpu.tiles import Tile, count
+from tilelet.cpu.emit.elements import word_field
+from tilelet.cpu.emit.emitter import Emitter
+from tilelet.cpu.emit.kernel import BY_REFERENCE, KernelEmitter, emits
+from tilelet.cpu.emit.text import Dim
+from tilelet.cpu.emit.tiles import Tile
 from tilelet.ir.core import Op, Value, values_in
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.tasks.window import row_major
@@ -47,16 +47,11 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
         if isinstance(v.type, TensorType):
             entries.append(f"*{k.tensor(v).pointer}")
         else:
-            tile = k.materialize(v)
-            assert tile.leaf.slot is not None
-            k.touch(tile.leaf.slot)
-            entries.append(_window(tile))
+            entries.append(_window(k.stored(v)))
     made: list[tuple[Value, Tile]] = []
     for v in op.results:
         if isinstance(v.type, TileType):
-            slot = k.new_slot(v.name, v.type.dtype, count(v.type.shape))
-            k.touch(slot)
-            tile = k.slot_tile(slot, v.type.shape, v.type.dtype, v.type.shape)
+            tile = k.slot_tile(k.take_slot(), v.type.shape, v.type.dtype, v.type.shape)
             made.append((v, tile))
             entries.append(_window(tile))
     tiles = call_host(k, op, entries)
@@ -66,7 +61,7 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
             k.variable("valid", f"{tiles}[{first + i}].valid[{axis}]")
             for axis in range(len(tile.shape))
         ]
-        if k.uses[v]:
+        if k.uses.count[v]:
             k.define(v, Tile(tile.shape, tile.dtype, tuple(valid), tile.form))
     for v in op.results:
         if isinstance(v.type, TensorType):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from tilelet.cpu import scalars
-from tilelet.cpu.elements import element, word_field
-from tilelet.cpu.emitter import Emitter, OpNumbers, first_use
-from tilelet.cpu.plan.regions import find_regions
-from tilelet.cpu.scratch import pack
-from tilelet.cpu.sites import Sites
-from tilelet.cpu.text import Dim, Text, array_text, identifier, product, total
-from tilelet.cpu.tiles import (
+from tilelet.cpu.emit import scalars
+from tilelet.cpu.emit.elements import element, word_field
+from tilelet.cpu.emit.emitter import Emitter, OpNumbers
+from tilelet.cpu.emit.sites import Sites
+from tilelet.cpu.emit.text import Dim, Text, array_text, identifier, product, total
+from tilelet.cpu.emit.tiles import (
     Axis,
     Leaf,
+    Node,
     Slot,
     Tile,
     count,
@@ -25,16 +23,21 @@ from tilelet.cpu.tiles import (
     strides_in,
     uses_index,
 )
+from tilelet.cpu.plan.forms import PIECE
+from tilelet.cpu.plan.model import (
+    MAX_PRODUCTS,
+    BatchHint,
+    KernelPlan,
+    ProductGroup,
+    Step,
+    Stored,
+)
+from tilelet.cpu.plan.uses import first_use
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import FP32, DType
-from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in, walk
-from tilelet.ir.spec import Trait
+from tilelet.ir.core import Arg, Block, Function, Op, Value
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ir.views import yielded
 from tilelet.tasks.window import row_major
-
-RECOMPUTABLE = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
-"""Ops that leave no trace but their value: they may as well run twice."""
 
 Emit = Callable[["KernelEmitter", Op], None]
 EMITTERS: dict[str, Emit] = {}
@@ -53,36 +56,11 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
     return add
 
 
-PIECE = 256  # elements of a long row that are worked on before the next ones
 LINE_BYTES = 64  # of a cache line: TL_LINE
-DEEPEST = 100  # ops in a row that become one expression
-PRODUCTS = ("matmul", "gemv", "batch_matmul")
-MOST_STREAM_BYTES = 64 << 20  # scratch of tasks that one thread runs for the streams' sake
-MOST_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
 
 
-def _is_recomputable(op: Op, products: set[Op]) -> bool:
-    """Whether `op` may as well run twice: scalars, views, loads; or is one of `products`."""
-    if op in products or op.spec.traits & RECOMPUTABLE:
-        return True
-    if op.spec.is_window_load:
-        return op.args.get("pad_value") is None and _is_view_of_tensor(op)
-    if op.name in ("for", "while", "if"):
-        tiles = [i for i, r in enumerate(op.results) if isinstance(r.type, TileType)]
-        made = {r for p in products for r in p.results}
-        carried = all(yielded(b)[i] in made for b in op.blocks[-1:] for i in tiles)
-        inner = all(_is_recomputable(o, products) for b in op.blocks for o in b.ops[:-1])
-        return inner and (not tiles or (op.name == "for" and carried))
-    return bool(op.spec.view) and _is_view_of_tensor(op)
-
-
-def _is_view_of_tensor(op: Op) -> bool:
-    source = op.operands[0]
-    return isinstance(source.type, TensorType)
-
-
-def _c_list(products: Sequence[str]) -> str:
-    return f"(tl_product *const[]){{{', '.join(products)}}}, {len(products)}"
+def _c_list(products: Sequence[Product]) -> str:
+    return f"(tl_product *const[]){{{', '.join(f'&{p.name}' for p in products)}}}, {len(products)}"
 
 
 @dataclass(frozen=True)
@@ -118,58 +96,15 @@ class Windows:
         return TensorRef(pointer, extents, self.are_full, self.exist)
 
 
-@dataclass
-class Loop:
-    """A loop being written: slots from outside that it uses stay in use until its end.
-
-    body      its block, if that may defer matrix products until the loop ends
-    products  those it has deferred
-    started   those begun before it, of what it carries, that it has not continued so far
-    """
-
-    body: Block | None = None
-    used: set[Slot] = field(default_factory=set[Slot])
-    products: list[Product] = field(default_factory=list["Product"])
-    started: dict[Slot, Product] = field(default_factory=dict[Slot, "Product"])
-
-
-@dataclass(frozen=True)
-class BatchHint:
-    """Which tasks of a kernel are better run in one batch: up to `batch_max`, if A of their
-    products (what they touch of window `a`) is the same, and B (of window `b`) lies `b_stride`
-    bytes further on. If each B has its rows in order: up to `streams`, wherever they lie, or
-    `same_a` one after the other, for which A is prepared once.
-    """
-
-    batch_max: int = 1
-    a: int = 0
-    b: int = 0
-    b_stride: int = 0
-    streams: int = 1
-    same_a: int = 1
-
-    @property
-    def most(self) -> int:
-        return max(self.batch_max, self.streams, self.same_a)
-
-
 @dataclass(eq=False)
 class Product:
-    """A matrix product that is deferred.
-
-    name    its C variable
-    slot    its result's memory, a tile of `shape`
-    is_new  it begins with a `matmul`: what its memory held before does not count
-    ops     what it is a product of
-    region  C variables that will hold the region of the result, if that is not all of it
+    """C variables of a deferred product: its description, and the region of its result if that is
+    not all of it.
     """
 
     name: str
     slot: Slot
     shape: tuple[int, ...]
-    batch_hint: BatchHint
-    is_new: bool
-    ops: list[Op] = field(default_factory=list[Op])
     region: tuple[str, ...] = ()
 
     def note_region(self, k: KernelEmitter, region: tuple[Dim, ...]) -> None:
@@ -207,36 +142,30 @@ class KernelCode:
 
 
 class KernelEmitter(Emitter):
-    """Writes one kernel."""
+    """Prints one kernel as it was planned."""
 
     def __init__(
         self,
-        kernel: Function,
+        plan: KernelPlan,
         functions: Mapping[str, Function],
         sites: Sites,
         host: OpNumbers,
         *,
         windows: Windows,
     ) -> None:
-        super().__init__(kernel, functions, sites, host)
+        super().__init__(plan.kernel, functions, sites, host)
+        self.plan = plan
         self.windows = windows
-        self.regions = find_regions(kernel, self.aliases, windows_are_full=windows.are_full)
-        self.slots: list[Slot] = []
+        self.slots: dict[int, Slot] = {}
+        self.products: dict[Op, Product] = {}  # deferred, by their first op
         self.declarations: list[str] = []
-        self.loops: list[Loop] = []
-        self.remaining = Counter(self.uses)
-        self.carried: dict[Value, Slot] = {}  # memory of a tile that a loop carries
-        self.destinations: dict[Value, Slot] = {}  # memory that a yielded value is meant for
-        self.pending: dict[Slot, Product] = {}  # products that the next loop may continue
-        self.due: list[Product] = []  # those that nothing continues: run with what comes next
-        self.batch_hint: BatchHint | None = None  # what the kernel's first products allow
+        self.step = Step()
+        self._own: Iterator[int] = iter(())
+        self._to_store: dict[Value, int] = {}
+        self._ran: set[Op] = set()  # ops after which products were run
         self._innermost: Text | None = None  # before the loop over elements being written
-        self.window_numbers: dict[str, int] = {}  # of the parameters, by C name
         self._fills: set[int] = set()
         self.has_products = False
-        self.touched: set[Slot] = set()  # but for descriptions of deferred products
-        self.deferred: list[Product] = []  # all that were ever deferred
-        self._clock = 0
 
     def emit(self) -> KernelCode:
         """Write the kernel."""
@@ -245,25 +174,22 @@ class KernelEmitter(Emitter):
         with self.out.indented():
             self.block(self.function.body)
             self.out.add("return TL_OK;")
-        nbytes = pack(self.slots)
         head = [
             f"// kernel `{self.function.name}`",
             f"int {name}(tl_ctx *c, const tl_win *w, const tl_word *x) {{",
             "    (void)c, (void)w, (void)x;",
         ]
-        for s in self.slots:
+        for number, planned in enumerate(self.plan.slots):
+            c_type, slot = element(planned.dtype).memory, self.slots[number].name
             head.append(
-                f"    {s.c_type} *const {s.name} = ({s.c_type} *)(c->scratch + {s.offset});"
+                f"    {c_type} *const {slot} = ({c_type} *)(c->scratch + {planned.offset});"
             )
-            head.append(f"    (void){s.name};")
+            head.append(f"    (void){slot};")
         head += [f"    {line}" for line in self.declarations]
         lines = [*head, *self.out.lines, "}", ""]
-        batch_hint = self.batch_hint or BatchHint()
-        if nbytes * max(batch_hint.streams, batch_hint.same_a) > MOST_STREAM_BYTES:
-            batch_hint = replace(batch_hint, streams=1, same_a=1)
-        fills = frozenset(self._fills)
+        plan, fills = self.plan, frozenset(self._fills)
         return KernelCode(
-            name, lines, nbytes, windows, numbers, batch_hint, fills, self.has_products
+            name, lines, plan.scratch, windows, numbers, plan.batch_hint, fills, self.has_products
         )
 
     def _parameters(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -273,7 +199,6 @@ class KernelEmitter(Emitter):
             if isinstance(p.type, TensorType):
                 extents = tuple(d if isinstance(d, int) else None for d in p.type.shape)
                 pointer = f"w_{identifier(p.name)}_{len(windows)}"
-                self.window_numbers[pointer] = len(windows)
                 self.values[p] = self.windows.ref(pointer, extents)
                 with self.out.indented():
                     self.out.add(f"const tl_win *const {pointer} = &w[{len(windows)}];")
@@ -311,132 +236,49 @@ class KernelEmitter(Emitter):
         assert isinstance(found, TensorRef)
         return found
 
-    def new_slot(self, hint: str, dtype: DType, elements: int, c_type: str | None = None) -> Slot:
-        e = element(dtype)
-        nbytes = max(elements, 1) * (dtype.itemsize if c_type is None else 8)
-        slot = Slot(
-            self.name(f"t_{hint}"),
-            c_type or e.memory,
-            nbytes,
-            self._clock,
-            self._clock,
-            len(self.loops),
-        )
-        self.slots.append(slot)
-        return slot
+    def slot(self, number: int) -> Slot:
+        """A slot of the plan; it gets its name when it is first asked for."""
+        if number not in self.slots:
+            self.slots[number] = Slot(self.name(f"t_{self.plan.slots[number].hint}"), number)
+        return self.slots[number]
 
-    def touch(self, slot: Slot) -> None:
-        """The C that is written next reads or writes the slot."""
-        self.touched.add(slot)
-        self.hold(slot)
+    def take_slot(self) -> Slot:
+        """The next slot that the op takes for itself."""
+        return self.slot(next(self._own))
 
-    def hold(self, slot: Slot) -> None:
-        """Keep the slot's memory until here."""
-        slot.last = max(slot.last, self._clock)
-        for loop in self.loops[slot.depth :]:
-            loop.used.add(slot)
-
-    @contextmanager
-    def loop(self, op: Op, body: Block | None) -> Generator[Loop]:
-        """A loop of the kernel (not one over the elements of a tile). `body`: as in `Loop`, as far
-        as the caller can say.
-        """
-        loop = Loop(None if self._writes_memory(op) else body)
-        self.loops.append(loop)
-        yield loop
-        self.loops.pop()
-        if loop.products:
-            self.flush_products(loop.products, op)
-        self._clock += 1
-        for slot in loop.used:
-            slot.last = max(slot.last, self._clock)
+    def take_replaced(self, arg: Arg) -> Slot:
+        """Memory that holds the tile `arg` and may be changed: its own, or that of a copy."""
+        number = next(self._own)
+        if number not in self.slots:
+            self.materialize_tile(self.tile(arg), self.slot(number))
+        return self.slots[number]
 
     # --- products that were deferred --------------------------------------------------------------
 
-    def flush_products(self, products: Sequence[Product], at: Op) -> None:
-        """Run products; here the kernel may be left and entered again if it has done nothing else.
+    def product(self, group: ProductGroup) -> Product:
+        """The C variables of a product."""
+        first = group.ops[0]
+        if first not in self.products:
+            name = self.name("product")
+            self.declarations.append(f"tl_product {name} = {{0}};")
+            shape = self.tile_type(first.result).shape
+            self.products[first] = Product(name, self.slot(group.slot), shape)
+        return self.products[first]
 
-        `at` is the op that ends with them: a loop, or a product of its own.
-        """
-        names = [f"&{p.name}" for p in products]
-        for p in products:
-            self.hold(p.slot)  # until now nothing else may lie there, even if nobody looks at it
-        if self._has_only(products, at):
-            self._check_untouched(products)
-            first = products[0].batch_hint
-            self.batch_hint = replace(
-                first,
-                streams=max(1, first.streams // len(products)),
-                same_a=max(1, first.same_a // len(products)),
-            )
-            for p in products:
-                p.slot.first = 0  # what is repeated on the way back here must not touch it
-            self.out.add(f"if (tl_flush_products(c, {_c_list(names)})) return TL_OK;")
+    def run_products(self, op: Op) -> None:
+        """Run the products that are planned to be run after `op`."""
+        groups = () if op in self._ran else self.plan.run_after(op)
+        self._ran.add(op)
+        products = [self.product(g) for g in groups]
+        if groups and groups[0].handover:
+            self.out.add(f"if (tl_flush_products(c, {_c_list(products)})) return TL_OK;")
         else:
-            for i in range(0, len(names), MOST_PRODUCTS):
-                some = names[i : i + MOST_PRODUCTS]
-                self.out.add(f"tl_run_products(c, {_c_list(some)}, NULL);")
+            for i in range(0, len(products), MAX_PRODUCTS):
+                self.out.add(
+                    f"tl_run_products(c, {_c_list(products[i : i + MAX_PRODUCTS])}, NULL);"
+                )
         for p in products:
-            self.touch(p.slot)
             p.finish(self)
-
-    def _check_untouched(self, products: Sequence[Product]) -> None:
-        """What is repeated when the kernel is entered again must not touch the products' memory,
-        where by then the results are: only their descriptions may name it. Nor may there be other
-        products: all are left out then.
-        """
-        others = [p.name for p in self.deferred if p not in products]
-        if others:
-            problem = f"a kernel that is entered again leaves out a product: {', '.join(others)}"
-            raise InternalError(problem, self.function.name, loc=products[0].ops[0].loc)
-        for p in products:
-            if p.slot in self.touched:
-                problem = f"a kernel that is entered again touches its product {p.name}"
-                raise InternalError(problem, self.function.name, loc=p.ops[0].loc)
-
-    def run_with_next(self, product_: Product) -> None:
-        """Run a product that nothing continues; with those after it that do not need it, if it is
-        one of the kernel's own ops.
-        """
-        self.due.append(product_)
-        is_nested = product_.ops[0] not in self.function.body.ops
-        if is_nested or len(self.due) == MOST_PRODUCTS:
-            self.flush_due()
-
-    def flush_due(self) -> None:
-        if self.due:
-            products, self.due = self.due, []
-            self.flush_products(products, products[-1].ops[-1])
-
-    def _needs_due(self, op: Op) -> bool:
-        """Whether the products that are due have to be run before `op`."""
-        made = {r for p in self.due for o in p.ops for r in o.results}
-        if made.intersection(op.operands):
-            return True
-        return bool(op.blocks) or (op.name not in PRODUCTS and not _is_recomputable(op, set()))
-
-    def flush_pending(self, slot: Slot | None) -> None:
-        """A product that a loop was to continue is needed now, or what it reads will change."""
-        product_ = self.pending.pop(slot, None) if slot is not None else None
-        if product_ is not None:
-            self.out.add(f"tl_run_product(&{product_.name}, c);")
-
-    def _has_only(self, products: Sequence[Product], at: Op) -> bool:
-        """Whether all that the kernel does up to and including `at` is these products.
-
-        A product of cut windows is not all: what lies outside is cleared before it. Nor is one that
-        goes on from a tile: filling its memory with that tile is no op, but is repeated like one.
-        """
-        body = self.function.body.ops
-        if self.batch_hint is not None or self.loops or len(products) > MOST_PRODUCTS:
-            return False
-        if any(p.region or not p.is_new for p in products):
-            return False
-        if at not in body:
-            return False
-        ops = {op for p in products for op in p.ops}
-        before = body[: body.index(at) + 1]
-        return all(_is_recomputable(o, ops) for o in before)
 
     def slot_tile(
         self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
@@ -452,8 +294,6 @@ class KernelEmitter(Emitter):
         e = element(tile.dtype)
         form = tile.form
         if isinstance(form, Leaf):
-            if form.slot is not None:
-                self.touch(form.slot)
             strides = strides_in(tile.shape, form.strides, root)
             place = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
             number = e.load(f"{form.pointer}[{place}]")
@@ -575,7 +415,6 @@ class KernelEmitter(Emitter):
         """Before a slot is filled: its elements, if not all of them will be."""
         if valid == tile_shape:
             return
-        self.touch(slot)
         partial = " || ".join(f"{v} != {n}" for v, n in zip(valid, tile_shape) if v != n)
         nbytes = count(tile_shape) * dtype.itemsize
         self.out.add(f"if ({partial}) tl_fill({slot.name}, {nbytes}, UINT64_C({pattern}));")
@@ -590,19 +429,8 @@ class KernelEmitter(Emitter):
                 f"{len(shape)}, {dtype.itemsize});"
             )
 
-    def materialize_tile(self, tile: Tile, hint: str = "tile", slot: Slot | None = None) -> Tile:
-        """The tile in scratch memory, dense, with zeros outside its valid region."""
-        form = tile.form
-        if (
-            slot is None
-            and isinstance(form, Leaf)
-            and tile.is_dense
-            and form.slot is not None
-            and (form.is_zeroed or tile.is_full)
-        ):
-            return tile
-        slot = slot or self.new_slot(hint, tile.dtype, count(tile.shape))
-        self.touch(slot)
+    def materialize_tile(self, tile: Tile, slot: Slot) -> Tile:
+        """Write a tile to scratch memory, dense, with zeros outside its valid region."""
         self.evaluate(tile, slot.name, row_major(tile.shape))
         return self.written(tile, slot)
 
@@ -612,69 +440,42 @@ class KernelEmitter(Emitter):
         self.zero_outside(tile.shape, tile.valid, slot, tile.dtype)
         return self.slot_tile(slot, tile.shape, tile.dtype, tile.valid)
 
-    def materialize(self, arg: Arg) -> Tile:
-        """The tile of a value, in scratch memory from now on."""
+    def planned_slot(self, arg: Arg) -> Slot | None:
+        """The slot that an operand is to be written to by this op, if it still is."""
         assert isinstance(arg, Value)
-        tile = self.materialize_tile(self.tile(arg), arg.name)
-        self.values[arg] = tile
-        return tile
+        number = self._to_store.pop(arg, None)
+        return None if number is None else self.slot(number)
 
-    def in_memory(self, arg: Arg) -> Tile:
-        """The tile of a value in some memory, strided or not: a computation is carried out."""
-        tile = self.tile(arg)
-        return tile if isinstance(tile.form, Leaf) else self.materialize(arg)
+    def stored(self, arg: Arg) -> Tile:
+        """The tile of a value, written to memory first if that is planned."""
+        assert isinstance(arg, Value)
+        slot = self.planned_slot(arg)
+        if slot is not None:
+            self.values[arg] = self.materialize_tile(self.tile(arg), slot)
+        return self.tile(arg)
 
-    def result(self, op: Op, tile: Tile, *, lazy: bool = True) -> None:
-        """Bind the op's result; a computation is deferred if its one user is in the same block, or
-        if the first one can carry it out.
-        """
+    def result(self, op: Op, tile: Tile) -> None:
+        """Bind the op's result in the form that is planned."""
         value = op.result
-        if not self.uses[value]:
+        if not self.uses.count[value]:
             return
         self.check_region(value, tile)
-        once = self.uses[value] == 1 and self.user[value] is self.home[value]
-        waits = lazy and (once or self._is_reduced_first(value))
-        if isinstance(tile.form, Leaf) or (waits and tile.form.depth < DEEPEST):
-            self.values[value] = tile
-        else:
-            self.values[value] = self.materialize_tile(tile, value.name)
+        form = self.step.result
+        if isinstance(form, Stored) and isinstance(tile.form, Node):
+            assert form.slot is not None
+            tile = self.materialize_tile(tile, self.slot(form.slot))
+        found = tile.form.slot.number if isinstance(tile.form, Leaf) and tile.form.slot else None
+        if found != (form.slot if isinstance(form, Stored) else None):
+            problem = f"result in slot {found}, planned as {form}"
+            raise InternalError(problem, self.function.name, value.name, value.loc)
+        self.values[value] = tile
 
     def check_region(self, value: Value, tile: Tile) -> None:
         """Check that a tile has the region that was planned for it."""
         found = tuple(v if isinstance(v, int) else None for v in tile.valid)
-        if found != self.regions.of[value]:
-            problem = f"valid region {tile.valid}, planned as {self.regions.of[value]}"
+        if found != self.plan.regions.of[value]:
+            problem = f"valid region {tile.valid}, planned as {self.plan.regions.of[value]}"
             raise InternalError(problem, self.function.name, value.name, value.loc)
-
-    def _is_reduced_first(self, value: Value) -> bool:
-        """Whether the first use is a reduction of rows, which are best reduced as they are made."""
-        use = first_use(self.home[value], value)
-        return (
-            use is not None
-            and use.spec.reduces == -1
-            and Trait.FOLD in use.spec.traits
-            and use.args["x"] is value
-            and self.tile_type(value).dtype is FP32
-        )
-
-    def reuse_buffer(self, arg: Arg, result: Value) -> Slot | None:
-        """The memory of an operand that nobody looks at again, for `result` to replace it there.
-
-        What a loop carries may be replaced only by what it carries on in the same place.
-        """
-        if (
-            not isinstance(arg, Value)
-            or self.uses[arg] != 1
-            or self.user[arg] is not self.home[arg]
-        ):
-            return None
-        tile = self.tile(arg)
-        slot = tile.form.slot if isinstance(tile.form, Leaf) else None
-        if slot is None or slot.is_shared or not tile.is_dense or not tile.leaf.is_zeroed:
-            return None
-        if arg in self.carried and self.destinations.get(result) is not slot:
-            return None
-        return slot
 
     # --- blocks ----------------------------------------------------------------------------------
 
@@ -682,39 +483,17 @@ class KernelEmitter(Emitter):
         """All ops but the terminator."""
         for op in block.ops[:-1]:
             self.op(op)
-        self.flush_due()
 
     def op(self, op: Op) -> None:
-        self._clock += 1
-        if self.due and self._needs_due(op):
-            self.flush_due()
-        if self._writes_memory(op):
-            self._materialize_loads(op)
-            for slot in list(self.pending):
-                self.flush_pending(slot)
+        step = self.step = self.plan.steps[op]
+        for value, number in step.copies:
+            self.values[value] = self.materialize_tile(self.tile(value), self.slot(number))
+        self._own, self._to_store = iter(step.slots), dict(step.stored)
         emitter = EMITTERS.get(op.name) or EMITTERS.get(BY_REFERENCE if op.spec.reference else "")
         if emitter is None:
             raise InternalError("no C for this op", self.function.name, op.name, op.loc)
         emitter(self, op)
-        for v in op.operands:
-            self.remaining[v] -= 1
-
-    def _writes_memory(self, op: Op) -> bool:
-        nested = (o for b in op.blocks for o in walk(b))
-        return any(
-            isinstance(v.type, TensorType)
-            for o in (op, *nested)
-            for v in values_in(o.args[p] for p in o.spec.writes)
-        )
-
-    def _materialize_loads(self, op: Op) -> None:
-        """Loads see memory as it was where they stand: copy what is needed after this op."""
-        own = Counter(op.operands if not op.blocks else ())
-        for value, tile in list(self.values.items()):
-            if not isinstance(tile, Tile) or self.remaining[value] <= own[value]:
-                continue
-            if any(leaf.window is not None for _, leaf in leaves(tile)):
-                self.values[value] = self.materialize_tile(tile, value.name)
+        self.run_products(op)
 
     def tile_type(self, value: Value) -> TileType:
         assert isinstance(value.type, TileType)

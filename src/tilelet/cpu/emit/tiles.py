@@ -10,27 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tilelet.cpu.text import Dim, product
+from tilelet.cpu.emit.text import Dim, product
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.tasks.window import row_major
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class Slot:
-    """Scratch memory of one tile; `first` and `last` say when it is in use.
-
-    is_shared  other values look at it under another shape: it must not be written again
-    """
+    """Scratch memory of one tile: its C name and its number in the plan."""
 
     name: str
-    c_type: str
-    nbytes: int
-    first: int
-    last: int
-    depth: int  # number of loops around the place where it was made
-    is_shared: bool = False
-    offset: int = 0
+    number: int
 
 
 @dataclass(eq=False)

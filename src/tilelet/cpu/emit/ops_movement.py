@@ -7,21 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilelet.cpu.elements import element, repeated, scalar_type
-from tilelet.cpu.kernel import KernelEmitter, TensorRef, emits
-from tilelet.cpu.ops_elementwise import named
-from tilelet.cpu.text import Dim, array_text, lesser, product, total
-from tilelet.cpu.tiles import Leaf, Node, Slot, Tile, count, leaves
+from tilelet.cpu.emit.elements import element, repeated, scalar_type
+from tilelet.cpu.emit.kernel import KernelEmitter, TensorRef, emits
+from tilelet.cpu.emit.ops_elementwise import named
+from tilelet.cpu.emit.text import Dim, array_text, lesser, product, total
+from tilelet.cpu.emit.tiles import Leaf, Node, Tile, leaves
+from tilelet.cpu.plan.forms import is_tile
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ops.padding import pad_element
 from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
 from tilelet.tasks.window import row_major
-
-
-def is_tile(arg: Arg) -> bool:
-    return isinstance(arg, Value) and isinstance(arg.type, TileType)
 
 
 def items(arg: Arg) -> tuple[Arg, ...]:
@@ -92,7 +89,7 @@ def _finish_slice(k: KernelEmitter, op: Op, tile: Tile, dropped: set[int]) -> No
     leaf = Leaf(form.pointer, strides, form.slot, form.window, form.is_zeroed and not dropped)
     tile = Tile(shape, tile.dtype, kept(tile.valid, dropped), leaf)
     if op.args["pad_value"] is not None:
-        tile = filled(k, tile, op.args["pad_value"], tile.shape, op.result.name)
+        tile = filled(k, tile, op.args["pad_value"], tile.shape)
     k.result(op, tile)
 
 
@@ -161,7 +158,7 @@ def loaded(
         strides = tuple(f"{window}.stride[{i}]" for i in range(rank))
         valid = tuple(f"{window}.valid[{i}]" for i in range(rank))
         valid = tuple(k.variable("valid", v) for v in valid)
-    return _unit_stride(k, pointer, strides, sizes, valid, ref, value, op)
+    return _unit_stride(k, pointer, strides, sizes, valid, ref, value)
 
 
 def _unit_stride(
@@ -172,14 +169,13 @@ def _unit_stride(
     valid: tuple[Dim, ...],
     ref: TensorRef,
     value: Value,
-    op: Op,
 ) -> Tile:
     assert isinstance(value.type, TensorType)
     dtype, rank = value.type.dtype, len(sizes)
     if sizes[-1] == 1:
         names = [k.variable("ld", s) for s in strides]
         return Tile(sizes, dtype, valid, Leaf(pointer, tuple(names), window=ref.pointer))
-    slot = k.new_slot(f"{op.results[0].name}_copy", dtype, count(sizes))
+    slot = k.take_slot()
     dense = row_major(sizes)
     names = [k.name("ld") for _ in range(rank - 1)]
     for name, s in zip(names, strides):
@@ -241,7 +237,7 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
     assert isinstance(into.type, TensorType)
     dtype, rank = into.type.dtype, len(into.type.shape)
     if len(k.tile(op.args[source]).shape) != rank:
-        k.in_memory(op.args[source])
+        k.stored(op.args[source])
     tile = fitted_tile(k.tile(op.args[source]), rank)
     tile = _as_stored(tile, into)
     starts = k.dims(op.args[offset])
@@ -259,7 +255,7 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
         k.out.add(f"{e.memory} *const {there} = ({e.memory} *){ref.pointer}->data + ({place});")
         strides = [ref.stride(i) for i in range(rank)]
         is_direct = _direct_condition(tile, ref, there, strides)
-        slot = k.new_slot(f"{into.name}_out", dtype, count(tile.shape))
+        slot = k.take_slot()
         names = [k.name("ld") for _ in range(rank)]
         k.out.add(f"const int is_direct = {is_direct};")
         k.out.add(f"{e.memory} *const {to} = is_direct ? {there} : {slot.name};")
@@ -324,16 +320,15 @@ def _insert(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     rank = len(t.shape)
     if len(k.tile(source).shape) != rank:
-        k.in_memory(source)
+        k.stored(source)
     part = fitted_tile(k.tile(source), rank)
     target = k.tile(into)
     starts = k.dims(op.args["offset"])
     assert isinstance(into, Value)
     check_inside(k, op, starts, part.valid, t.shape, into.name)
-    if _reads_only(part, k.reuse_buffer(into, op.result)):
-        part = k.materialize_tile(part)
-    slot = replaced(k, into, op.result)
-    k.touch(slot)
+    if len(k.step.slots) == 2:  # it is read from the memory that it is inserted to
+        part = k.materialize_tile(part, k.take_slot())
+    slot = k.take_replaced(into)
     valid: tuple[Dim, ...] = t.shape
     if not target.is_full:
         name = k.name("region")
@@ -352,26 +347,11 @@ def _insert(k: KernelEmitter, op: Op) -> None:
     k.result(op, k.slot_tile(slot, t.shape, t.dtype, valid))
 
 
-def _reads_only(part: Tile, slot: Slot | None) -> bool:
-    """Whether the part to be inserted is read from the memory it is inserted to."""
-    return slot is not None and any(leaf.slot is slot for _, leaf in leaves(part))
-
-
-def replaced(k: KernelEmitter, arg: Arg, result: Value) -> Slot:
-    """Memory that holds the tile `arg` and may be changed to become `result`."""
-    slot = k.reuse_buffer(arg, result)
-    if slot is None:
-        tile = k.tile(arg)
-        slot = k.new_slot(result.name, tile.dtype, count(tile.shape))
-        k.materialize_tile(tile, slot=slot)
-    return slot
-
-
 # --- views of tiles ------------------------------------------------------------------------------
 
 
 def _slice_tile(k: KernelEmitter, op: Op) -> None:
-    x = k.in_memory(op.args["x"])
+    x = k.stored(op.args["x"])
     value = op.args["x"]
     assert isinstance(value, Value)
     starts, limits = k.dims(op.args["offset"]), op.args["valid_shape"]
@@ -389,8 +369,6 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     ]
     region = [named(k, v) for v in region]
     leaf = x.leaf
-    if leaf.slot is not None:
-        leaf.slot.is_shared = True
     place = total(
         [product(f"({o})" if isinstance(o, str) else o, s) for o, s in zip(starts, leaf.strides)]
     )
@@ -468,10 +446,8 @@ def emit_transpose(k: KernelEmitter, op: Op) -> None:
         name, rank = _copied_window(k, op, ref), len(ref.extents)
         k.out.add(f"tl_swap_axes(&{name}, {a % rank}, {b % rank});")
         return
-    x = k.in_memory(op.args["x"])
+    x = k.stored(op.args["x"])
     rank = len(x.shape)
-    if x.leaf.slot is not None:
-        x.leaf.slot.is_shared = True
     k.result(op, swapped(x, a % rank, b % rank))
 
 
@@ -480,20 +456,12 @@ def emit_transpose_view(k: KernelEmitter, op: Op) -> None:
     emit_transpose(k, replace(op, args={**op.args, "axis1": -2, "axis2": -1}))
 
 
-def _shared(k: KernelEmitter, arg: Arg) -> Tile:
-    """A tile in memory of which the result is another view; it may be a view itself."""
-    x = k.materialize(arg)
-    assert x.leaf.slot is not None
-    x.leaf.slot.is_shared = True
-    return x
-
-
 @emits("reshape")
 def emit_reshape(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reshape", op.args["shape"])
         return
-    x = _shared(k, op.args["x"])
+    x = k.stored(op.args["x"])
     t = k.tile_type(op.result)
     valid: tuple[Dim, ...] = t.shape
     if not x.is_full:
@@ -514,7 +482,7 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
     if not is_tile(op.args["x"]):
         _view_tensor(k, op, "tl_reinterpret", op.args["shape"])
         return
-    x = _shared(k, op.args["x"])
+    x = k.stored(op.args["x"])
     t = k.tile_type(op.result)
     valid: tuple[Dim, ...] = t.shape
     if not x.is_full:
@@ -565,9 +533,8 @@ def emit_concat(k: KernelEmitter, op: Op) -> None:
     valid: tuple[Dim, ...] = t.shape
     if not (a.is_full and b.is_full):
         valid = _joined_region(k, op, a, b)
-    slot = k.new_slot(op.result.name, t.dtype, count(t.shape))
+    slot = k.take_slot()
     k.clear_outside(t.shape, valid, slot, t.dtype)
-    k.touch(slot)
     strides = row_major(t.shape)
     k.evaluate(a, slot.name, strides)
     k.evaluate(b, f"({slot.name} + {a.shape[1]})", strides)
@@ -590,17 +557,16 @@ def _joined_region(k: KernelEmitter, op: Op, a: Tile, b: Tile) -> tuple[Dim, ...
 # --- padding -------------------------------------------------------------------------------------
 
 
-def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...], hint: str) -> Tile:
+def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...]) -> Tile:
     """The valid part of a tile in a new one of `shape`, the pad value everywhere else."""
     if tile.is_full and tile.shape == shape:
         return tile
-    slot = k.new_slot(hint, tile.dtype, count(shape))
+    slot = k.take_slot()
     item = np.asarray(pad_element(pad, tile.dtype), tile.dtype.numpy).tobytes()
     valid = tile.valid
     if tile.shape != shape:
         valid = tuple(str(v) for v in tile.valid)
     k.clear_outside(shape, valid, slot, tile.dtype, repeated(item))
-    k.touch(slot)
     k.evaluate(tile, slot.name, row_major(shape))
     return k.slot_tile(slot, shape, tile.dtype, shape)
 
@@ -608,9 +574,7 @@ def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...], hint:
 @emits("fillpad", "fillpad_expand")
 def emit_fillpad(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
-    tile = filled(k, k.tile(op.args["x"]), op.args["pad_value"], t.shape, op.result.name)
-    if isinstance(tile.form, Leaf) and tile.form.slot is not None and tile is k.tile(op.args["x"]):
-        tile.form.slot.is_shared = True
+    tile = filled(k, k.tile(op.args["x"]), op.args["pad_value"], t.shape)
     k.result(op, tile)
 
 
@@ -620,7 +584,7 @@ def emit_set_validshape(k: KernelEmitter, op: Op) -> None:
     assert isinstance(value, Value)
     x = k.tile(value)
     if not x.is_full:
-        x = k.materialize(value)  # the region may grow: then zeros are read
+        x = k.stored(value)  # the region may grow: then zeros are read
     limits = _regions(k, op, [k.dim(op.args["rows"]), k.dim(op.args["cols"])], x.shape, value.name)
     node = Node(lambda texts, _: texts[0], (x,), op.loc)
     k.result(op, Tile(x.shape, x.dtype, tuple(limits), node))
@@ -637,14 +601,11 @@ def emit_read(k: KernelEmitter, op: Op) -> None:
     e = element(value.type.dtype)
     at = k.dims(items(op.args["indices"]))
     if is_tile(value):
-        x = k.materialize(value)
+        x = k.stored(value)
         _check_index(k, op, at, x.shape, value.name)
         place = total(
             [product(f"({i})" if isinstance(i, str) else i, s) for i, s in zip(at, x.leaf.strides)]
         )
-        slot = x.leaf.slot
-        assert slot is not None
-        k.touch(slot)
         source = f"{x.leaf.pointer}[{place}]"
     else:
         address = k.name("address")
@@ -698,8 +659,7 @@ def emit_write(k: KernelEmitter, op: Op) -> None:
             f"{array_text(x.valid)}, {array_text([1] * rank)}, {array_text(at)}, {rank}, {name})"
         )
         valid = tuple(k.variable("valid", f"{name}[{i}]") for i in range(rank))
-    slot = replaced(k, value, op.result)
-    k.touch(slot)
+    slot = k.take_replaced(value)
     place = total(
         [product(f"({i})" if isinstance(i, str) else i, s) for i, s in zip(at, row_major(x.shape))]
     )

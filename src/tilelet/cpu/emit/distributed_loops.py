@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilelet.analysis.aliases import Aliases
-from tilelet.cpu.kernel import RECOMPUTABLE
+from tilelet.cpu.plan.products import RECOMPUTABLE
 from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.rebuild import Builder, clone_ops, return_op, substitute, substitute_all
 from tilelet.ir.spec import Trait

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.cpu.text import float_text, int_text
+from tilelet.cpu.emit.text import float_text, int_text
 from tilelet.dtypes import DType
 from tilelet.numerics.undefined import poison
 from tilelet.ops.reference import narrowed

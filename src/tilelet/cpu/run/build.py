@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilelet.cpu import native, sanitize
+from tilelet.cpu.run import native, sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
 from tilelet.diag.internal import InternalError
 from tilelet.native import cache
@@ -40,7 +40,7 @@ from tilelet.native.toolchain import (
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-SOURCES = Path(__file__).parent / "c"
+SOURCES = Path(__file__).parents[1] / "c"
 PRODUCTS = ("matmul.c", "products.c")
 LIBRARY = "program.so"
 OPTIMIZE = "-O3"  # programs: loops over elements are vectorized by the compiler

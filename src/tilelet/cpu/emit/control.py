@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilelet.cpu import scalars
-from tilelet.cpu.elements import element, poison_pattern, repeated, scalar_type, word_field
-from tilelet.cpu.emitter import (
+from tilelet.cpu.emit import scalars
+from tilelet.cpu.emit.elements import element, poison_pattern, repeated, scalar_type, word_field
+from tilelet.cpu.emit.emitter import (
     Emitter,
     OpNumbers,
     emit_array_create,
@@ -22,14 +22,14 @@ from tilelet.cpu.emitter import (
     emit_array_set,
     emit_division,
     emit_scalar,
-    first_use,
     handed_scalar,
     loop_head,
 )
-from tilelet.cpu.loop_carried import LoopCarried, emit_while_body, set_at_once
-from tilelet.cpu.ops_host import call_host, shaped_operands
-from tilelet.cpu.sites import Sites
-from tilelet.cpu.text import array_text, identifier
+from tilelet.cpu.emit.loop_carried import LoopCarried, emit_while_body, set_at_once
+from tilelet.cpu.emit.ops_host import call_host, shaped_operands
+from tilelet.cpu.emit.sites import Sites
+from tilelet.cpu.emit.text import array_text, identifier
+from tilelet.cpu.plan.uses import first_use
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import (
     Arg,
@@ -178,7 +178,7 @@ def _last_sights(e: Emitter) -> dict[tuple[Block, int], list[Value]]:
             for inner in (op, *(o for b in op.blocks for o in walk(b))):
                 for v in (*inner.operands, *inner.results):
                     for root in e.aliases.roots(v) if isinstance(v.type, TensorType) else ():
-                        if e.home.get(root) is block:
+                        if e.uses.home.get(root) is block:
                             last[root] = (block, at)
             for inner_block in op.blocks:
                 sweep(inner_block)
@@ -324,7 +324,7 @@ def _create(e: ControlEmitter, op: Op, shape: str, rank: int, pattern: int) -> N
 def _is_filled_at_once(e: ControlEmitter, op: Op) -> bool:
     """Whether the tensor's first use is a task that certainly runs and writes all of it."""
     made = op.result
-    use = first_use(e.home[made], made)
+    use = first_use(e.uses.home[made], made)
     if use is None or use.name != "call":
         return False
     view = CallView(use)

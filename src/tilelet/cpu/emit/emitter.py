@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from tilelet import dtypes
 from tilelet.analysis.aliases import Aliases
-from tilelet.cpu import scalars
-from tilelet.cpu.sites import Sites
-from tilelet.cpu.text import Dim, Text, identifier
+from tilelet.cpu.emit import scalars
+from tilelet.cpu.emit.sites import Sites
+from tilelet.cpu.emit.text import Dim, Text, identifier
+from tilelet.cpu.plan.uses import Uses
 from tilelet.diag.core import Loc
-from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
+from tilelet.ir.core import Arg, Function, Op, Value
 from tilelet.ir.types import ArrayType
 
 
@@ -31,14 +31,6 @@ class OpNumbers:
         return self._numbers[op]
 
 
-def first_use(block: Block, value: Value) -> Op | None:
-    """The first op of the block that uses a value, itself or in a block inside it."""
-    for op in block.ops:
-        if value in op.operands or any(value in o.operands for b in op.blocks for o in walk(b)):
-            return op
-    return None
-
-
 class Emitter:
     """Writes one function as C. `values` holds what each IR value is in C; scalars are texts."""
 
@@ -50,24 +42,10 @@ class Emitter:
         self.sites = sites
         self.host = host
         self.aliases = Aliases(function.body, functions)
-        self.uses = Counter(v for op in walk(function.body) for v in op.operands)
-        self.home: dict[Value, Block] = {}  # where a value is defined
-        self.user: dict[Value, Block] = {}  # where its last use stands
-        self._survey(function.body)
+        self.uses = Uses(function)
         self.out = Text()
         self.values: dict[Value, Any] = {}
         self._names = 0
-
-    def _survey(self, block: Block) -> None:
-        for v in block.params:
-            self.home[v] = block
-        for op in block.ops:
-            for v in op.operands:
-                self.user[v] = block
-            for v in op.results:
-                self.home[v] = block
-            for inner in op.blocks:
-                self._survey(inner)
 
     def name(self, hint: str) -> str:
         self._names += 1

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.cpu.elements import word_field
-from tilelet.cpu.native import Win, Word
-from tilelet.cpu.ops_host import scalar_operands, shaped_operands
+from tilelet.cpu.emit.elements import word_field
+from tilelet.cpu.emit.ops_host import scalar_operands, shaped_operands
+from tilelet.cpu.run.native import Win, Word
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Const, Op, Value
 from tilelet.ir.types import ScalarType, TensorType, TileType, box

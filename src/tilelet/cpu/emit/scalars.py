@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilelet import dtypes
-from tilelet.cpu.elements import element, scalar_type
-from tilelet.cpu.text import double_text, int_text
+from tilelet.cpu.emit.elements import element, scalar_type
+from tilelet.cpu.emit.text import double_text, int_text
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.types import ScalarType

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tilelet.cpu.elements import element
-from tilelet.cpu.kernel import PIECE, KernelEmitter, emits
-from tilelet.cpu.ops_host import emit_host
+from tilelet.cpu.emit.elements import element
+from tilelet.cpu.emit.kernel import KernelEmitter, emits
+from tilelet.cpu.emit.ops_host import emit_host
+from tilelet.cpu.emit.text import Dim, array_text, product, total
+from tilelet.cpu.emit.tiles import Axis, Leaf, Slot, Tile, merged_axes, strides_in
+from tilelet.cpu.plan.forms import PIECE
 from tilelet.cpu.plan.regions import define_reductions
-from tilelet.cpu.text import Dim, array_text, product, total
-from tilelet.cpu.tiles import Axis, Leaf, Slot, Tile, count, merged_axes, strides_in
-from tilelet.dtypes import FP16, FP32
+from tilelet.dtypes import FP16
 from tilelet.ir.core import Op, Value
 from tilelet.tasks.window import row_major
 
@@ -64,24 +65,23 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
     slot = result.leaf.slot
     assert slot is not None
     into = element(result.dtype)
-    k.touch(slot)
     is_plain = (
         isinstance(x.form, Leaf)
         and not e.is_narrow_float
         and (x.shape[-1] == 1 or x.form.strides[-1] == 1)
     )
     in_pieces = not is_plain and e.is_float and function in _FOLDED and x.shape[-1] > PIECE
-    kept = _kept_slot(k, op, x)
+    kept = k.planned_slot(op.args["x"])  # all of the tile, if it is needed again
     strides = row_major((*x.shape[:-1], 1))
     axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
         if is_plain:
-            row = _row_pointer(k, x, axes, index)
+            row = _row_pointer(x, axes, index)
         else:
             if kept is not None:
                 row = _new_row(k, x, kept, axes, index)
             else:
-                row = _row_buffer(k, x, PIECE if in_pieces else x.shape[-1])
+                row = k.take_slot().name  # one row, or a piece of one
             last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
             if in_pieces:
                 _fold_pieces(k, x, function, row, axes, index, last[0], is_kept=kept is not None)
@@ -100,24 +100,6 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
     if kept is not None:
         k.define(op.operands[0], k.written(x, kept))
     k.result(op, result)
-
-
-def _kept_slot(k: KernelEmitter, op: Op, x: Tile) -> Slot | None:
-    """Memory for all of a tile that is computed here, if it is needed again."""
-    arg = op.args["x"]
-    assert isinstance(arg, Value)
-    if isinstance(x.form, Leaf) or k.remaining[arg] == 1 or x.dtype is not FP32:
-        return None
-    slot = k.new_slot(arg.name, x.dtype, count(x.shape))
-    k.touch(slot)
-    return slot
-
-
-def _row_buffer(k: KernelEmitter, x: Tile, length: int) -> str:
-    """Memory for one row, or a piece of one, that nobody needs again."""
-    slot = k.new_slot("row", FP32 if element(x.dtype).is_float else x.dtype, length)
-    k.touch(slot)
-    return slot.name
 
 
 def _new_row(k: KernelEmitter, x: Tile, slot: Slot, axes: list[Axis], index: list[str]) -> str:
@@ -155,11 +137,9 @@ def _fold_pieces(
         k.out.add(f"ts_fold_{function}_f32(&folded, {piece}, {count_});")
 
 
-def _row_pointer(k: KernelEmitter, x: Tile, axes: list[Axis], index: list[str]) -> str:
+def _row_pointer(x: Tile, axes: list[Axis], index: list[str]) -> str:
     """The row of a tile in memory; its last axis must have stride 1."""
     leaf = x.leaf
-    if leaf.slot is not None:
-        k.touch(leaf.slot)
     strides = strides_in(x.shape, leaf.strides, x.shape)
     return f"{leaf.pointer} + ({total([product(i, strides[a.last]) for a, i in zip(axes, index)])})"
 
@@ -169,7 +149,7 @@ def _result_slot(k: KernelEmitter, op: Op, x: Tile, region: tuple[Dim, ...], axi
     t = k.tile_type(op.result)
     if len(t.shape) != len(x.shape):
         region = tuple(v for i, v in enumerate(region) if i != axis)
-    slot = k.new_slot(op.result.name, t.dtype, count(t.shape))
+    slot = k.take_slot()
     k.clear_outside(t.shape, region, slot, t.dtype)
     return k.slot_tile(slot, t.shape, t.dtype, region)
 
@@ -182,13 +162,11 @@ def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
     result = _result_slot(k, op, x, region, rank - 2)
     slot = result.leaf.slot
     assert slot is not None
-    k.touch(slot)
     # Narrow floats are summed up in FP32 and rounded once, at the end; FP16 at every step.
     is_stepwise = x.dtype is FP16 and function == "sum"
     sums = slot
     if e.is_narrow_float:
-        sums = k.new_slot("sums", FP32, x.shape[-1])
-        k.touch(sums)
+        sums = k.take_slot()
     outer = merged_axes(x.shape[:-2], x.valid[:-2], [], merge=False)
     inner = merged_axes(x.shape, x.valid, [], merge=False)
     columns = [a for a in inner if a.last == rank - 1]

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilelet import dtypes
-from tilelet.cpu.elements import Element, element
-from tilelet.cpu.kernel import KernelEmitter, emits
+from tilelet.cpu.emit.elements import Element, element
+from tilelet.cpu.emit.kernel import KernelEmitter, emits
+from tilelet.cpu.emit.scalars import constant_of, saturated
+from tilelet.cpu.emit.text import Dim, lesser
+from tilelet.cpu.emit.tiles import Node, Tile
 from tilelet.cpu.plan.regions import define_elementwise
-from tilelet.cpu.scalars import constant_of, saturated
-from tilelet.cpu.text import Dim, lesser
-from tilelet.cpu.tiles import Leaf, Node, Tile
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TileType
@@ -84,11 +84,7 @@ def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) ->
     if not isinstance(arg.type, TileType):
         text = k.variable("s", element(dtype).from_scalar(k.scalar(arg)), element(dtype).number)
         return constant_tile(shape, dtype, text)
-    tile = k.tile(arg)
-    if tile.shape != shape and not isinstance(tile.form, Leaf):
-        # Stretched: computed once, not once for each position.
-        tile = k.materialize(arg)
-    return converted(tile, dtype)
+    return converted(k.stored(arg), dtype)
 
 
 def tiles_of(op: Op, names: Sequence[str]) -> list[str]:
@@ -281,9 +277,7 @@ def emit_cmp(k: KernelEmitter, op: Op) -> None:
 def emit_sel(k: KernelEmitter, op: Op) -> None:
     chosen = ("lhs", "rhs") if op.name == "sel" else ("x", "scalar")
     t = k.tile_type(op.result)
-    mask = k.tile(op.args["mask"])
-    if mask.shape != t.shape and not isinstance(mask.form, Leaf):
-        mask = k.materialize(op.args["mask"])
+    mask = k.stored(op.args["mask"])
     operands = [mask, *(operand(k, op.args[n], t.shape, t.dtype) for n in chosen)]
     given = [mask, *(k.tile(op.args[n]) for n in tiles_of(op, chosen))]
 
@@ -371,17 +365,17 @@ def _stretched(k: KernelEmitter, op: Op, source: Tile, given: Sequence[Tile]) ->
 
 @emits("col_expand")
 def emit_col_expand(k: KernelEmitter, op: Op) -> None:
-    vector = k.in_memory(op.args["col_vec"])
+    vector = k.stored(op.args["col_vec"])
     _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
 
 
 @emits("row_expand")
 def emit_row_expand(k: KernelEmitter, op: Op) -> None:
     if op.args["row_vec"] is not None:
-        vector = k.in_memory(op.args["row_vec"])
+        vector = k.stored(op.args["row_vec"])
         _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
         return
-    whole = k.in_memory(op.args["target"])
+    whole = k.stored(op.args["target"])
     column = Tile(
         (*whole.shape[:-1], 1),
         whole.dtype,
@@ -393,7 +387,7 @@ def emit_row_expand(k: KernelEmitter, op: Op) -> None:
 
 @emits("expand_clone")
 def emit_expand_clone(k: KernelEmitter, op: Op) -> None:
-    source = k.in_memory(op.args["src"])
+    source = k.stored(op.args["src"])
     _stretched(k, op, source, [source])
 
 
@@ -407,7 +401,4 @@ def emit_expands(k: KernelEmitter, op: Op) -> None:
 @emits("move")
 def emit_move(k: KernelEmitter, op: Op) -> None:
     """Another on-chip memory makes no difference here: the same value."""
-    tile = k.tile(op.args["tile"])
-    if isinstance(tile.form, Leaf) and tile.form.slot is not None:
-        tile.form.slot.is_shared = True
-    k.result(op, tile)
+    k.result(op, k.tile(op.args["tile"]))

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilelet.cpu import native, sites
-from tilelet.cpu.elements import word_field
-from tilelet.cpu.engine import (
+from tilelet.cpu.emit import sites
+from tilelet.cpu.emit.elements import word_field
+from tilelet.cpu.run import native
+from tilelet.cpu.run.engine import (
     Call,
     NativeProgram,
     Progress,

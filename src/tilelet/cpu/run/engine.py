@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilelet.analysis.aliases import infer_directions
-from tilelet.cpu import build, native, sites
-from tilelet.cpu.elements import word_field
-from tilelet.cpu.keep import keep_text
-from tilelet.cpu.program import Compiled, emit_program
+from tilelet.cpu.emit import sites
+from tilelet.cpu.emit.elements import word_field
+from tilelet.cpu.emit.program import Compiled, emit_program
+from tilelet.cpu.plan.verify import PlanError
+from tilelet.cpu.run import build, native
+from tilelet.cpu.run.keep import keep_text
 from tilelet.diag.catalogue.harness import BadConfig, TooBig
 from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError
@@ -32,7 +34,7 @@ from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Buffer, Window
 
 if TYPE_CHECKING:
-    from tilelet.cpu.host import HostOp
+    from tilelet.cpu.run.host import HostOp
 
 _POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
 _PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
@@ -85,7 +87,7 @@ class NativeProgram:
         self._run, self._run_here, self.table = native.entry_points(library, table)
         self.host_ops: list[HostOp] = []
         if self.code.host_ops:
-            from tilelet.cpu.host import HostOp
+            from tilelet.cpu.run.host import HostOp
 
             self.host_ops = [HostOp(op) for op in self.code.host_ops]
         # What no task writes needs no dependencies, whatever the signature says.
@@ -113,7 +115,7 @@ class NativeProgram:
             if records and call.record.is_incomplete:
                 raise TooBig("the record of the tasks", 8 * call.record.count, 0)
             if records:
-                from tilelet.cpu.record import task_stream
+                from tilelet.cpu.run.record import task_stream
 
                 return task_stream(call.record, self.program, self.code, call.buffers)
         finally:
@@ -162,10 +164,10 @@ class NativeProgram:
         return sites.error_of(kind, site, list(fault.n))
 
 
-def _built(program: Program, keep: Path | None) -> NativeProgram:
+def _built(program: Program, keep: Path | None, *, with_plans: bool) -> NativeProgram:
     code = emit_program(program)
     if keep is not None:
-        keep_text(code.units, program, keep)
+        keep_text(code, program, keep, with_plans=with_plans)
     return NativeProgram(program, code, build.load(code.units))
 
 
@@ -371,12 +373,17 @@ class _Slot:
     def __init__(self, program: Program) -> None:
         self.program = program
         self._lock = threading.Lock()
-        self._native: NativeProgram | None = None
+        self._native: NativeProgram | PlanError | None = None
 
-    def native(self, keep: Path | None) -> NativeProgram:
+    def native(self, keep: Path | None, *, with_plans: bool) -> NativeProgram:
         with self._lock:
             if self._native is None or keep is not None:
-                self._native = _built(self.program, keep)
+                try:
+                    self._native = _built(self.program, keep, with_plans=with_plans)
+                except PlanError as error:
+                    self._native = error
+            if isinstance(self._native, PlanError):
+                raise self._native
             return self._native
 
     def renew_lock(self) -> None:
@@ -400,14 +407,18 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_forked_child)
 
 
-def compiled(program: Program, keep: Path | None = None) -> NativeProgram:
-    """The native form of a program, compiled when it is first needed. `keep` receives the C."""
+def compiled(
+    program: Program, keep: Path | None = None, *, with_plans: bool = False
+) -> NativeProgram:
+    """The native form of a program, compiled when it is first needed; `PlanError` if its plan is
+    wrong. `keep` receives the C, and its plans.
+    """
     with _lock:
         slot = _programs.setdefault(id(program), _Slot(program))
         _programs.move_to_end(id(program))
         while len(_programs) > _KEPT_PROGRAMS:
             _programs.popitem(last=False)
-    return slot.native(keep)
+    return slot.native(keep, with_plans=with_plans)
 
 
 def thread_count() -> int:
@@ -438,35 +449,51 @@ def schedule_seed() -> int:
 class CpuEngine:
     """Compiles programs to C and runs them on native threads.
 
-    keep_c    a folder that receives the C text
-    progress  shows what goes on
-    records   tasks are written down with their arguments, else only counted
+    keep_c      a folder that receives the C text
+    progress    shows what goes on
+    records     tasks are written down with their arguments, else only counted
+    with_plans  the plans of the kernels are kept beside the C text
+    report      reports a plan that is wrong: the program is interpreted instead
     """
 
     keep_c: Path | None = None
     progress: Progress = no_progress
     records: bool = False
+    with_plans: bool = False
+    report: Callable[[PlanError, Program], None] | None = None
 
     def prepare(self, program: Program) -> None:
         """Compile, so that `run` has only to run."""
-        if not stops_for_a_debugger(program):
+        self._compiled(program)
+
+    def _compiled(self, program: Program) -> NativeProgram | None:
+        """The native form of a program, unless it has to be interpreted."""
+        if stops_for_a_debugger(program):
+            return None
+        try:
             with self.progress(f"compiling {program.name}", None):
-                compiled(program, self.keep_c)
+                return compiled(program, self.keep_c, with_plans=self.with_plans)
+        except PlanError as error:
+            if self.report is None:
+                raise
+            self.report(error, program)
+            return None
 
     def run(
         self, program: Program, arguments: Mapping[str, Argument], *, execute: bool = True
     ) -> NativeExecution:
         """Run on arrays in place. Counting alone and programs with a breakpoint are interpreted.
 
-        So are programs on arrays whose elements do not begin at multiples of their size: compilers
-        rely on that.
+        So are programs on arrays whose elements do not begin at multiples of their size, because
+        compilers rely on that, and programs with a wrong plan.
         """
-        if not execute or stops_for_a_debugger(program) or not are_aligned(arguments):
+        native_program = None
+        if execute and are_aligned(arguments):
+            native_program = self._compiled(program)
+        if native_program is None:
             from tilelet.interp.interpreter import Interpreter
 
             return NativeExecution(Interpreter().run(program, arguments, execute=execute).tasks)
-        with self.progress(f"compiling {program.name}", None):
-            native_program = compiled(program, self.keep_c)
         tasks = native_program.run(
             arguments, thread_count(), schedule_seed(), self.progress, records=self.records
         )

@@ -1,14 +1,15 @@
-"""`--keep-c`: the C text of a program for people to read."""
+"""`--keep-c`, `--keep-plan`: the C text and the plans of a program for people to read."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
-from tilelet.cpu.build import SOURCES
-from tilelet.cpu.text import place_text
+from tilelet.cpu.emit.program import Compiled
+from tilelet.cpu.emit.text import place_text
+from tilelet.cpu.plan.text import plan_text
+from tilelet.cpu.run.build import SOURCES
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.source import read_line
 from tilelet.ir.core import Program, walk
@@ -16,13 +17,16 @@ from tilelet.ir.core import Program, walk
 _PLACE = re.compile(r"// (?P<place>\S+:\d+)$", re.MULTILINE)
 
 
-def keep_text(units: Sequence[str], program: Program, folder: Path) -> None:
+def keep_text(code: Compiled, program: Program, folder: Path, *, with_plans: bool = False) -> None:
     """Write the C text, each place with its line, and the headers that it includes."""
     lines = _source_lines(program)
+    plans = "\n".join(map(plan_text, code.plans))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for i, text in enumerate(units):
+        for i, text in enumerate(code.units):
             (folder / f"unit{i}.c").write_text(_with_lines(text, lines), encoding="utf-8")
+        if with_plans:
+            (folder / "plan.txt").write_text(_with_lines(plans, lines), encoding="utf-8")
         for header in SOURCES.glob("*.h"):
             shutil.copy(header, folder)
     except OSError as error:

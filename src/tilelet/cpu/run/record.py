@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tilelet.analysis.aliases import infer_directions
-from tilelet.cpu.elements import word_field
-from tilelet.cpu.native import Record, Word
-from tilelet.cpu.program import Compiled
+from tilelet.cpu.emit.elements import word_field
+from tilelet.cpu.emit.program import Compiled
+from tilelet.cpu.run.native import Record, Word
 from tilelet.ir.core import Direction, Function, Op, Program
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.ir.views import CallView

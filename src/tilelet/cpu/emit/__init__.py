@@ -1,0 +1,1 @@
+"""Printing planned kernels and the control program as C."""
