@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tilelet.cpu.engine import compiled, no_progress
-from tilelet.cpu.prepared import PreparedCalls
+from tilelet.cpu.run.engine import compiled, no_progress
+from tilelet.cpu.run.prepared import PreparedCalls
 from tilelet.dtypes import INT32
 from tilelet.ir.core import Block, Direction, Function, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.rebuild import call_op, fresh, return_op

@@ -541,13 +541,13 @@ def _host(walk: _Walk, op: Op) -> None:
     for v in values_in(op.args.values()):
         if is_tile(v):
             walk.read(walk.store(v))
-    for v in op.results:
-        if is_tile(v):
-            t = tile_type(v)
-            slot = walk.take_slot(v.name, t.dtype, t.shape)
-            if walk.uses.count[v]:
-                walk.values[v] = dense(v, t.shape, slot)
-                walk.draft.result = walk.values[v] if len(op.results) == 1 else None
+    results = [v for v in op.results if is_tile(v)]
+    for v in results:
+        t = tile_type(v)
+        slot = walk.take_slot(v.name, t.dtype, t.shape)
+        if walk.uses.count[v]:
+            walk.values[v] = dense(v, t.shape, slot)
+            walk.draft.result = walk.values[v] if len(results) == 1 else None
 
 
 # --- matrix products ------------------------------------------------------------------------------
