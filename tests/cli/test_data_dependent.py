@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
+from tilelet.device.machine.description import load_machine
+from tilelet.device.report.critical import critical_path
+from tilelet.device.run import DeviceRun
+from tilelet.scripts.recording import RecordingOptions, record
+from tilelet.scripts.target import Target
+
 HEAD = """\
 import numpy as np
 import tilelet.language as pl
@@ -282,3 +288,20 @@ def test_verdict_names_the_checks_that_were_not_made(tilelet: Run, tmp_path: Pat
     _, out, _ = tilelet("verdict", "grow.py")
     (line,) = [line for line in out.splitlines() if "not checked" in line]
     assert line.startswith("not checked: tolerance (")
+
+
+def test_the_model_waits_for_what_the_control_program_reads(
+    tmp_path: Path, own_cache: Path
+) -> None:
+    """Tasks whose number a task computes are submitted after that task is done."""
+    script = tmp_path / "k.py"
+    script.write_text(MOE)
+    (run,) = record(Target(str(script)), RecordingOptions(build_dir=tmp_path, quiet=True)).runs
+    assert set(run.tasks.awaited.values()) == {(0,)}  # all experts read what the first one counted
+    device_run = DeviceRun(run, load_machine("a2a3"))
+    timeline, path = device_run.timeline, device_run.profile.path
+    assert timeline.submitted[1] > timeline.finished[0]
+    assert device_run.profile.read_stall_us > 0
+    # The path goes through the task that counts.
+    assert sum(path.values()) == pytest.approx(timeline.total_us)
+    assert critical_path(timeline).records[0] == 0

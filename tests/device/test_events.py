@@ -61,6 +61,9 @@ def works(draw) -> Work:
         for _ in range(n)
     ]
     flat = [c for task in cells for c in task]
+    awaits = [
+        draw(st.sampled_from([[], [], list(range(i))[-1:], [i // 2][: i > 0]])) for i in range(n)
+    ]
     ints = lambda values: np.array(values, np.int64)  # noqa: E731
     heap = ints(draw(st.lists(st.sampled_from([0, 1024]), min_size=n, max_size=n)))
     blocks = draw(st.lists(st.sampled_from([1, 1, 5]), min_size=n, max_size=n))
@@ -82,6 +85,8 @@ def works(draw) -> Work:
         in_graph=ints(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))),
         heap=heap,
         freed=heap,
+        await_ptr=np.cumsum([0, *[len(a) for a in awaits]]),
+        awaits=ints([a for task in awaits for a in task]),
         hot=np.array([1.0, 2.5, 20.0]),
         cold=np.array([1.5, 4.0, 31.0]),
         store=np.array([0.0, 3.0, 7.5]),
@@ -131,6 +136,9 @@ def test_a_schedule_is_possible(config: Config, work: Work) -> None:
     if out.error:
         assert config.heap == 4096 or config.window == 3
         return
+    for task in range(work.tasks):
+        for other in work.awaits[work.await_ptr[task] : work.await_ptr[task + 1]]:
+            assert out.finished[other] < out.submitted[task]
     assert (out.rec_start >= out.rec_dispatch).all()
     assert (out.rec_end >= out.rec_start).all()
     assert (out.rec_finish >= out.rec_end).all()

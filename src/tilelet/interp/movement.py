@@ -26,7 +26,7 @@ from tilelet.dtypes import DType
 from tilelet.interp.compute import lower_compute
 from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers, plain_constant
 from tilelet.interp.state import State
-from tilelet.ir.core import Arg, Op, Value
+from tilelet.ir.core import Arg, FunctionKind, Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.types import TensorType, TileType, box
 from tilelet.ops import valid as valid_rules
@@ -520,12 +520,19 @@ def lower_read(low: Lowering, op: Op) -> Step:
     def from_tensor(frame: Frame) -> None:
         frame[result] = read_element(state, frame[x], at(frame), loc)
 
+    def by_control(frame: Frame) -> None:
+        from_tensor(frame)
+        state.await_writer(frame[x], at(frame))
+
     def from_tile(frame: Frame) -> None:
         data, indices = frame[x].data, at(frame)
         check_index(indices, data.shape, _name(arg), loc)
         frame[result] = data[indices].item()
 
-    return from_tile if is_tile(arg) else from_tensor
+    if is_tile(arg):
+        return from_tile
+    waits = state.execute and low.function.kind is not FunctionKind.InCore
+    return by_control if waits else from_tensor
 
 
 @lowers("write")

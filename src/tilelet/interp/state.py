@@ -71,6 +71,7 @@ class State:
         self._undefined_elements: dict[DType, Array] = {}
         self._kernel_names = set(functions)
         self._unchecked_bytes = 0
+        self._writers: dict[int, list[tuple[int, Window]]] = {}  # tasks, if they are executed
 
     def code(self, name: str) -> FunctionCode:
         """Return the code of a function, lowered on first use."""
@@ -191,6 +192,17 @@ class State:
             window.buffer.fill()
         return window.array
 
+    def await_writer(self, window: Window, indices: Shape) -> None:
+        """Record that the control program waits for the task that last wrote an element."""
+        offset = window.offset + sum(i * n for i, n in zip(indices, window.strides))
+        at = offset * window.dtype.itemsize
+        for task, written in reversed(self._writers.get(window.buffer.id, [])):
+            if at in written.byte_range:
+                known = self.tasks.awaited.setdefault(len(self.tasks), ())
+                if task not in known:
+                    self.tasks.awaited[len(self.tasks)] = (*known, task)
+                return
+
     def changed_by_control(self, window: Window) -> None:
         """Record that the control program changes a buffer while tasks are only recorded."""
         window.buffer.known = False
@@ -253,7 +265,10 @@ class State:
 
     def submit(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
         """Record a task and return its id."""
-        if not self.execute:
-            for position in group.written:
-                values[position].buffer.known = False
+        for position in group.written:
+            window = values[position]
+            if self.execute:
+                self._writers.setdefault(window.buffer.id, []).append((len(self.tasks), window))
+            else:
+                window.buffer.known = False
         return self.tasks.add(group, values, deps)

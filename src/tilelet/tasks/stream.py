@@ -217,6 +217,8 @@ class TaskStream:
     groups       the same tasks by call, in the order of their first task
     regions      the windows of all tasks
     deps         the tasks that name others in `deps=`, and those others
+    awaited      tasks for which the control program waits to read what they wrote, by the number
+                 of the task that it submits next
     rewritten    what the control program wrote itself, by the id of the buffer, if no task was
                  executed; None if the contents are unknown
     allocations  runtime calls that allocate tensors; see `tasks.runtime_counts`
@@ -229,6 +231,7 @@ class TaskStream:
         "_count",
         "_places",
         "allocations",
+        "awaited",
         "complete",
         "deps",
         "groups",
@@ -241,6 +244,7 @@ class TaskStream:
         self.groups: list[TaskGroup] = []
         self.regions = RegionTable()
         self.deps: dict[int, tuple[int, ...]] = {}
+        self.awaited: dict[int, tuple[int, ...]] = {}
         self.rewritten: dict[int, list[ControlWrite] | None] = {}
         self.most: int | None = None
         self.complete = True

@@ -151,6 +151,13 @@ class Window:
         return self.buffer.name
 
     @property
+    def byte_range(self) -> range:
+        """Return the bytes of the buffer from the window's first element to its last."""
+        last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides))
+        itemsize = self.dtype.itemsize
+        return range(self.offset * itemsize, (self.offset + last + 1) * itemsize)
+
+    @property
     def reach(self) -> Shape:
         """The shape of the memory that exists: `shape`, unless the window overhangs."""
         return self.shape if self.extent is None else self.extent

@@ -68,8 +68,11 @@ def critical_path(timeline: Timeline) -> Path:
         parts["head"] += start - max(dispatch, until)
         parts["scheduler"] += max(0.0, dispatch - max(until, begin))
         if cause == NOTHING:
-            # Time starts at the first dispatch.
-            parts["orchestrator"] += max(0.0, min(until, dispatch) - begin)
+            # Time starts at the first dispatch, or when the orchestrator has read a result.
+            cause = causes.awaited[causes.task[record]]
+            since = begin if cause == NOTHING else causes.finish[cause]
+            parts["orchestrator"] += max(0.0, min(until, dispatch) - since)
+            until = since
         record = cause
     return Path(timeline.total_us, tuple(reversed(found)), parts, kernel_us, kernel_tasks)
 
@@ -80,11 +83,26 @@ class _Causes:
     def __init__(self, t: Timeline) -> None:
         self.before = _previous_on_core(t.core, t.dispatch).tolist()
         self.last_of = _last_records(t.task, t.finish, len(t.finished)).tolist()
-        self.task = t.task.tolist()
+        self.task: list[int] = t.task.tolist()
         self.dispatch, self.start = t.dispatch.tolist(), t.start.tolist()
         self.end, self.finish = t.end.tolist(), t.finish.tolist()
         self.submitted, self.finished = t.submitted.tolist(), t.finished.tolist()
         self.released_by = t.released_by.tolist()
+        self.awaited = self._awaited(t)
+
+    def _awaited(self, t: Timeline) -> list[int]:
+        """Return for each task the record on which the orchestrator waited last, to submit it."""
+        ptr, awaits = t.stream.await_ptr.tolist(), t.stream.awaits.tolist()
+        if not awaits:
+            return [NOTHING] * len(self.submitted)
+        found, last = list[int](), NOTHING
+        for task, submitted in enumerate(self.submitted):
+            for other in awaits[ptr[task] : ptr[task + 1]]:
+                before = self.submitted[task - 1]
+                if before < self.finished[other] <= submitted and self.last_of[other] != NOTHING:
+                    last = self.last_of[other]
+            found.append(last)
+        return found
 
     def of(self, record: int) -> tuple[float, int]:
         """Return since when only the runtime delayed a record, and the record that did before."""

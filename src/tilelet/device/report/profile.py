@@ -147,6 +147,7 @@ class Profile:
     interval: tuple[float, ...] = ()
     pair: Mapping[str, float] = field(default_factory=dict[str, float])
     depends_on: Mapping[str, float] = field(default_factory=dict[str, float])
+    read_stall_us: float = 0.0
 
     @property
     def moved(self) -> int:
@@ -290,6 +291,7 @@ class _Summary:
             orchestrator_us=t.orchestrator_end,
             window_stall_us=t.window_stall_us,
             heap_stall_us=t.heap_stall_us,
+            read_stall_us=t.read_stall_us,
             scheduler_busy=tuple(float(b) / total if total else 0.0 for b in t.thread_busy_us),
             hbm_read=round(float(t.hbm_read.sum())),
             hbm_written=round(float(t.hbm_written.sum())),

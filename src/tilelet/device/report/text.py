@@ -238,6 +238,7 @@ def summary_table(profile: Profile) -> Table:
     for what, stall in (
         ("orchestrator stalled: task window", profile.window_stall_us),
         ("orchestrator stalled: heap", profile.heap_stall_us),
+        ("orchestrator reads results of tasks", profile.read_stall_us),
     ):
         if stall:
             add((what, f"{number(stall)} us"))

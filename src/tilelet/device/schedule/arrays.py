@@ -87,6 +87,7 @@ class Stream:
     cost_ptr, cost numbers of the task's costs in `costs`, flattened: one, or one per block
     arg_ptr, arg_region, arg_flags   tensor arguments, flattened
     dep_ptr, deps  explicit dependencies, flattened
+    await_ptr, awaits  tasks for which the control program waits before it submits, flattened
     held_until     last task of the runtime scope that keeps this task's slot (itself if none)
     in_graph       1 if it is in the `pl.graph()` of the previous task, which represents both
     heap           bytes of new tensors; `freed`: bytes unused after this task
@@ -111,6 +112,8 @@ class Stream:
     arg_flags: Ints
     dep_ptr: Ints
     deps: Ints
+    await_ptr: Ints
+    awaits: Ints
     held_until: Ints
     in_graph: Ints
     heap: Ints
@@ -198,7 +201,8 @@ class _Builder:
                 arg_region[at] = column
                 arg_flags[at] = flag
         self.drop_manual(arg_region, arg_flags)
-        dep_ptr, deps = self.explicit()
+        dep_ptr, deps = _flattened(self.tasks.deps, len(self.tasks))
+        await_ptr, awaits = _flattened(self.tasks.awaited, len(self.tasks))
         heap, freed = self.heap(arg_ptr, arg_region)
         return Stream(
             tasks=self.tasks,
@@ -219,6 +223,8 @@ class _Builder:
             arg_flags=arg_flags,
             dep_ptr=dep_ptr,
             deps=deps,
+            await_ptr=await_ptr,
+            awaits=awaits,
             held_until=self.sites.held_until(self.tasks),
             in_graph=self.sites.in_graph(self.tasks),
             heap=heap,
@@ -248,14 +254,6 @@ class _Builder:
         manual = np.array([b.manual_dep for b in self.regions.buffers], np.bool_)
         if manual.any():
             arg_flags[manual[self.regions.buffer[arg_region]]] = 0
-
-    def explicit(self) -> tuple[Ints, Ints]:
-        counts = np.zeros(len(self.tasks) + 1, np.int64)
-        # In task order, which is the order of recording.
-        for task, deps in self.tasks.deps.items():
-            counts[task + 1] = len(deps)
-        flat = [d for deps in self.tasks.deps.values() for d in deps]
-        return np.cumsum(counts), np.array(flat, np.int64)
 
     def heap(self, arg_ptr: Ints, arg_region: Ints) -> tuple[Ints, Ints]:
         """Return the new memory that each task takes, and the memory that it is the last to use."""
@@ -302,3 +300,15 @@ _FLAGS = {
     Direction.InOut: LOOKS_UP | REGISTERS,
     Direction.Out: REGISTERS,
 }
+
+
+def _flattened(lists: Mapping[int, Sequence[int]], tasks: int) -> tuple[Ints, Ints]:
+    """Return where the list of each task begins, and all lists one after the other."""
+    counts = np.zeros(tasks + 1, np.int64)
+    flat: list[int] = []
+    # In task order, which is the order of recording.
+    for task, found in lists.items():
+        if task < tasks:
+            counts[task + 1] = len(found)
+            flat += found
+    return np.cumsum(counts), np.array(flat, np.int64)

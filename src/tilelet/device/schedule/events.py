@@ -74,6 +74,8 @@ class Work:
     in_graph: Numbers
     heap: Numbers
     freed: Numbers
+    await_ptr: Numbers
+    awaits: Numbers
     hot: Numbers
     cold: Numbers
     store: Numbers
@@ -111,8 +113,8 @@ class Work:
 class SimResult:
     """The outcome; records are executions of a block on a core, in dispatch order.
 
-    error  0, or what the orchestrator waits for forever: 1 the window, 2 the heap, 3 a cycle; then
-           `stuck` is the task concerned
+    error  0, or what the orchestrator waits for forever: 1 the window, 2 the heap, 3 a cycle,
+           4 a task whose result it reads; then `stuck` is the task concerned
     """
 
     rec_task: Numbers
@@ -131,6 +133,7 @@ class SimResult:
     orchestrator_end: float
     window_stall: float
     heap_stall: float
+    read_stall: float
     last: float
     error: int
     stuck: int
@@ -193,7 +196,7 @@ class _Loop:
         self.orch = NEVER
         self.blocked = 0
         self.blocked_since = 0.0
-        self.totals = [0.0] * 4
+        self.totals = [0.0] * 5
         self.stamp = [-1.0] * work.cells
         self.filled = [0.0] * work.cells
         self.arrived = [0.0] * work.cells
@@ -224,6 +227,7 @@ class _Loop:
             orchestrator_end=self.totals[0],
             window_stall=self.totals[1],
             heap_stall=self.totals[2],
+            read_stall=self.totals[4],
             last=self.totals[3],
             error=error,
             stuck=self.oldest if self.blocked == 1 else self.next,
@@ -473,6 +477,9 @@ class _Loop:
             self.heap_used -= int(w.freed[self.oldest])
             self.oldest += 1
 
+    def awaited(self, task: int) -> list[int]:
+        return self.w.awaits[self.w.await_ptr[task] : self.w.await_ptr[task + 1]].tolist()
+
     def plan_submit(self, at: float) -> None:
         if self.next >= self.w.tasks:
             self.orch, self.blocked = NEVER, 0
@@ -483,6 +490,8 @@ class _Loop:
             self.blocked = 1
         elif self.heap_used + self.w.heap[self.next] > self.c.heap:
             self.blocked = 2
+        elif not all(self.complete[a] for a in self.awaited(self.next)):
+            self.blocked = 4
         if self.blocked:
             self.orch, self.blocked_since = NEVER, at
         else:

@@ -42,7 +42,7 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> SimResult
     out |= {k: np.zeros(capacity, np.int64) for k in ("rec_task", "rec_core")}
     out |= {k: np.zeros(n) for k in ("submitted", "ready", "finished", "hbm_read", "hbm_written")}
     out |= {"released_by": np.zeros(n, np.int64), "status": np.zeros(3, np.int64)}
-    out |= {"thread_busy": np.zeros(config.threads), "totals": np.zeros(4)}
+    out |= {"thread_busy": np.zeros(config.threads), "totals": np.zeros(5)}
     result = structures.Result()
     fill(result, out)
     failed = lib.tl_simulate(ctypes.byref(settings), ctypes.byref(task_work), ctypes.byref(result))
@@ -56,6 +56,7 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> SimResult
         orchestrator_end=float(totals[0]),
         window_stall=float(totals[1]),
         heap_stall=float(totals[2]),
+        read_stall=float(totals[4]),
         last=float(totals[3]),
         error=error,
         stuck=stuck,

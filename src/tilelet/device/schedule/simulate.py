@@ -65,6 +65,7 @@ class Timeline:
     orchestrator_end: float
     window_stall_us: float
     heap_stall_us: float
+    read_stall_us: float
     last_activity: float
 
     # Totals
@@ -285,6 +286,7 @@ def _play(
         orchestrator_end=outcome.orchestrator_end,
         window_stall_us=outcome.window_stall,
         heap_stall_us=outcome.heap_stall,
+        read_stall_us=outcome.read_stall,
         last_activity=outcome.last,
     )
 
@@ -334,6 +336,8 @@ def _work(stream: Stream, graph: Graph, cells: Cells, granule_us: float) -> Work
         in_graph=stream.in_graph,
         heap=stream.heap,
         freed=stream.freed,
+        await_ptr=stream.await_ptr,
+        awaits=stream.awaits,
         hot=np.array([c.exec_us for c in costs]),
         cold=np.array([c.cold_us for c in costs]),
         store=np.array([c.store_us for c in costs]),

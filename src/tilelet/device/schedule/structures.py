@@ -55,6 +55,8 @@ class Work(Structure):
         ("in_graph", Longs),
         ("heap", Longs),
         ("freed", Longs),
+        ("await_ptr", Longs),
+        ("awaits", Longs),
         ("hot", Doubles),
         ("cold", Doubles),
         ("store", Doubles),

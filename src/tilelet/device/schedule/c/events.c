@@ -383,6 +383,8 @@ static void reclaim(Sim *s) {
 static int blocked_by(const Sim *s) {
     if (s->next - s->oldest >= s->c->window) return 1;
     if (s->heap_used + s->w->heap[s->next] > s->c->heap) return 2;
+    for (int64_t i = s->w->await_ptr[s->next]; i < s->w->await_ptr[s->next + 1]; i++)
+        if (!s->complete[s->w->awaits[i]]) return 4;
     return 0;
 }
 

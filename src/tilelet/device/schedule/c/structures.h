@@ -17,7 +17,7 @@ typedef struct {
     int64_t tasks, nodes;
     const int64_t *pred_count, *succ_ptr, *succ;
     const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *in_graph, *heap,
-        *freed;
+        *freed, *await_ptr, *awaits;
     const double *hot, *cold, *store, *moved, *served; /* of each cost */
     const int64_t *kernel;                             /* of each task */
     int64_t kernels;
