@@ -27,6 +27,8 @@ from tilelet.ir.core import Program
 from tilelet.native import cache
 from tilelet.native.toolchain import find_compiler
 from tilelet.passes.pipeline import run_passes
+from tilelet.runtime.programs import engines
+from tilelet.runtime.session import Session
 
 _number = iter(range(1000, 10**6))
 
@@ -151,6 +153,32 @@ def test_compiler_fails(
     with pytest.raises(CompilerFailed, match=message):
         runs(fresh_program())
     assert not [p for p in _entries(folder) if p.name.startswith(cache.DRAFT)]
+
+
+def test_a_compiler_without_vectors(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its complaint is about what it lacks, not about a macro in a header."""
+    preprocess = "gcc -E -U__has_builtin"
+    monkeypatch.setenv("CC", _fake_compiler(tmp_path, f'exec {preprocess} "$@"'))
+    with pytest.raises(CompilerFailed, match="it has no vector types; set CC to gcc 10") as found:
+        runs(fresh_program())
+    assert not found.value.diagnostic.notes
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("CFLAGS", "-g -O0"), ("CC", "cc -O1"), ("CFLAGS", "-O3 -g")]
+)
+def test_an_optimization_level_that_is_not_used(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    request = engines.RunRequest(session=Session())
+    engines.get("cpu", request)
+    engines.get("cpu", request)
+    level = {"-g -O0": "-O0 in CFLAGS", "cc -O1": "-O1 in CC"}.get(value)
+    line = f"note: {level} is not used: programs are compiled with -O3\n"
+    assert capsys.readouterr().err == (line if level else "")
 
 
 @pytest.mark.parametrize(

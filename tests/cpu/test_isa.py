@@ -116,6 +116,13 @@ def test_zig_has_spellings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @on_x86
+def test_a_level_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELET_ISA", "avx1024")
+    with pytest.raises(BadConfig, match="sse or avx2 or avx512 or native"):
+        toolchain.machine_flags()
+
+
+@on_x86
 def test_instructions_that_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error, not a process that dies of an illegal instruction."""
     monkeypatch.setattr(toolchain, "_cpu_flags", lambda: frozenset({"sse2", "avx"}))

@@ -91,6 +91,15 @@ def _find(chosen: str, _path: str) -> Compiler:
     raise NoCompiler(chosen.strip())
 
 
+def unused_level() -> str | None:
+    """Return the optimization level that `CC` or `CFLAGS` asks for in vain: `-O0 in CFLAGS`."""
+    for variable in ("CFLAGS", "CC"):
+        for word in os.environ.get(variable, "").split():
+            if word.startswith("-O") and word != "-O3":
+                return f"{word} in {variable}"
+    return None
+
+
 def _version(command: list[str]) -> str | None:
     try:
         done = subprocess.run(  # noqa: S603 - a list, no shell: the user's own compiler

@@ -25,6 +25,10 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
 
+#ifndef __has_builtin /* build.py looks for this text */
+#error "no vector types"
+#endif
+
 #ifndef TL_VEC_BYTES /* width of one register, for matmul.c; a build may set it */
 #if defined(__AVX512F__)
 #define TL_VEC_BYTES 64

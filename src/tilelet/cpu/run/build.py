@@ -140,6 +140,9 @@ class _Jobs:
             self._running.discard(process)
         has_ended(process)
         if process.returncode:
+            if _NO_VECTORS in output:
+                why = "it has no vector types; set CC to gcc 10, clang 11, or a later version"
+                raise CompilerFailed(who, why)
             complaint = _complaint(output)
             if process.returncode > 0 and complaint and not _room(target):
                 raise InternalError(
@@ -175,6 +178,7 @@ def _ending(code: int) -> str:
     return f"it was ended by {signal.Signals(-code).name}"
 
 
+_NO_VECTORS = '"no vector types"'  # as in vec.h
 # A complaint about the text of a program; one about a missing header is about the machine.
 _COMPLAINT = re.compile(
     r"unit\d+\.[co](?::[^:\n]*)*: (?:error: |undefined reference|multiple definition).*"

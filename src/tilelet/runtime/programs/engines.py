@@ -155,6 +155,11 @@ def _native(request: RunRequest) -> Engine:
     if request.session.seed_valid:
         return _interpreter(request)  # native code tracks valid regions one way only
     from tilelet.cpu.run.engine import CpuEngine
+    from tilelet.native.toolchain import unused_level
+
+    level = unused_level()
+    if level is not None:
+        request.session.say_once(f"note: {level} is not used: programs are compiled with -O3")
 
     return CpuEngine(
         request.c_folder(),
