@@ -1,1 +1,1 @@
-"""What to change in a program, shown to be right and faster before it is proposed."""
+"""Suggested changes, each verified and modelled before it is proposed."""

@@ -1,4 +1,4 @@
-"""The advisor: looks for faults, tries every rewriting, and keeps what is right and faster."""
+"""The advisor: find faults, try every rewriting, keep those that are correct and faster."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ Identities: TypeAlias = tuple[Identity, ...]
 Helps: TypeAlias = Callable[[Chain, Attempt, Attempt], bool]
 
 _DEPTH = 4
-"""How many rewritings may have to go together."""
+"""Maximum length of a chain of rewritings."""
 
 _LEAST_GAIN = 0.02
-"""Share of the time that a change must save to be made: less is not told apart from chance."""
+"""Minimum share of the time that a change must save; less is within the model's error."""
 
 _NO_LOSS = 0.005
 _SMALL_GAIN = 0.001
-"""What a change may cost, and must save, of time, tasks, bytes or work of the cores to be told."""
+"""Limits on the cost and the gain of a small change, in time, tasks, bytes or core time."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A piece of advice, with what its rewriting gives.
+    """A piece of advice with the effect of its rewriting.
 
-    after    what the rewritten program takes; None if there is no rewriting, or none that holds
-    why_not  why the rewriting was not taken; empty if it was, or there is none
-    chain    the rewriting, and those that it made possible
+    after    costs of the rewritten program; None without a correct rewriting
+    why_not  why the rewriting was rejected; empty if it was not
+    chain    the rewriting, and those it enabled
     newest   time before and after under the newest runtime, where that matters
-    claim    how far the rewriting was shown to keep the results
+    claim    evidence that the rewriting keeps the results
     is_small whether it saves too little to be applied by itself
     """
 
@@ -70,12 +70,12 @@ class Finding:
 
     @property
     def text(self) -> str | None:
-        """The script after all of them."""
+        """The script after the whole chain."""
         return self.chain[-1][1].text if self.chain else None
 
     @property
     def rules(self) -> list[str]:
-        """Names of the rules whose rewritings went together."""
+        """Names of the rules of the chain."""
         return list(dict.fromkeys(rule.name for rule, _ in self.chain))
 
     @property
@@ -85,7 +85,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Step:
-    """A rewriting that was applied, and what the program takes after it."""
+    """An applied rewriting, and the costs of the program after it."""
 
     finding: Finding
     costs: Costs
@@ -93,13 +93,13 @@ class Step:
 
 @dataclass
 class Report:
-    """What the advisor found.
+    """The findings about one script.
 
     steps   the ladder of `fix`: rewritings in the order in which they were applied
     text    the script after them
     held_back  rewritings that `fix` left out because they are not proved
-    causes  what the program wastes of the machine, of which no rewriting is known
-    origin  the place that the user knows, for one in the script
+    causes  wasted machine resources without a known rewriting
+    origin  maps a place in the script to one that the user knows
     """
 
     target: Target
@@ -129,7 +129,7 @@ class Advisor:
         *,
         unproved: bool = False,
     ) -> None:
-        """`unproved`: let `fix` apply what only holds for the inputs that were tried."""
+        """`unproved`: let `fix` apply rewritings that were only tested on inputs."""
         self._takes_unproved = unproved
         self._is_fixing = False
         self._target = target
@@ -145,17 +145,17 @@ class Advisor:
         self._held_back: set[Identities] = set()
 
     def advise(self) -> Report:
-        """All findings, those that save most first."""
+        """Return all findings, largest savings first."""
         report, start = self._begin()
         ranked = self._ranked(start)
-        # What holds when all is done at once holds; what is not among it is tried by itself.
+        # If all rewritings together are correct, each is; the others are tried one by one.
         steps = self._together(ranked, start)
         proved = {_identities(step) for step in steps if not self._why_not(steps, start)}
         self._add_findings(report, start, ranked, proved)
         return report
 
     def fix(self) -> Report:
-        """Apply rewritings one after the other, the most useful first, until none helps.
+        """Apply rewritings one by one, the largest gain first, until none helps.
 
         Sizes are left to the tuner, which searches combinations of them.
         """
@@ -198,7 +198,7 @@ class Advisor:
         *,
         small: bool = True,
     ) -> None:
-        """Each fault with what its rewriting gives: the best of those that begin with it."""
+        """Return each fault with the best chain of rewritings that begins with it."""
         assert start.subject is not None
         chains = {chain[0][1].text: chain for chain in reversed(ranked)}
         others = self._small(start, chains) if small else []
@@ -221,7 +221,7 @@ class Advisor:
         report.findings = _distinct(report.findings)
 
     def _small(self, start: Attempt, known: Container[str | None]) -> list[Chain]:
-        """Rewritings that save too little to be made by themselves, but cost nothing either."""
+        """Return rewritings with a small gain and no cost."""
         assert start.subject is not None
         return [
             [(rule, advice)]
@@ -234,7 +234,7 @@ class Advisor:
     def _together(
         self, ranked: Sequence[Chain], now: Attempt, helps: Helps | None = None
     ) -> list[Step]:
-        """What helps on top of what stands before it in the list, by the model alone."""
+        """Return the chains that help after those before them in the list, by the model alone."""
         helps = helps or self._is_help
         steps: list[Step] = []
         for found in ranked:
@@ -250,7 +250,7 @@ class Advisor:
     def _one_by_one(
         self, ranked: Sequence[Chain], now: Attempt, original: Attempt, *, rounded: bool
     ) -> list[Step]:
-        """Those that hold; the others are remembered, and not tried again."""
+        """Return the correct ones; the others are remembered and not tried again."""
         steps: list[Step] = []
         for found in ranked:
             step = self._together([found], now)
@@ -264,7 +264,7 @@ class Advisor:
         return steps
 
     def _why_not(self, steps: Sequence[Step], original: Attempt, *, rounded: bool = False) -> str:
-        """Why the text after all steps cannot be taken; empty if it can."""
+        """Return why the text after all steps is rejected, or ""."""
         if not steps:
             return ""
         text = steps[-1].finding.text or ""
@@ -274,7 +274,7 @@ class Advisor:
     def _why_not_applied(
         self, steps: Sequence[Step], original: Attempt, *, rounded: bool = False
     ) -> str:
-        """Why `fix` does not write the text after all steps; empty if it does."""
+        """Return why `fix` does not write the text after all steps, or ""."""
         why = self._why_not(steps, original, rounded=rounded)
         if why or self._takes_unproved or not steps:
             return why
@@ -283,7 +283,7 @@ class Advisor:
         return "" if claim is Claim.PROVED else claim.value
 
     def _claim(self, text: str, original: Attempt, *, rounding: bool) -> Claim:
-        """How far a text that was not disproved is known to keep the results of the script."""
+        """Return the claim for a text that was not refuted: proved, or tested on inputs."""
         key = text, rounding
         if key not in self._claims:
             self._claims[key] = self._proved(text, original, rounding=rounding)
@@ -299,7 +299,7 @@ class Advisor:
             return Claim.PROVED if all(proof.holds for proof in proofs) else Claim.TRIED
 
     def _equivalences(self, *, rounding: bool) -> list[Equivalence]:
-        """What compares versions with the script as it stands, one for each of its programs."""
+        """Return a comparison with the original script for each of its programs."""
         if rounding not in self._originals:
             checked = self._first(self._programs.text).checked
             self._originals[rounding] = [Equivalence(c.program, rounding=rounding) for c in checked]
@@ -308,7 +308,7 @@ class Advisor:
     def _with_claims(
         self, steps: Sequence[Step], original: Attempt, *, rounded: bool
     ) -> Iterator[Step]:
-        """Steps that are applied one after the other, each with what is known after it."""
+        """Yield the steps of a chain, each with the subject after it."""
         for step in steps:
             rounded = rounded or step.finding.is_rounded
             claim = self._claim(step.finding.text or "", original, rounding=rounded)
@@ -317,7 +317,7 @@ class Advisor:
     # Rewritings that need each other
 
     def _ranked(self, now: Attempt) -> list[Chain]:
-        """Chains of rewritings that help, the best first."""
+        """Return chains of rewritings that help, best first."""
         assert now.subject is not None
         found: list[tuple[float, int, Chain]] = []
         for chain in self._chains(now.subject, _DEPTH, frozenset()):
@@ -328,18 +328,18 @@ class Advisor:
         return [chain for _, _, chain in sorted(found, key=lambda item: item[:2])]
 
     def _chains(self, subject: Subject, depth: int, known: frozenset[Identity]) -> Iterator[Chain]:
-        """A rewriting, then others that only it made possible: alone it may even cost time."""
+        """Follow a rewriting with those it enables; alone, it may even cost time."""
         here = self._rewritings(subject)
         seen = known | {_identity(advice) for _, advice in here}
         for rule, advice in here:
             if _identity(advice) in known or advice.text == subject.source.text:
                 continue
             if not rule.is_about_text and advice.share < _LEAST_GAIN:
-                continue  # even without these kernels the program would take as long
+                continue  # removing these kernels would not shorten the program
             if rule.needs_newer and not subject.orders_writers:
                 continue
             if rule.ends_chain and (self._is_fixing or depth < _DEPTH):
-                continue  # sizes are proposed for the script as it stands; `tune` combines them
+                continue  # sizes are proposed for the original script; `tune` combines them
             yield [(rule, advice)]
             after = self._try(advice.text or "")
             if (
@@ -351,7 +351,7 @@ class Advisor:
                     yield [(rule, advice), *rest]
 
     def _again(self, chain: Chain, now: Attempt) -> Chain | None:
-        """The same rewritings on a text that others have changed; None if they are gone."""
+        """Repeat the rewritings on a changed text; None if they no longer apply."""
         made: Chain = []
         for rule, advice in chain:
             if now.subject is None:
@@ -369,7 +369,7 @@ class Advisor:
 
     @staticmethod
     def _is_help(chain: Chain, now: Attempt, after: Attempt) -> bool:
-        """Whether the model tells the rewritten program from the one before."""
+        """Whether the modelled difference between two programs is significant."""
         if after.costs is None or now.costs is None or after.why:
             return False
         if all(rule.is_about_text for rule, _ in chain):
@@ -383,7 +383,7 @@ class Advisor:
         return start
 
     def _rewritings(self, subject: Subject) -> list[tuple[Rule, Advice]]:
-        """Findings that say how to change the text."""
+        """Return findings with a rewriting."""
         known = self._seen.get(subject.source.text)
         if known is None:
             found = self._found(subject, [rule for rule in self._rules if rule.rewrites])
@@ -392,7 +392,7 @@ class Advisor:
         return known
 
     def _found(self, subject: Subject, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Advice]]:
-        """Findings of some rules, each statement once per rule."""
+        """Return the findings of some rules, one per rule and statement."""
         for rule in rules:
             seen: set[object] = set()
             for advice in rule.find(subject):
@@ -410,7 +410,7 @@ class Advisor:
         *,
         rounded: bool,
     ) -> Finding | None:
-        """The finding, if it is one: a rewriting must hold, and help."""
+        """Return the finding if its rewriting is correct and helps, else None."""
         if advice.text is None:
             return Finding(rule, advice) if rule.is_fault or rule.is_about_text else None
         if chain is None:
@@ -424,7 +424,7 @@ class Advisor:
         return self._finding(rule, advice, chain, original)
 
     def _finding(self, rule: Rule, advice: Advice, chain: Chain, start: Attempt) -> Finding:
-        """A fault with a rewriting that holds."""
+        """Whether a fault has a correct rewriting."""
         after = self._try(chain[-1][1].text or "")
         newest = None
         if rule.needs_newer and start.subject is not None and after.subject is not None:
@@ -434,14 +434,14 @@ class Advisor:
         return Finding(rule, advice, after.costs, "", chain, newest, claim)
 
     def _added(self, text: str, original: Attempt) -> str:
-        """A finding of the checks that the script as it stands has not; empty if there is none."""
+        """Return a check finding that the original script does not have, or ""."""
         with progress(f"checking a version of {self._target.name}"):
             codes = {code for code, _ in original.findings}
             new = [f"{c}: {message}" for c, message in self._try(text).findings if c not in codes]
         return new[0] if new else ""
 
     def _disproof(self, text: str, original: Attempt, *, rounding: bool) -> str:
-        """Why a text is no substitute for the script; empty if it is."""
+        """Return why a text cannot replace the script, or ""."""
         assert original.subject is not None
         for checked in original.checked:
             pair = overlapping_arguments(checked.program, checked.arguments)
@@ -455,7 +455,7 @@ class Advisor:
             if before is not None and after is not None:
                 strict = difference(before, after, rounding=False)
                 loose = difference(before, after, rounding=True) if strict else ""
-            # Outputs of a layer are gigabytes: only what differs is kept.
+            # Outputs of a layer are gigabytes: only differences are kept.
             self._compared[text] = strict, loose
         return self._compared[text][rounding]
 
@@ -477,7 +477,7 @@ class Advisor:
             return outputs_of(programs, inputs)
 
     def _try(self, text: str) -> Attempt:
-        """A version of the script; one that the machine newly refuses cannot be taken."""
+        """Examine a version of the script; reject it if the machine refuses more than before."""
         known = self._tried.get(text)
         if known is None:
             with progress(f"modelling a version of {self._target.name}"):
@@ -492,7 +492,7 @@ class Advisor:
 
 
 def is_faster(before: Attempt, after: Attempt) -> bool:
-    """Whether a modelled gain is beyond what is known of the errors of modelled changes."""
+    """Whether a modelled gain exceeds the known error of modelled changes."""
     assert before.subject is not None
     assert after.subject is not None
     was, now = before.subject.costs.us, after.subject.costs.us
@@ -504,7 +504,7 @@ def is_faster(before: Attempt, after: Attempt) -> bool:
 
 
 def gains(chain: Chain, before: Attempt, after: Attempt) -> bool:
-    """Whether a rewriting costs nothing, and saves time, tasks, bytes or work of the cores."""
+    """Whether a rewriting costs nothing and saves time, tasks, bytes or core time."""
     was, now = before.subject, after.subject
     if was is None or now is None or after.why:
         return False
@@ -522,7 +522,7 @@ def gains(chain: Chain, before: Attempt, after: Attempt) -> bool:
 
 
 def _identity(advice: Advice) -> Identity:
-    """The same fault in another version of the text: lines move."""
+    """Find the same fault in another version of the text, where lines have moved."""
     return advice.problem.code, advice.diagnostic.message
 
 
@@ -535,12 +535,12 @@ def _identities(step: Step) -> Identities:
 
 
 def _distinct(findings: Sequence[Finding]) -> list[Finding]:
-    """The findings without those whose rewriting another one makes, too; best first."""
+    """Return the findings, best first, without those that another finding's rewriting includes."""
     kept: list[Finding] = []
     seen: set[str] = set()
     for finding in findings:
         text, loc = finding.text, finding.advice.loc
-        # Of the sizes that a number may have, the best is proposed.
+        # Of all sizes of one knob, propose the best.
         key = f"{finding.rule.name} {loc.line}" if finding.rule.ends_chain and loc else text
         if key is None or key not in seen:
             kept.append(finding)

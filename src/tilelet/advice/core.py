@@ -1,4 +1,4 @@
-"""A piece of advice, and what a rule sees."""
+"""Advice, rules, and the subject that rules inspect."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tilelet.scripts.answers import costs_data
 
 @dataclass(frozen=True)
 class Costs:
-    """What a program takes, modelled."""
+    """Modelled costs of a program."""
 
     us: float
     tasks: int
     gm_bytes: int
-    interval: tuple[float, float] | None = None  # nine of ten boards; None if nobody knows
+    interval: tuple[float, float] | None = None  # 90 % of boards; None if unknown
 
     def to_data(self) -> dict[str, Any]:
         return costs_data(self.us, self.interval, self.tasks, self.gm_bytes)
 
 
 def costs_of(profiles: Sequence[Profile]) -> Costs:
-    """The sum over all programs of a script."""
+    """Sum the costs of all programs of a script."""
     bounds = [p.interval for p in profiles]
     interval = None
     if profiles and all(len(b) == 2 for b in bounds):
@@ -45,13 +45,13 @@ def costs_of(profiles: Sequence[Profile]) -> Costs:
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to change.
+    """One suggested change.
 
-    problem   the message, made by a class of the catalogue
-    us, tasks, gm_bytes  what it takes now: of the kernels it is about
-    share     of the program that these kernels are: of its time, tasks or bytes, what is most
+    problem   the message
+    us, tasks, gm_bytes  present costs of the kernels concerned
+    share     their share of the program's time, tasks or bytes, whichever is largest
     text      the whole script after the change; None if no rewriting is known
-    rounding  whether results may differ by rounding: another order of the same sums
+    rounding  whether results may differ by rounding, because sums are reordered
     """
 
     problem: UserError
@@ -73,9 +73,9 @@ class Advice:
 
 @dataclass(frozen=True)
 class Subject:
-    """A script and what it ran, on a machine.
+    """A script and its runs on a machine.
 
-    parts  files of which a script was made that is not the user's own text
+    parts  source files of a script that was exported
     """
 
     source: Source
@@ -92,12 +92,12 @@ class Subject:
 
     @cached_property
     def core_us(self) -> float:
-        """How long all cores together run kernels."""
+        """Total kernel time over all cores."""
         return sum(kernel.exec_us for profile in self.profiles for kernel in profile.kernels)
 
     @property
     def orders_writers(self) -> bool:
-        """Whether the runtime lets tasks wait that write different windows of one tensor."""
+        """Whether the runtime orders tasks that write different windows of one tensor."""
         return any(r.machine.period(r.period).rule != "kernel" for r in self.runs)
 
     @cached_property
@@ -107,7 +107,7 @@ class Subject:
         return sum(run.summary.total_us for run in newest)
 
     def kernels_in(self, first: int, last: int) -> list[KernelRow]:
-        """Kernels whose scopes begin in these lines of the script."""
+        """Return kernels whose scopes begin in these lines of the script."""
         name = PurePath(self.source.path).name
         found: list[KernelRow] = []
         for profile in self.profiles:
@@ -131,7 +131,7 @@ class Subject:
         *,
         rounding: bool = False,
     ) -> Advice:
-        """Advice about some kernels, with its rewriting if there is one."""
+        """Make advice about some kernels, with its rewriting, if any."""
         about = list(kernels)
         us, tasks = sum(k.path_us for k in about), sum(k.tasks for k in about)
         moved, costs = sum(k.moved for k in about), self.costs

@@ -1,4 +1,4 @@
-"""Who makes and who uses a value of a kernel."""
+"""Producers and consumers of the values of a kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilelet.ir.core import Block, Op, Value
 
 
 class Dataflow:
-    """The ops of a kernel, and how values go from one to the other, through loops too."""
+    """The dataflow between the ops of a kernel, including loops."""
 
     def __init__(self, body: Block) -> None:
         self.ops = list(_ops(body))
@@ -23,7 +23,7 @@ class Dataflow:
         return self._makers.get(value)
 
     def reached(self, value: Value, passing: Sequence[str]) -> list[Op]:
-        """Ops that use a value, directly or after being passed on."""
+        """Return ops that use a value, directly or through other ops."""
         found: list[Op] = []
         waiting = [value]
         while waiting:
@@ -34,7 +34,7 @@ class Dataflow:
         return found
 
     def origins(self, value: Value, passing: Sequence[str]) -> list[Op]:
-        """Ops that a value comes from, directly or passed on; of a loop, all that is in it."""
+        """Return ops that a value depends on; for a loop, all ops of its body."""
         found: list[Op] = []
         waiting = [value]
         while waiting:
@@ -50,12 +50,12 @@ class Dataflow:
 
 
 def kind(op: Op) -> str:
-    """`add` of `tile.add`."""
+    """Return the last part of an op's name: `add` for `tile.add`."""
     return op.name.rpartition(".")[2]
 
 
 def values_of(op: Op) -> list[Value]:
-    """What an op takes, as far as it is no constant."""
+    """Return the operands of an op that are values."""
     arguments: Mapping[str, object] = op.args
     found: list[Value] = []
     for argument in arguments.values():

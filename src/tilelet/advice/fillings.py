@@ -1,4 +1,4 @@
-"""Statements that fill memory with a constant, and nothing else."""
+"""Statements that only fill memory with a constant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tilelet.advice.source import Source
 
-# What a statement that only fills may call.
+# Calls allowed in such a statement.
 _FILLING = frozenset(
     (
         *("full", "zeros", "tile.full", "cast", "assemble", "store"),
@@ -36,7 +36,7 @@ def _fills(source: Source, statement: ast.stmt) -> bool:
 
 
 def filled(source: Source, statement: ast.stmt) -> set[str]:
-    """Tensors that the statement writes to."""
+    """Return the tensors that a statement writes."""
     found: set[str] = set()
     for node in source.inside(statement):
         if source.call_of(node) == "assemble" and isinstance(node, ast.Call) and node.args:

@@ -1,4 +1,4 @@
-"""The page of all advice, made from the rules and the catalogue."""
+"""Generate docs/advice.md from the rules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ This page is made from the rules: `tilelet docs --write`.
 
 
 def advice_markdown() -> str:
-    """docs/advice.md."""
+    """Return the contents of docs/advice.md."""
     rows = [
         f"| [{rule.name}](#{rule.name}) | {rule.problem.code} | {describe(rule.problem).summary} "
         f"| {'yes' if rule.rewrites else 'no'} |"

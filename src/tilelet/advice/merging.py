@@ -1,4 +1,4 @@
-"""Scopes that stand one after the other, and how they become one."""
+"""Merging of consecutive scopes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilelet.diag.editing import Edit
 def neighbors(
     subject: Subject,
 ) -> Iterator[tuple[ast.With, ast.With, list[KernelRow], list[Edit]]]:
-    """Scopes that stand one behind the other, their kernels, and how they become one."""
+    """Yield consecutive scopes, their kernels, and the edits that merge them."""
     source = subject.source
     for body in source.bodies():
         for i, first in enumerate(body):
@@ -27,8 +27,8 @@ def neighbors(
 
 
 def _next_scope(source: Source, body: Body, i: int) -> ast.With | None:
-    """The scope behind the i-th statement, if that is one, and between them are numbers only or
-    tensors that are made there.
+    """Return the scope after the i-th statement, if both are scopes and only scalars or new tensors
+    are defined between them.
     """
     if not source.is_scope(body[i]):
         return None
@@ -42,7 +42,7 @@ def _next_scope(source: Source, body: Body, i: int) -> ast.With | None:
 
 
 def _is_kept(source: Source, node: ast.stmt) -> bool:
-    """`q_proj = pl.assemble(q_proj, acc, ...)` outside scopes: where a result belongs."""
+    """Whether a statement stores a scope's result: `q_proj = pl.assemble(q_proj, acc, ...)`."""
     return isinstance(node, ast.Assign) and source.call_of(node.value) == "assemble"
 
 
@@ -51,7 +51,7 @@ def is_made(source: Source, node: ast.stmt) -> bool:
 
 
 def is_number(source: Source, node: ast.stmt) -> bool:
-    """`d0 = db * K_CHUNK`: may as well stand in a scope. A tensor made there would be a tile."""
+    """Whether a statement computes scalars (`d0 = db * K_CHUNK`) and may move into a scope."""
     if not isinstance(node, ast.Assign):
         return False
     calls = [n for n in ast.walk(node.value) if isinstance(n, ast.Call)]
@@ -59,7 +59,7 @@ def is_number(source: Source, node: ast.stmt) -> bool:
 
 
 def _same_kind(source: Source, a: ast.With, b: ast.With) -> bool:
-    """Whether both headers say the same, names aside."""
+    """Whether two scope headers are equal except for names."""
 
     def header(node: ast.With) -> tuple[str | None, list[str]]:
         call = node.items[0].context_expr
@@ -71,10 +71,10 @@ def _same_kind(source: Source, a: ast.With, b: ast.With) -> bool:
 
 
 def merged(source: Source, body: Body, first: ast.With, second: ast.With) -> list[Edit]:
-    """Both bodies, and what is between them, in the scope of the first.
+    """Move both bodies, and the statements between them, into the first scope.
 
-    A tensor that is made between them goes in front of both: in the scope it would be a tile. What
-    says where the first one's result belongs goes behind them.
+    Tensors created between them move before both, because inside the scope they would be tiles.
+    The statement that stores the first result moves after both.
     """
     inner = first.body[0].col_offset - first.col_offset
     between = body[body.index(first) + 1 : body.index(second)]
@@ -98,7 +98,7 @@ def merged(source: Source, body: Body, first: ast.With, second: ast.With) -> lis
 
 
 def _comments_above(source: Source, last: int, header: int) -> int:
-    """Comment lines between the header of a scope and its first statement."""
+    """Return comment lines between a scope's header and its first statement."""
     count = 0
     while last - count > header and source.lines(last - count, last - count).strip().startswith(
         "#"

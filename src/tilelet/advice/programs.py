@@ -1,4 +1,4 @@
-"""How a text becomes the programs that it runs: a script of the user's, or an exported one."""
+"""Programs of a script text, written by the user or exported."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _serial = itertools.count()
 
 @dataclass(frozen=True)
 class Setting:
-    """Where programs are modelled, and how scripts run."""
+    """The modelled machine, and options for running scripts."""
 
     machine: Machine
     period: str | None
@@ -50,17 +50,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a text ran; `why` it could not, or empty."""
+    """The runs of a text; `why` says why it failed."""
 
     why: str
     runs: Sequence[RecordedRun] = ()
 
 
 class Programs(Protocol):
-    """A text that can be changed, and what it runs.
+    """A text that rules may change, and its programs.
 
-    text   as it stands
-    path   what places in its programs name as their file
+    text   the original
+    path   file name in the locations of its programs
     """
 
     @property
@@ -70,25 +70,25 @@ class Programs(Protocol):
     def path(self) -> str: ...
 
     def runs(self, text: str) -> Ran:
-        """What a version of the text runs; no kernel is executed."""
+        """Record the programs of a version of the text without executing kernels."""
         ...
 
     def inputs(self) -> list[Inputs]:
-        """What the text gives to each of its programs."""
+        """Return the inputs of each program."""
         ...
 
     def origin(self, loc: Loc) -> Loc:
-        """The place that the user knows, for one of the text as it stands."""
+        """Map a location in the original text to one that the user knows."""
         ...
 
     def parts(self) -> Sequence[Source]:
-        """Files that the text was made of, if it is not the user's own."""
+        """Return the files that an exported text was made from."""
         ...
 
 
 @dataclass(frozen=True)
 class ScriptPrograms:
-    """A script: every version is run from its top."""
+    """A script; each version is run from the top."""
 
     target: Target
     setting: Setting
@@ -115,7 +115,7 @@ class ScriptPrograms:
         return ()
 
     def _recorded(self, target: Target, *, execute: bool) -> Ran:
-        """Run the script in silence."""
+        """Run the script without output."""
         options = dataclasses.replace(
             self.setting.options, execute=execute, quiet=True, keep_arguments=True
         )
@@ -130,7 +130,7 @@ class ScriptPrograms:
 
 @contextlib.contextmanager
 def silence() -> Generator[None]:
-    """What versions of a script print is not for the user."""
+    """Discard the output of script versions."""
     kept = io.StringIO()
     with contextlib.redirect_stderr(kept), contextlib.redirect_stdout(kept):
         yield
@@ -138,10 +138,10 @@ def silence() -> Generator[None]:
 
 @dataclass
 class ExportedPrograms:
-    """A program that ships, as the one file that `tilelet export` makes of it.
+    """A shipped program, exported to one file.
 
-    Of a version of that file only the program is taken; it gets the inputs that the program as it
-    ships gets, so that nothing is drawn and no golden is computed twice.
+    Versions of that file supply only the program. It gets the inputs of the shipped program, so
+    that inputs and goldens are computed once.
     """
 
     target: Target
@@ -152,7 +152,7 @@ class ExportedPrograms:
 
     @classmethod
     def of(cls, target: Target, setting: Setting, dialect: str = NEWEST) -> ExportedPrograms:
-        """What a target would run, as text of a release of the language."""
+        """Export the programs of a target to one text."""
         options, handler = setting.options, Export()
         now = Session(handler, seed=options.seed, quiet_diagnostics=True)
         with session.active(now), silence(), stand_ins(options.pypto, options.golden, now):
@@ -190,7 +190,7 @@ class ExportedPrograms:
         return [{name: run_.arguments[name] for name in run_.arguments}]
 
     def origin(self, loc: Loc) -> Loc:
-        """The place in the files that the program was made of."""
+        """Map a location to the files that the program was made from."""
         if loc.line <= 0 or not (loc.file == self.path or loc.file.startswith(_VERSION)):
             return loc
         origins = self._origins
@@ -209,7 +209,7 @@ class ExportedPrograms:
 
     @cached_property
     def _parts(self) -> list[Source]:
-        """What the functions of the program say, each file once: nothing else of it is run."""
+        """Return the source files of the program's functions; nothing else of them is run."""
         lines: dict[str, list[int]] = {}
         for loc in self._origins.values():
             for at in (loc, *loc.callers):
@@ -222,19 +222,19 @@ class ExportedPrograms:
         return found
 
     def _program(self, text: str) -> Program:
-        """The text as a module, without running its `main`."""
+        """Import the text as a module without running its `main`."""
         path = f"{_VERSION}{next(_serial)}>/{self.path}"
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         module = types.ModuleType("version")
         exec(compile(text, path, "exec"), module.__dict__)  # noqa: S102 - Tilelet wrote it
         found = getattr(module, self.case.program.name, None)
-        if found is None:  # a `@pl.jit` function: its own name
+        if found is None:  # the name of a `@pl.jit` function
             found = getattr(module, self.case.program.main.name)
         return found
 
 
 def _functions_at(text: str, lines: Sequence[int]) -> str:
-    """The text with all lines blank that belong to no function with one of these lines."""
+    """Blank all lines outside functions that contain one of these lines."""
     kept: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
@@ -248,7 +248,7 @@ def _functions_at(text: str, lines: Sequence[int]) -> str:
 
 
 def _origins(made: Program, first: Program) -> dict[int, Loc]:
-    """Lines of an exported text, with the places that the same ops have in the original."""
+    """Map lines of an exported text to locations of the same ops in the original."""
     own, others = _ops(made.main.body), _ops(first.main.body)
     matcher = difflib.SequenceMatcher(
         None, [op.name for op in own], [op.name for op in others], autojunk=False

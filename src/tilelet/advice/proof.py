@@ -1,4 +1,4 @@
-"""Whether a rewriting is right and faster: the rewritten script is checked, run and modelled."""
+"""Verification of rewritings: the rewritten script is checked, run and modelled."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tilelet.checks.verdict import Verdict, verdict_on
 from tilelet.equivalence.order import is_ordered
 
 _CHECKS = ("memory", "init", "race", "capacity", "alignment", "limits")
-"""All but those about the script's own comparison."""
+"""All checks except those of the script's own comparison."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A text of the script that was tried.
+    """An examined version of the script.
 
-    why       it could not be run; empty if it could
-    subject   what it ran; None if it could not
-    checked   the same, as the checks see it
+    why       why it could not be run, or ""
+    subject   its runs; None if it could not be run
+    checked   the same runs, as subjects of the checks
     """
 
     why: str
@@ -33,13 +33,13 @@ class Attempt:
 
     @cached_property
     def refusals(self) -> tuple[tuple[str, str], ...]:
-        """What the machine does not take: code and message."""
+        """Code and message of each refusal by the machine."""
         runs = self.subject.runs if self.subject else ()
         return tuple((f.code, f.diagnostic.message) for run in runs for f in run.findings)
 
     @cached_property
     def findings(self) -> tuple[tuple[str, str], ...]:
-        """What the checks say of it: code and message."""
+        """Code and message of each check finding."""
         return tuple((d.code, d.message) for v in self._verdicts for d in v.diagnostics)
 
     @cached_property
@@ -58,7 +58,7 @@ class Attempt:
 
 
 def examine(programs: Programs, text: str, setting: Setting) -> Attempt:
-    """Record a text, as it stands or rewritten; its time is modelled when somebody asks."""
+    """Record an original or rewritten text; its time is modelled on demand."""
     try:
         source = Source(programs.path, text)
     except SyntaxError as error:

@@ -1,4 +1,4 @@
-"""Advice for people and for programs."""
+"""Advice as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilelet.diag.text import plural
 from tilelet.equivalence.claims import Claim
 
 MAX_CAUSES = 3
-"""Wasted parts of the machine that are named with a better size."""
+"""Maximum number of causes listed with a better size."""
 
 
 def diff(before: str, after: str, name: str) -> str:
@@ -28,7 +28,7 @@ def diff(before: str, after: str, name: str) -> str:
 
 
 def diagnostics(report: Report) -> list[Diagnostic]:
-    """Each finding as a message at its place, with what it takes and what the change gives."""
+    """Return each finding as a diagnostic with its costs and the effect of the change."""
     return [_diagnostic(finding, report) for finding in report.findings]
 
 
@@ -61,7 +61,7 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
 
 
 def _legality(finding: Finding) -> str:
-    """What is known of the results after the change."""
+    """Return the claim about results after the change."""
     equal = "equal but for rounding" if finding.is_rounded else "equal, bit for bit"
     known = (
         f"results {equal}, for all inputs: proved"
@@ -99,7 +99,7 @@ def _speedup(before: Costs, after: Costs) -> str:
 
 
 def _time(costs: Costs) -> str:
-    """A time, and between which times nine of ten boards would be."""
+    """Format a time with its 90 % interval."""
     if costs.interval is None:
         return number(costs.us)
     low, high = costs.interval
@@ -107,14 +107,14 @@ def _time(costs: Costs) -> str:
 
 
 class _Lines:
-    """Lines of a later version of a text, as the first had them."""
+    """Map line numbers of a later version of a text to the first version."""
 
     def __init__(self, first: str, later: str) -> None:
         matcher = difflib.SequenceMatcher(None, later.splitlines(), first.splitlines(), False)
         self._blocks = matcher.get_matching_blocks()
 
     def first(self, line: int) -> int | None:
-        """That line; None if the first text had none like it."""
+        """Return the line in the first version, or None."""
         for later, first, size in self._blocks:
             if later < line <= later + size:
                 return first + line - later
@@ -122,7 +122,7 @@ class _Lines:
 
 
 def ladder(report: Report) -> Table:
-    """Every rewriting that was applied, with what the program takes after it."""
+    """Return a table of the applied rewritings with the costs after each."""
     table = Table("", ("step", "us", "tasks", "GM bytes", "faster"), left=1)
 
     def row(name: str, costs: Costs) -> Sequence[str]:
@@ -140,17 +140,17 @@ def ladder(report: Report) -> Table:
 
 
 def _place(report: Report, loc: Loc, text: str) -> str:
-    """Where a rewriting of a later text is in the one that the user knows."""
+    """Map a rewriting of a later text to a line that the user knows."""
     line = _Lines(report.original, text).first(loc.line)
     if line is None:
-        return ""  # the step before has written it
+        return ""  # an earlier step wrote it
     known = report.origin(Loc(loc.file, line, 0, line, 0))
     name = "" if known.file == loc.file else f"{PurePath(known.file).name} "
     return f" ({name}line {known.line})"
 
 
 def to_data(report: Report) -> dict[str, Any]:
-    """`advice` of the schema."""
+    """Return the `advice` object of the JSON schema."""
     return {
         "before": report.before.to_data(),
         "after": report.after.to_data(),

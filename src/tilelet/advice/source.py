@@ -1,4 +1,4 @@
-"""The text of a script as rules change it: statements by spans, comments and layout kept."""
+"""The parsed text of a script, and queries that rules ask about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelet.diag.editing import Edit, SourceText
 
 Body = list[ast.stmt]
 
-# Scopes that one task executes, and the arguments that do not matter when two become one.
+# Scopes that are one task.
 _SCOPES = ("at", "incore", "auto_incore")
 
 
@@ -41,14 +41,14 @@ class Source(SourceText):
         return list(ast.walk(self.tree))
 
     def inside(self, node: ast.AST) -> list[ast.AST]:
-        """A node and all nodes in it, outer ones first."""
+        """Return a node and all nodes inside, outer ones first."""
         found = self._inside.get(node)
         if found is None:
             found = self._inside[node] = list(ast.walk(node))
         return found
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """What stands around a node, the innermost first."""
+        """Yield the ancestors of a node, innermost first."""
         above = self._above.get(node)
         while above is not None:
             yield above
@@ -60,7 +60,7 @@ class Source(SourceText):
 
     @cached_property
     def language(self) -> str:
-        """What the script calls the language: `pl`, as a rule."""
+        """The script's name for the language, normally `pl`."""
         for node in self.nodes:
             if isinstance(node, ast.Import):
                 for name in node.names:
@@ -73,7 +73,7 @@ class Source(SourceText):
         return "pl"
 
     def names(self, name: str) -> list[ast.Name]:
-        """Where a name stands in kernels: goldens and the like may call other things the same."""
+        """Return occurrences of a name in kernels; goldens may use it for something else."""
         return self._names.get(name, [])
 
     @cached_property
@@ -100,7 +100,7 @@ class Source(SourceText):
     # Statements
 
     def bodies(self) -> list[Body]:
-        """Every list of statements of the script, outer ones first."""
+        """Return every statement list of the script, outer ones first."""
         return self._bodies
 
     @cached_property
@@ -114,7 +114,7 @@ class Source(SourceText):
         return found
 
     def call_of(self, node: ast.AST | None) -> str | None:
-        """`matmul` for a call of `pl.matmul`; None for anything else."""
+        """Return `matmul` for a call of `pl.matmul`; None for other nodes."""
         if not isinstance(node, ast.Call):
             return None
         parts: list[str] = []
@@ -127,12 +127,12 @@ class Source(SourceText):
         return None
 
     def slices(self) -> list[ast.Call]:
-        """Calls of `pl.slice` with a shape and offsets."""
+        """Return calls of `pl.slice` with a shape and offsets."""
         calls = [n for n in self.nodes if isinstance(n, ast.Call)]
         return [n for n in calls if self.call_of(n) == "slice" and len(n.args) >= 3]
 
     def stores(self, name: str) -> list[ast.Call]:
-        """Calls of `pl.assemble` into a name."""
+        """Return calls of `pl.assemble` into a name."""
         calls = [n for n in self.nodes if isinstance(n, ast.Call)]
         stores = [n for n in calls if self.call_of(n) == "assemble" and len(n.args) == 3]
         return [n for n in stores if self.of(n.args[0]) == name]
@@ -141,14 +141,14 @@ class Source(SourceText):
         return [n for n in self.names(name) if isinstance(n.ctx, ast.Load)]
 
     def is_scope(self, node: ast.stmt) -> bool:
-        """`with pl.at(...)` and its older spellings: what one task executes."""
+        """Whether a statement is `with pl.at(...)` or an older spelling of it."""
         if not isinstance(node, ast.With) or len(node.items) != 1:
             return False
         item = node.items[0]
         return item.optional_vars is None and self.call_of(item.context_expr) in _SCOPES
 
     def scope_lines(self, statement: ast.stmt) -> tuple[int, int]:
-        """The lines of the innermost scope around a statement, or else its own."""
+        """Return the lines of the innermost scope around a statement, or its own."""
         best = statement.lineno, statement.end_lineno or 0
         for node in self.scopes:
             if node.lineno <= statement.lineno <= (node.end_lineno or 0):
@@ -156,7 +156,7 @@ class Source(SourceText):
         return best
 
     def is_in_scope(self, node: ast.stmt) -> bool:
-        """Whether a scope stands around a statement: then a task executes it."""
+        """Whether a statement is inside a scope, so that a task executes it."""
         return any(
             n is not node and n.lineno <= node.lineno <= (n.end_lineno or 0) for n in self.scopes
         )
@@ -169,7 +169,7 @@ class Source(SourceText):
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Whole numbers that the script names at its top; one that is set twice is not constant."""
+        """Integer constants at module level; a name that is assigned twice is not constant."""
         found: dict[str, int] = {}
         seen: set[str] = set()
         twice: set[str] = set()
@@ -186,8 +186,9 @@ class Source(SourceText):
 
     @cached_property
     def known_numbers(self) -> dict[str, int]:
-        """`numbers`, and those of functions that build programs: defaults of their parameters, and
-        what they make of them. A name that means several is left out.
+        """`numbers`, and parameter defaults and constants of functions that build programs.
+
+        Ambiguous names are left out.
         """
         found: dict[str, set[int | None]] = {name: {n} for name, n in self.numbers.items()}
         known = dict(self.numbers)
@@ -213,14 +214,14 @@ class Source(SourceText):
         }
 
     def number(self, node: ast.expr) -> int | None:
-        """What an extent is, if it is a number or a constant of the script."""
+        """Return the value of an extent that is a literal or a constant of the script."""
         if isinstance(node, ast.Constant) and type(node.value) is int:
             return node.value
         return self.numbers.get(node.id) if isinstance(node, ast.Name) else None
 
     @cached_property
     def tensors(self) -> set[str]:
-        """Names of parameters, and of tensors that are made outside scopes."""
+        """Names of parameters, and of tensors created outside scopes."""
         functions = [n for n in self.nodes if isinstance(n, ast.FunctionDef)]
         found = {a.arg for f in functions for a in f.args.args}
         for node in self.nodes:
@@ -232,7 +233,7 @@ class Source(SourceText):
 
     @cached_property
     def dims(self) -> dict[str, tuple[str, ...]]:
-        """Extents of tensors as text, for names that mean one shape only."""
+        """Extents of tensors as text, for names with one shape."""
         return {name: shape for name, (shape, _) in self._types.items()}
 
     @cached_property
@@ -242,7 +243,7 @@ class Source(SourceText):
 
     @cached_property
     def _types(self) -> dict[str, tuple[tuple[str, ...], str]]:
-        """Shape and element type of parameters, and of tensors that are made outside scopes."""
+        """Shape and element type of parameters, and of tensors created outside scopes."""
         found: dict[str, set[tuple[tuple[str, ...], str]]] = {}
         for node in self.nodes:
             if isinstance(node, ast.arg) and node.annotation is not None:
@@ -262,7 +263,7 @@ class Source(SourceText):
         return {name: known.pop() for name, known in found.items() if len(known) == 1}
 
     def _annotated(self, node: ast.expr) -> tuple[tuple[str, ...], str] | None:
-        """What `pl.Out[pl.Tensor[[16, 512], pl.FP32]]` says."""
+        """Return shape and element type of an annotation: `pl.Out[pl.Tensor[[16], pl.FP32]]`."""
         for inner in ast.walk(node):
             is_list = isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Tuple)
             if is_list and isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Tuple):
@@ -273,7 +274,7 @@ class Source(SourceText):
 
     @cached_property
     def constants(self) -> set[str]:
-        """Names that the script gives a value at its top, and no function gives another."""
+        """Names bound at module level and in no function."""
         functions = [n for n in self.nodes if isinstance(n, ast.FunctionDef)]
         inside = set[str]().union(*(names_bound(f.body) for f in functions))
         inside |= {a.arg for f in functions for a in f.args.args}
@@ -281,7 +282,7 @@ class Source(SourceText):
         return names_bound(tops) - inside
 
     def loop(self, node: ast.stmt) -> str | None:
-        """`range` for `for i in pl.range(...)`."""
+        """Return `range` for `for i in pl.range(...)`."""
         return self.call_of(node.iter) if isinstance(node, ast.For) else None
 
     # Changing
@@ -299,14 +300,14 @@ class Source(SourceText):
         return Edit(self.line_starts[first - 1], self.line_starts[last], text)
 
     def remove(self, node: ast.stmt) -> Edit:
-        """Without the statement, and the comment lines just above it."""
+        """Remove a statement and the comment lines just above it."""
         first = node.lineno
         while first > 1 and self.lines(first - 1, first - 1).lstrip().startswith("#"):
             first -= 1
         return self.replace_lines(first, node.end_lineno or node.lineno, "")
 
     def indented(self, first: int, last: int, by: int) -> str:
-        """Lines moved to the right, or to the left."""
+        """Return lines indented by `by` columns, or dedented if it is negative."""
         text = self.lines(first, last)
         if by >= 0:
             return textwrap.indent(text, " " * by)
@@ -317,12 +318,12 @@ class Source(SourceText):
 
 
 def names_read(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
-    """Names whose values are used."""
+    """Return names that are read."""
     return _names(nodes, ast.Load)
 
 
 def names_bound(nodes: ast.AST | Sequence[ast.AST]) -> set[str]:
-    """Names that get a value; a subscript that is assigned to changes its name's value."""
+    """Return names that are bound; assigning to a subscript binds its name."""
     found = _names(nodes, ast.Store)
     for node in _walk(nodes):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -340,7 +341,7 @@ def _walk(nodes: ast.AST | Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 
 def names_needed(body: Sequence[ast.stmt]) -> set[str]:
-    """Names that statements use before they give them values of their own."""
+    """Return names that statements read before binding them."""
     needed: set[str] = set()
     bound: set[str] = set()
     for statement in body:
@@ -348,7 +349,7 @@ def names_needed(body: Sequence[ast.stmt]) -> set[str]:
             bound |= names_bound(statement.target)
         inner = names_bound(statement) if isinstance(statement, (ast.For, ast.With)) else set[str]()
         first = {n for n in names_read(statement) if n not in bound}
-        # A loop may bind a name in front of its use: only what is bound nowhere inside counts.
+        # A loop may bind a name before its use: names bound inside count only if read first.
         needed |= first - inner
         needed |= {n for n in first & inner if _is_read_first(statement, n)}
         bound |= names_bound(statement)
@@ -356,7 +357,7 @@ def names_needed(body: Sequence[ast.stmt]) -> set[str]:
 
 
 def _is_read_first(statement: ast.stmt, name: str) -> bool:
-    """Whether a name is used in a statement before the statement binds it."""
+    """Whether a statement reads a name before binding it."""
     uses = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
     uses.sort(key=lambda n: (n.lineno, isinstance(n.ctx, ast.Store), n.col_offset))
     return bool(uses) and isinstance(uses[0].ctx, ast.Load)
@@ -367,7 +368,7 @@ def _is_assign(node: ast.stmt) -> TypeGuard[ast.Assign]:
 
 
 def _assigned(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
-    """Names with their values: of `A = 1`, and of `A, B = 1, 2`."""
+    """Yield names with their values for `A = 1` and `A, B = 1, 2`."""
     target = node.targets[0]
     if isinstance(target, ast.Name):
         yield target.id, node.value
@@ -378,7 +379,7 @@ def _assigned(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
 
 
 def number_of(node: ast.expr, values: Mapping[str, int]) -> int | None:
-    """What whole-number arithmetic comes to; None if it is anything else."""
+    """Evaluate integer arithmetic; None for other expressions."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     if isinstance(node, ast.Name):

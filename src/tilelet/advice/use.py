@@ -1,4 +1,4 @@
-"""How kernels use the machine: what rules about that have in common."""
+"""Helpers of rules about machine use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tilelet.advice.core import Subject
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.diag.core import Loc
 
-# Below these shares of the time nobody needs to act.
+# Minimum share of the time that is worth reporting.
 WORTH = 0.05
 
 

@@ -1,7 +1,7 @@
-"""One call, one answer: is a script right, does it fit, what does it take.
+"""`tilelet verdict`: correctness, capacity and cost of a script in one call.
 
-For programs that write programs. The script runs once; only if its outputs are wrong is it followed
-statement by statement.
+For programs that generate programs. The script runs once; wrong outputs are then traced to a
+statement.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 RIGHT, WRONG, NOT_COMPARED, COULD_NOT_RUN = "right", "wrong", "not compared", "could not run"
 
 DIVERGE_SECONDS = 5.0
-"""For repairs that show which statement is wrong."""
+"""Budget of the search for a repair."""
 
 
 @dataclass(frozen=True)
 class FirstWrong:
-    """Where wrong outputs begin; `repair` is a change of one op that makes them right."""
+    """The first wrong statement; `repair` is a change of one op that corrects the outputs."""
 
     problem: UserError
     repair: str | None = None
@@ -90,12 +90,12 @@ class ProgramVerdict:
 
 @dataclass(frozen=True)
 class ScriptVerdict:
-    """All that is known of a script.
+    """The verdict on a script.
 
     correct  whether all outputs match; None if the script compares nothing
-    why      first line of what went wrong
-    golden   whether the comparison would notice, None unless it was asked for
-    messages  what was said on the way: errors of the script among them
+    why      first line of the failure
+    golden   strength of the comparison; None unless requested
+    messages  diagnostics, including errors of the script
     """
 
     name: str
@@ -118,19 +118,19 @@ class ScriptVerdict:
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong, as far as anybody looked."""
+        """Whether nothing was found to be wrong."""
         return self.correct is not False and not self.findings
 
     @property
     def findings(self) -> list[Diagnostic]:
-        """Of all checks, each once."""
+        """Findings of all checks, without duplicates."""
         parts = [part for program in self.programs for part in program.checks.parts]
         parts += [self.golden] if self.golden else []
         return list(dict.fromkeys(f.diagnostic for part in parts for f in part.findings))
 
     @property
     def costs(self) -> dict[str, Costs]:
-        """By machine: the sum over all programs."""
+        """Costs by machine, summed over all programs."""
         return {
             machine: costs_of(
                 [p.device_run.summary for p in self.programs if p.checks.machine == machine]
@@ -145,7 +145,7 @@ class ScriptVerdict:
         return list(dict.fromkeys([*self.messages, *first, *self.findings]))
 
     def to_data(self) -> dict[str, Any]:
-        """`verdict` of the schema."""
+        """Return the `verdict` object of the JSON schema."""
         golden = self.golden
         return {
             "status": self.status,
@@ -167,7 +167,7 @@ class ScriptVerdict:
         return document("verdict", self.name, self.machines, self.diagnostics, verdict=answer)
 
     def parts(self) -> list[str | Table]:
-        """For people."""
+        """Return the verdict as text."""
         text = f"{self.name}: {self.status}" + (f": {self.why}" if self.why else "")
         if self.first_wrong is not None and self.first_wrong.loc is not None:
             text += f"\nfirst wrong statement: line {self.first_wrong.loc.line}"
@@ -200,9 +200,9 @@ class ScriptVerdict:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How to look.
+    """Options of a verdict.
 
-    strength  seconds for trying whether the golden notices wrong ops; None: not at all
+    strength  seconds for testing whether the golden detects wrong ops; None: skip
     """
 
     machines: Sequence[Machine]
@@ -219,11 +219,11 @@ def verdict(
     strength: float | None = None,
     seed: int = 0,
 ) -> ScriptVerdict:
-    """Run a script, or a program that ships with Tilelet, and say all that is known of it.
+    """Run a script or shipped program and return the verdict on it.
 
     arguments  of the script
     platform   a modelled machine, or several
-    strength   seconds for trying whether the script's golden notices wrong ops
+    strength   seconds for testing whether the script's golden detects wrong ops
     """
     names = (platform,) if isinstance(platform, str) else tuple(platform)
     machines = [load_machine(name) for name in names]
@@ -233,7 +233,7 @@ def verdict(
 
 
 def verdict_of(target: Target, wanted: Wanted) -> ScriptVerdict:
-    """The verdict on what a target runs."""
+    """Return the verdict on a target."""
     start = time.perf_counter()
     options = dataclasses.replace(wanted.options, execute=True, quiet=True, keep_arguments=True)
     silence = io.StringIO()
@@ -271,7 +271,7 @@ def _status(recording: Recording) -> tuple[str, str]:
 
 
 def _line(result: RunResult) -> str:
-    """The first line of a report that says something."""
+    """Return the first non-empty line of a report."""
     lines = [line.strip() for line in (result.error or "").splitlines()]
     return next((line for line in lines if line.strip("-= ")), "the outputs do not match")
 
@@ -283,7 +283,7 @@ def _judged(run: RecordedRun, machine: Machine, wanted: Wanted) -> ProgramVerdic
 
 
 def _first_wrong(run: RecordedRun) -> FirstWrong | None:
-    """The first wrong statement of a run whose outputs do not match."""
+    """Locate the first wrong statement of a failing run."""
     from tilelet.divergence.answer import Options, answer
 
     if run.comparison is None or run.comparison.case is None:
@@ -292,7 +292,7 @@ def _first_wrong(run: RecordedRun) -> FirstWrong | None:
         with progress(f"following {run.name}"):
             found = answer(run.name, run.comparison.case(), Options(DIVERGE_SECONDS))
     except UserError:
-        return None  # it cannot be followed: that it is wrong is known all the same
+        return None  # the fault cannot be located, but the outputs are still wrong
     if not found.found:
         return None
     repair = found.divergence.repair if found.divergence else None
@@ -300,7 +300,7 @@ def _first_wrong(run: RecordedRun) -> FirstWrong | None:
 
 
 def _strength(seen: Sequence[RecordedRun], wanted: Wanted) -> CheckResult | None:
-    """What the comparison notices, of the first run that compares anything."""
+    """Return the strength of the first comparison."""
     for one in seen:
         if one.comparison is not None:
             subject = Subject(

@@ -1,4 +1,4 @@
-"""Windows of tensors as a script writes them: `pl.slice`, `pl.assemble`, or subscripts."""
+"""Windows of tensors in the text of a script: `pl.slice`, `pl.assemble` and subscripts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SAMPLES = 3
 
 @dataclass(frozen=True)
 class Window:
-    """A part of a tensor.
+    """A window of a tensor, in source text.
 
     node    the expression that names it
-    offset  where it begins, as text, per axis
-    shape   its extents, as text; None if the text does not say
+    offset  offset per axis, as text
+    shape   extents, as text; None if unknown
     """
 
     tensor: str
@@ -27,13 +27,13 @@ class Window:
     shape: tuple[str, ...] | None
 
     def is_at(self, other: Window) -> bool:
-        """Whether both are the same part, as far as the text says."""
+        """Whether both texts denote the same window."""
         same = self.tensor == other.tensor and self.offset == other.offset
         return same and (None in (self.shape, other.shape) or self.shape == other.shape)
 
     @property
     def names(self) -> set[str]:
-        """Names that decide where it is."""
+        """Names that the offset depends on."""
         return {
             n.id
             for text in self.offset
@@ -47,7 +47,7 @@ class Window:
 
 
 def load_of(source: Source, node: ast.AST) -> Window | None:
-    """What an expression loads, if it is a whole window of a tensor."""
+    """Return the window that an expression loads, or None."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return _subscript(source, node)
     if source.call_of(node) != "slice" or not isinstance(node, ast.Call):
@@ -61,7 +61,7 @@ def load_of(source: Source, node: ast.AST) -> Window | None:
 
 
 def store_of(source: Source, node: ast.stmt) -> tuple[Window, ast.expr] | None:
-    """Where a statement stores, and what: `t = pl.assemble(t, v, [r, c])`, or `t[...] = v`."""
+    """Return the window and value of a store: `t = pl.assemble(t, v, [r, c])` or `t[...] = v`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         found = _subscript(source, node.targets[0])
         return None if found is None else (found, node.value)
@@ -89,14 +89,14 @@ def stores_in(source: Source, node: ast.AST) -> Iterator[tuple[Window, ast.expr,
 
 
 def texts_of(node: ast.expr) -> tuple[str, ...] | None:
-    """The extents or offsets of a list."""
+    """Return extents or offsets of a list literal as text."""
     if not isinstance(node, (ast.List, ast.Tuple)):
         return None
     return tuple(ast.unparse(n) for n in node.elts)
 
 
 def _subscript(source: Source, node: ast.Subscript) -> Window | None:
-    """`t[r : r + 16, :]`; a single index makes another shape of it, so that is none."""
+    """Return the window `t[r : r + 16, :]`; None for single indices, which change the rank."""
     if not isinstance(node.value, ast.Name) or node.value.id not in source.tensors:
         return None
     axes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
@@ -118,7 +118,7 @@ def _subscript(source: Source, node: ast.Subscript) -> Window | None:
 
 
 def _extent(source: Source, part: ast.Slice, whole: str | None) -> str | None:
-    """How long `a : b` is."""
+    """Return the length of the slice `a : b`."""
     lower, upper = part.lower, part.upper
     if upper is None:
         return whole if lower is None or ast.unparse(lower) == "0" else None
@@ -132,7 +132,7 @@ def _extent(source: Source, part: ast.Slice, whole: str | None) -> str | None:
 
 
 def _difference(source: Source, lower: ast.expr, upper: ast.expr) -> str | None:
-    """`(k + 1) * T - k * T`, if it is the same number whatever `k` is."""
+    """Simplify `(k + 1) * T - k * T` if the difference is a constant."""
     draw = random.Random(0)  # noqa: S311 - any numbers will do
     found: set[int] = set()
     free = (names_read(lower) | names_read(upper)) - set(source.numbers)

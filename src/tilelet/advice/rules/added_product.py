@@ -1,7 +1,7 @@
-"""A product that is added to a sum: the cube adds while it multiplies.
+"""Rule added-product: the cube can accumulate while it multiplies.
 
-In a loop the cube's accumulator starts with the first product, because nothing else can be put into
-it for nothing; what the sum was before is added once, at the end.
+In a loop the accumulator starts with the first product, because loading anything else into it has a
+cost; the initial value of the sum is added once, at the end.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _advice(subject: Subject, step: ast.stmt, name: str, edits: list[Edit] | Non
 
 
 def _added(subject: Subject, body: Body, statement: ast.stmt, added: ast.Call) -> Iterator[Advice]:
-    """A single addition, which is no step of a loop."""
+    """Find a single addition outside loops."""
     source = subject.source
     for place, operand in enumerate(added.args):
         found = _product(source, body, statement, operand)
@@ -74,7 +74,7 @@ def _added(subject: Subject, body: Body, statement: ast.stmt, added: ast.Call) -
 def _product(
     source: Source, body: Body, user: ast.stmt, operand: ast.expr
 ) -> tuple[ast.Call, ast.Assign | None] | None:
-    """The product that an operand is, and the statement that names it, if nobody else uses it."""
+    """Return the product that an operand is, and its only definition, if any."""
     if source.call_of(operand) == "matmul" and isinstance(operand, ast.Call):
         return operand, None
     if not isinstance(operand, ast.Name):
@@ -93,7 +93,7 @@ def _product(
 
 
 def _is_product_elsewhere(source: Source, user: ast.stmt, operand: ast.expr) -> bool:
-    """Whether a scope in front makes the operand by a product: it comes through global memory."""
+    """Whether an earlier scope computes the operand as a product and stores it in global memory."""
     makers = [
         n
         for n in source.nodes
@@ -126,11 +126,11 @@ def _accumulating(source: Source, accumulator: str, product: ast.Call) -> str:
 
 @dataclass(frozen=True)
 class _Loop:
-    """A loop of a scope whose last statement adds a product to a sum.
+    """A loop in a scope whose last statement adds a product to a sum.
 
-    start       of the sum, if it is a fill with zeros just in front
+    start       the definition of the sum, if it is a fill with zeros just before the loop
     added       the addition, in the last statement `step`
-    definition  the statement that names the product, if there is one
+    definition  the statement that defines the product, if any
     """
 
     loop: ast.For
@@ -170,7 +170,7 @@ def _summing(source: Source, body: Body, loop: ast.For) -> _Loop | None:
 
 
 def _bounds(source: Source, loop: ast.For) -> tuple[str, str] | None:
-    """The first value of a loop that is known to have one, and the loop over the others."""
+    """Peel the first iteration of a loop that is known not to be empty."""
     assert isinstance(loop.iter, ast.Call)
     if names_read(loop.iter.args) - source.constants:
         return None
@@ -188,7 +188,7 @@ def _bounds(source: Source, loop: ast.For) -> tuple[str, str] | None:
 
 
 def _zero_start(source: Source, before: Body, name: str) -> ast.Assign | None:
-    """The statement that makes the sum, if that is a fill and nothing has looked at it since."""
+    """Return the fill that defines the sum, if the sum is not read in between."""
     for statement in reversed(before):
         if isinstance(statement, ast.Assign) and names_bound(statement) == {name}:
             call = statement.value

@@ -1,4 +1,4 @@
-"""A tensor between two loops of tasks."""
+"""Rule crossing-tensor."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class CrossingTensor(Caution):
 
 
 _LEAST_SHARE = 0.0001
-"""Of all bytes that a program moves: what is less is not worth a line."""
+"""Minimum share of the bytes that a program moves."""
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """A tensor that one loop writes and one other loop reads, both with tasks."""
+    """Find tensors that one loop of tasks writes and another one reads."""
     source = subject.source
     total = sum(t.read + t.written for p in subject.profiles for t in p.tensors)
     for name in sorted(_made(source)):
@@ -51,7 +51,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             continue
         (writer,), (reader,) = writers.values(), readers.values()
         if writer.lineno <= reader.lineno <= (writer.end_lineno or 0):
-            continue  # one iteration of an outer loop hands it to an inner one
+            continue  # an outer iteration passes it to an inner loop
         kernels = [
             *subject.kernels_in(writer.lineno, writer.end_lineno or 0),
             *subject.kernels_in(reader.lineno, reader.end_lineno or 0),
@@ -80,7 +80,7 @@ def _made(source: Source) -> set[str]:
 
 
 def _task_loop(source: Source, node: ast.AST) -> ast.For | None:
-    """The innermost loop outside all scopes around a node: its iterations launch tasks."""
+    """Return the innermost loop around a node that launches tasks."""
     loops = [n for n in source.around(node) if isinstance(n, ast.For)]
     return next((n for n in loops if not source.is_in_scope(n)), None)
 

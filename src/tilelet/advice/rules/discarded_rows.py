@@ -1,4 +1,4 @@
-"""Rows or columns of a product that nobody reads."""
+"""Rule discarded-rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _AXES = "rows", "columns"
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """A product that is stored whole, and of which fewer rows or columns are read back."""
+    """Find products that are stored whole but only partly read back."""
     source = subject.source
     loads = [w for w in loads_in(source, source.tree) if isinstance(w.node, ast.Subscript)]
     loads += [
@@ -56,7 +56,7 @@ def find(subject: Subject) -> Iterator[Advice]:
         if extents is None or not reads:
             continue
         if len(source.uses(name)) > len(reads) + len(source.stores(name)):
-            continue  # somebody reads it whole
+            continue  # read as a whole
         for axis, (what, extent) in enumerate(zip(_AXES, extents)):
             used = _used(source, reads, axis)
             if used is None or not 0 < used < extent:
@@ -69,7 +69,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _numbers(source: Source, shape: ast.expr) -> list[int] | None:
-    """The extents of a matrix."""
+    """Return the extents of a matrix."""
     if not isinstance(shape, (ast.List, ast.Tuple)) or len(shape.elts) != 2:
         return None
     found = [number_of(extent, source.numbers) for extent in shape.elts]
@@ -77,7 +77,7 @@ def _numbers(source: Source, shape: ast.expr) -> list[int] | None:
 
 
 def _used(source: Source, reads: Sequence[Window], axis: int) -> int | None:
-    """From the first to the last element that anybody reads; None if the text does not say."""
+    """Return the range of elements that are read; None if the text does not tell."""
     starts: list[int] = []
     ends: list[int] = []
     for window in reads:
@@ -86,7 +86,7 @@ def _used(source: Source, reads: Sequence[Window], axis: int) -> int | None:
         texts = window.offset[axis], window.shape[axis]
         start, extent = (number_of(ast.parse(t, mode="eval").body, source.numbers) for t in texts)
         if start is None or extent is None:
-            return None  # perhaps another part in every iteration
+            return None  # may be another part in every iteration
         starts.append(start)
         ends.append(start + extent)
     return max(ends) - min(starts)

@@ -1,4 +1,4 @@
-"""Kernels bound by memory that leave most of the memory on chip unused."""
+"""Find memory-bound kernels that leave most of the on-chip memory unused."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class EmptyBuffers(Caution):
 
 
 _MOSTLY_EMPTY = 0.25
-_LOADED = ("Vec", "Mat")  # where loads go; the others hold parts of that
+_LOADED = ("Vec", "Mat")  # the targets of loads; other buffers hold parts of them
 _WAITING = ("GM", "MTE", "dispatch", "latency")
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Kernels bound by memory that leave most of the memory on chip unused."""
+    """Find memory-bound kernels that leave most of the on-chip memory unused."""
     for run in subject.runs:
         profile = run.summary
         for kernel in profile.kernels:

@@ -1,4 +1,4 @@
-"""Scopes that say themselves where a task begins and ends."""
+"""Rule explicit-scope."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ExplicitScope(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """`pl.incore` nearly everywhere: one finding for the whole script."""
+    """Report scripts that use `pl.incore` nearly everywhere, once per script."""
     explicit: list[tuple[Source, ast.With]] = []
     automatic = 0
     for source in (subject.source, *subject.parts):

@@ -1,4 +1,4 @@
-"""Kernels on the critical path with fewer tasks than there are cores."""
+"""Find kernels on the critical path with fewer tasks than cores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FewTasks(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Kernels on the critical path with fewer tasks than there are cores."""
+    """Find kernels on the critical path with fewer tasks than cores."""
     for run in subject.runs:
         profile = run.summary
         for kernel in profile.kernels:

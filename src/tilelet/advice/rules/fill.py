@@ -1,4 +1,4 @@
-"""Memory that is filled with a constant although every element is written later."""
+"""Rule fill: memory is filled, and every element overwritten before it is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DeadFill(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Only those whose removal is a rewriting: whether it is right, the proof says."""
+    """Find removable fills; correctness is checked by the proof."""
     source = subject.source
     for statement in fill_statements(source):
         names = sorted(filled(source, statement))

@@ -1,4 +1,4 @@
-"""A quotient that is right only while two constants are equal."""
+"""Rule hidden-equality."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HiddenEquality(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """`kv0 // head_dim` where `kv0` steps by another constant: right only while both are equal."""
+    """Find `kv0 // HEAD_DIM` where `kv0` is a multiple of another constant of equal value."""
     source = subject.source
     values = source.known_numbers
     steps = _steps(source, values)
@@ -42,7 +42,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _steps(source: Source, values: Mapping[str, int]) -> Mapping[str, str]:
-    """Names that are multiples of a constant: `kv0 = kb * KV_CHUNK`, or a loop in such steps."""
+    """Map names to the constant they are multiples of: `kv0 = kb * KV_CHUNK`, loop steps."""
     found: dict[str, str] = {}
     for node in source.nodes:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):

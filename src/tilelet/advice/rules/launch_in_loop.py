@@ -1,4 +1,4 @@
-"""A loop that launches a task in every iteration: one scope around it is one task."""
+"""Rule launch-in-loop: one scope around the loop makes one task of it."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def find(subject: Subject) -> Iterator[Advice]:
         kernels = subject.kernels_in(scope.lineno, scope.end_lineno or 0)
         carried = sorted((names_bound(scope.body) & names_needed(scope.body)) - source.tensors)
         if not kernels or not carried:
-            continue  # independent iterations are better off as tasks of their own
+            continue  # independent iterations should stay separate tasks
         problem = LaunchInLoop(source.loc(loop), source.loc(scope), source.of(loop.target), carried)
         yield subject.advice(problem, kernels, [_edit(source, loop, scope)])
 
 
 def _may_move(source: Source, statement: ast.stmt, scope: ast.With) -> bool:
-    """A number, or a tensor that only this scope uses."""
+    """Whether a statement defines scalars, or a tensor that only this scope uses."""
     if not isinstance(statement, ast.Assign):
         return False
     if source.call_of(statement.value) == "create_tensor":
@@ -57,7 +57,7 @@ def _may_move(source: Source, statement: ast.stmt, scope: ast.With) -> bool:
 
 
 def _edit(source: Source, loop: ast.For, scope: ast.With) -> Edit:
-    """`with` goes in front of `for`; what was in the scope stays where it is."""
+    """Move `with` before `for`; the body keeps its lines."""
     inner = loop.body[0].col_offset - loop.col_offset
     header = source.indented(
         scope.lineno, scope.body[0].lineno - 1, loop.col_offset - scope.col_offset

@@ -1,4 +1,4 @@
-"""Characters of comments and docstrings that look like those of the language."""
+"""Rule look-alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LookAlike(Caution):
         )
 
 
-# Characters that look like ones of the language, and what was meant.
+# Look-alike characters, and the intended ones.
 _LOOK_ALIKES = {
     "\u00d7": "x",
     "\u2217": "*",
@@ -41,7 +41,7 @@ _LOOK_ALIKES = {
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """A multiplication sign where an x is meant, and its kin, in comments and docstrings."""
+    """Find look-alike characters in comments and docstrings."""
     for source in (subject.source, *subject.parts):
         yield from _look_alike(subject, source)
 
@@ -56,7 +56,7 @@ def _look_alike(subject: Subject, source: Source) -> Iterator[Advice]:
                 line = loc.line + text[:place].count("\n")
                 problem = LookAlike(Loc(source.path, line), character, meant)
                 yield subject.advice(problem, [], [edit] if source is subject.source else None)
-                break  # one for each comment
+                break  # one per comment
 
 
 RULE = Rule("look-alike", LookAlike, find, rewrites=True, is_about_text=True)

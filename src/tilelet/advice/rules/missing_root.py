@@ -1,4 +1,4 @@
-"""A mean of squares that is used without its root."""
+"""Rule missing-root."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _CARRYING = ("reshape", "cast", "add", "mul", "div", "transpose")
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """RMSNorm or LayerNorm that multiplies by `mean(x^2) + eps` itself.
+    """Find RMSNorm or LayerNorm that multiplies by `mean(x^2) + eps` without a square root.
 
-    A mean of squares plus a small constant is made only to take its root.
+    Nothing else adds a small constant to a mean of squares.
     """
     for run in subject.runs:
         for function in run.run.program.kernels:
@@ -48,7 +48,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _is_mean_plus_eps(op: Op, flow: Dataflow) -> bool:
-    """`add(mul(sum, 1 / n), eps)` of a small `eps`, after squares were summed."""
+    """Whether an op is `add(mul(sum, 1 / n), eps)` with a sum of squares and a small `eps`."""
     if kind(op) != "add":
         return False
     values = list(op.args.values())

@@ -1,4 +1,4 @@
-"""A loop of a scope whose loads and computing could overlap."""
+"""Rule no-pipeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NoPipeline(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Innermost loops with loads; whether it fits and helps, the model says."""
+    """Find innermost loops with loads; the model decides whether a pipeline fits and helps."""
     source = subject.source
     for loop in source.nodes:
         if not isinstance(loop, ast.For) or source.loop(loop) != "range":
@@ -49,7 +49,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _loads(source: Source, loop: ast.For) -> list[ast.AST]:
-    """Windows of tensors that the loop reads, others in each iteration."""
+    """Return the windows that depend on the loop variable and are read in the loop."""
     found: list[ast.AST] = []
     for node in ast.walk(loop):
         tensor: ast.AST | None = None

@@ -1,4 +1,4 @@
-"""A tensor in global memory that one scope alone uses: inside the scope it is a tile."""
+"""Rule one-scope-tensor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def only_scope(source: Source, maker: ast.stmt, name: str) -> ast.With | None:
-    """The one scope that has all uses of a tensor."""
+    """Return the scope that contains all uses of a tensor, or None."""
     own = set(source.inside(maker))
     around = [set(source.around(n)) for n in source.names(name) if n not in own]
     if not around:

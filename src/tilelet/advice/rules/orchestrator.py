@@ -1,4 +1,4 @@
-"""Programs that wait for the orchestrator to submit their tasks."""
+"""Find programs whose cores wait for the orchestrator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OrchestratorBound(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Programs that wait for the orchestrator to submit their tasks."""
+    """Find programs whose cores wait for the orchestrator."""
     for run in subject.runs:
         profile = run.summary
         waiting = profile.path.get("orchestrator", 0.0)

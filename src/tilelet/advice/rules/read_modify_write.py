@@ -1,11 +1,11 @@
-"""A window that the tasks of a loop read and write again, one after the other.
+"""Rule read-modify-write: move a loop into the scope that updates a window.
 
 ```
 for k: for n: with scope: acc[n] = f(acc[n], k)   =>   for n: with scope: t = acc[n]
                                                                          for k: t = f(t, k)
                                                                          acc[n] = t
 ```
-Every window sees the same operations in the same order, so the result keeps its bits.
+Every window gets the same operations in the same order, so results are bit-identical.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ReadModifyWrite(Caution):
 
 @dataclass(frozen=True)
 class _Nest:
-    """A loop, and the scope in it that changes a window the loop does not move.
+    """A loop, and the scope in it that updates a window which does not depend on the loop.
 
-    numbers  statements on the way down to the scope
+    numbers  scalar statements between the loop and the scope
     inner    loops between the loop and the scope
-    value    what the last statement of the scope, `store`, puts into the window
+    value    the value that `store`, the last statement of the scope, writes
     """
 
     loop: ast.For
@@ -111,7 +111,7 @@ def _is_inside(source: Source, node: ast.AST, loop: ast.For) -> bool:
 def _moves(
     loop: ast.For, inner: Sequence[ast.For], numbers: Sequence[ast.Assign], window: Window
 ) -> bool:
-    """Whether the place of the window, or an inner loop, depends on the loop."""
+    """Whether the window's offset or an inner loop depends on the loop."""
     needed = window.names | names_read([n.iter for n in inner])
     for number in reversed(numbers):
         if names_bound(number) & needed:
@@ -124,7 +124,7 @@ def _lines(node: ast.stmt) -> tuple[int, int]:
 
 
 def _rewritten(source: Source, nest: _Nest) -> str:
-    """The inner loops and the scope come first, then the loop, around what was in the scope."""
+    """Move the loop inside the inner loops and the scope."""
     unit = " " * (nest.loop.body[0].col_offset - nest.loop.col_offset)
     changing = names_bound(nest.loop.target)
     for number in nest.numbers:
@@ -160,14 +160,14 @@ def _rewritten(source: Source, nest: _Nest) -> str:
 
 
 def _header(source: Source, node: ast.For | ast.With) -> str:
-    """`for ...:` or `with ...:`, as it is written."""
+    """Return the text of a `for` or `with` header."""
     first = source.span(node)[0]
     end = node.iter if isinstance(node, ast.For) else node.items[-1].context_expr
     return source.text.encode()[first : source.span(end)[1]].decode() + ":"
 
 
 def _body(source: Source, nest: _Nest) -> tuple[str, str, str]:
-    """The name that is carried on, what it is at first, and the loop's statements."""
+    """Return the loop-carried name, its initial value, and the statements of the loop."""
     named = _named_load(nest)
     start = source.of(nest.loads[0].node)
     edits: list[Edit] = []
@@ -192,7 +192,7 @@ def _body(source: Source, nest: _Nest) -> tuple[str, str, str]:
 
 
 def _named_load(nest: _Nest) -> ast.Assign | None:
-    """`so_far = pl.slice(acc, ...)`, if that is the only load, and its name is given once."""
+    """Return the statement `so_far = pl.slice(acc, ...)` if it is the only load and definition."""
     for statement in nest.scope.body:
         is_load = isinstance(statement, ast.Assign) and statement.value is nest.loads[0].node
         if is_load and isinstance(statement, ast.Assign) and len(nest.loads) == 1:
@@ -203,7 +203,7 @@ def _named_load(nest: _Nest) -> ast.Assign | None:
 
 
 def _last_value(source: Source, nest: _Nest) -> ast.Assign | None:
-    """The statement just in front of the store, if all it does is name what is stored."""
+    """Return the statement before the store if it only defines the stored value."""
     if not isinstance(nest.value, ast.Name) or len(nest.scope.body) < 2:
         return None
     step = nest.scope.body[-2]
@@ -213,7 +213,7 @@ def _last_value(source: Source, nest: _Nest) -> ast.Assign | None:
 
 
 def _with(source: Source, node: ast.expr, texts: dict[int, str]) -> str:
-    """The text of an expression with other texts for some of its parts."""
+    """Return the text of an expression with some subexpressions replaced."""
     start, end = source.span(node)
     text = source.text.encode()[start:end]
     parts = [n for n in ast.walk(node) if id(n) in texts and isinstance(n, ast.expr)]
@@ -228,7 +228,7 @@ def _overlaps(edit: Edit, span: tuple[int, int]) -> bool:
 
 
 def _stored(source: Source, nest: _Nest, carried: str) -> str:
-    """The store, of what was carried to the end."""
+    """Return the store of the final value."""
     start, end = source.span(nest.store)
     first, last = source.span(nest.value)
     whole = source.text.encode()

@@ -1,4 +1,4 @@
-"""A scalar that is read again and again."""
+"""Rule repeated-read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RepeatedRead(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """`pl.read(t, [i])` in a loop that does not decide which element it is."""
+    """Find loop-invariant `pl.read(t, [i])` in loops."""
     source = subject.source
     for node in source.nodes:
         if source.call_of(node) not in ("read", "tensor.read") or not isinstance(node, ast.Call):
@@ -40,7 +40,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _repeating(source: Source, read: ast.Call) -> ast.For | None:
-    """The innermost loop that reads the same elements in every iteration."""
+    """Return the innermost loop in which the read is invariant."""
     needed = set[str]().union(*(names_read(a) for a in read.args[1:]))
     for loop in (n for n in source.around(read) if isinstance(n, ast.For)):
         assigns = [n for s in loop.body for n in ast.walk(s) if isinstance(n, ast.Assign)]
@@ -49,7 +49,7 @@ def _repeating(source: Source, read: ast.Call) -> ast.For | None:
                 needed |= names_read(assign.value)
         is_carried = any(names_bound(a) & names_read(a.value) & needed for a in assigns)
         if is_carried or source.loop(loop) is None or names_bound(loop) & names_read(read.args[0]):
-            return None  # another element, or the same one with another value
+            return None  # the element or its value may change
         if not names_bound(loop.target) & needed:
             return loop
     return None

@@ -1,4 +1,4 @@
-"""A scope that makes what the next one uses."""
+"""Rule round-trip."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RoundTrip(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """The first scope makes what the second uses."""
+    """Find consecutive scopes of which the second uses results of the first."""
     source = subject.source
     for first, second, kernels, edits in neighbors(subject):
         handed = sorted(names_needed(second.body) & names_bound(first.body))

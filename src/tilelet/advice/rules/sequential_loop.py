@@ -1,4 +1,4 @@
-"""A loop whose iterations could run side by side."""
+"""Rule sequential-loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SequentialLoop(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Loops of the control program; whether iterations are independent, the race check says."""
+    """Find sequential loops of the control program; the race check decides independence."""
     source = subject.source
     for node in source.nodes:
         if not isinstance(node, ast.For) or source.loop(node) != "range":

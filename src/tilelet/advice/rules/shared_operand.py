@@ -1,4 +1,4 @@
-"""Scopes that load the same window: K and V, or gate and up."""
+"""Rule shared-operand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SharedOperand(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Both load the same window: K and V, or gate and up."""
+    """Find consecutive scopes that load the same window, such as K and V, or gate and up."""
     source = subject.source
     for first, second, kernels, edits in neighbors(subject):
         shared = sorted(_sliced(source, first) & _sliced(source, second))
@@ -37,12 +37,12 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _sliced(source: Source, scope: ast.With) -> set[str]:
-    """Windows that a scope loads, as they are written."""
+    """Return the windows that a scope loads, as text."""
     found: set[str] = set()
     for node in ast.walk(scope):
         is_load = isinstance(node, ast.Call) and source.call_of(node) in ("slice", "load")
         if is_load or (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)):
-            # Copies of a helper's locals have numbers at their ends: `k0_3` and `k0_4`.
+            # Locals of an inlined helper have numeric suffixes: `k0_3` and `k0_4`.
             found.add(re.sub(r"(?<=\w)_\d+\b", "", ast.unparse(node)))
     return found
 

@@ -1,4 +1,4 @@
-"""Transfers in rows shorter than global memory moves at a time."""
+"""Find transfers with rows shorter than the access granularity of global memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShortRows(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Transfers in rows shorter than global memory moves at a time."""
+    """Find transfers with rows shorter than the access granularity of global memory."""
     for run in subject.runs:
         granule = run.machine.gm.granule
         rows = {kernel.name: kernel for kernel in run.summary.kernels}
@@ -43,7 +43,7 @@ def find(subject: Subject) -> Iterator[Advice]:
                 if work.row_bytes < granule:
                     name = kernel.function.params[work.param].name
                     if name in seen:
-                        continue  # one for each tensor
+                        continue  # one per tensor
                     seen.add(name)
                     problem = ShortRows(
                         step.loc, name, work.rows, work.row_bytes, granule, run.machine.name

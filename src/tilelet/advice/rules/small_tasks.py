@@ -1,4 +1,4 @@
-"""Kernels that run for less time than it takes to hand them out."""
+"""Rule small-tasks."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class SmallTasks(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Kernels that run for less time than it takes to hand them out.
+    """Find kernels whose tasks take less time to run than to dispatch.
 
-    Where a loop launches them, an automatic scope around it can take several iterations at once.
+    If a loop launches them, an automatic scope around it can put several iterations into a task.
     """
     source = subject.source
     for run in subject.runs:
@@ -50,7 +50,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _loop_of(source: Source, line: int) -> ast.For | None:
-    """The loop whose last statement is the scope that begins at a line, behind numbers only."""
+    """Return the loop that consists of scalar statements and the scope at a line."""
     for loop in source.nodes:
         if not isinstance(loop, ast.For) or source.loop(loop) not in ("range", "parallel"):
             continue
@@ -63,7 +63,7 @@ def _loop_of(source: Source, line: int) -> ast.For | None:
 
 
 def _chunked(source: Source, loop: ast.For, cores: int) -> list[Edit] | None:
-    """The loop in an automatic scope, with so many iterations to a task that no core is idle."""
+    """Put the loop into an automatic scope, with a chunk size that leaves no core idle."""
     assert isinstance(loop.iter, ast.Call)
     arguments = [number_of(a, source.numbers) for a in loop.iter.args]
     numbers = [a for a in arguments if a is not None]
@@ -95,7 +95,7 @@ def _chunked(source: Source, loop: ast.For, cores: int) -> list[Edit] | None:
 
 
 def _is_plain(source: Source, scope: ast.With) -> bool:
-    """A scope with options of its own is what it is for a reason."""
+    """Whether a scope has no options, which would be there for a reason."""
     call = scope.items[0].context_expr
     assert isinstance(call, ast.Call)
     return all(k.arg in ("level", "name_hint") for k in call.keywords) and (
@@ -104,7 +104,7 @@ def _is_plain(source: Source, scope: ast.With) -> bool:
 
 
 def _header_lines(node: ast.For | ast.With) -> int:
-    """How many lines `for ...:` or `with ...:` takes."""
+    """Return the number of lines of a `for` or `with` header."""
     end = node.iter if isinstance(node, ast.For) else node.items[-1].context_expr
     return (end.end_lineno or node.lineno) - node.lineno + 1
 

@@ -1,4 +1,4 @@
-"""Single short rows that are moved one by one."""
+"""Rule small-transfers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class SmallTransfers(Caution):
 
 _WORTH = 0.01
 _MANY = 64
-"""Transfers of one kind below which nobody would notice."""
+"""Minimum number of transfers of one kind."""
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Transfers of one row that is shorter than global memory moves at a time."""
+    """Find single-row transfers shorter than the access granularity of global memory."""
     for run in subject.runs:
         rows = {kernel.name: kernel for kernel in run.summary.kernels}
         for kernel in run.kernels:
@@ -43,7 +43,7 @@ def find(subject: Subject) -> Iterator[Advice]:
                     continue
                 kind = work.param, work.writes_gm
                 if times >= _MANY and kind not in seen:
-                    seen.add(kind)  # one for each tensor and direction
+                    seen.add(kind)  # one per tensor and direction
                     problem = SmallTransfers(
                         step.loc,
                         kernel.function.params[work.param].name,
@@ -57,14 +57,14 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _steps(nodes: tuple[Node, ...], times: int) -> Iterator[tuple[Step, int]]:
-    """Transfers, with how often at least they are executed in all tasks."""
+    """Yield transfers with a lower bound on their executions in all tasks."""
     for node in nodes:
         if isinstance(node, Step):
             if isinstance(node.work, Transfer):
                 yield node, times
         elif isinstance(node, Loop):
             bounds = node.start, node.stop, node.step
-            trips = 1  # unless the text says how many
+            trips = 1  # unless the text gives the trip count
             if all(type(bound) is int for bound in bounds):
                 trips = len(range(*(int(str(bound)) for bound in bounds)))
             yield from _steps(node.body, times * trips)

@@ -1,4 +1,4 @@
-"""A softmax that takes exponentials of scores as they are."""
+"""Rule softmax-overflow."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _DIFFERENCES = ("sub", "row_expand_sub", "col_expand_sub", "row_expand_expdif")
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Exponentials that are divided by their own sum, and nothing was subtracted before."""
+    """Find exponentials that are divided by their sum without a prior subtraction."""
     for run in subject.runs:
         flows = {f.name: Dataflow(f.body) for f in run.run.program.kernels}
         if any(kind(op) in _MAXIMA for flow in flows.values() for op in flow.ops):
-            continue  # it may have been subtracted in another kernel
+            continue  # another kernel may have subtracted it
         for name, flow in flows.items():
             for op in flow.ops:
                 if kind(op) == "exp" and _is_normalized(op, flow) and not _is_shifted(op, flow):
@@ -45,7 +45,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _is_normalized(op: Op, flow: Dataflow) -> bool:
-    """Whether what an op makes is summed up, and divided by the sum."""
+    """Whether the result of an op is divided by its own sum."""
     own = {op.results[0]}
     for user in flow.reached(op.results[0], _PASSING):
         if kind(user) in _PASSING:

@@ -1,4 +1,4 @@
-"""A constant that comments or docstrings give another value."""
+"""Rule stale-constant."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MENTION = re.compile(r"\b([A-Z][A-Z0-9_]{2,})\s*(?:=|is|:|of)\s*(\d+)\b")
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """`BATCH_TILE=4` in a comment or docstring, where the script says 16."""
+    """Find text such as `BATCH_TILE=4` for a constant with another value."""
     for source in (subject.source, *subject.parts):
         yield from _stale(subject, source)
 

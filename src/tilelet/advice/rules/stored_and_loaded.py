@@ -1,4 +1,4 @@
-"""A tile that a scope stores in global memory and loads again."""
+"""Rule stored-and-loaded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _loads(source: Source, later: Sequence[ast.stmt], stored: Window) -> Iterator[ast.expr]:
-    """Where the same window is loaded, as long as it holds what was stored."""
+    """Yield loads of the window until it is overwritten."""
     for statement in later:
         if names_bound(statement) & stored.names:
             return
@@ -56,7 +56,7 @@ def _loads(source: Source, later: Sequence[ast.stmt], stored: Window) -> Iterato
 
 
 def _part(source: Source, node: ast.AST) -> Window | None:
-    """A load that says how much of it is valid."""
+    """Whether a load has a valid shape."""
     if source.call_of(node) != "slice" or not isinstance(node, ast.Call) or not node.keywords:
         return None
     if len(node.args) != 3 or {k.arg for k in node.keywords} != {"valid_shape"}:
@@ -70,7 +70,7 @@ def _part(source: Source, node: ast.AST) -> Window | None:
 def _edits(
     source: Source, store: ast.stmt, stored: tuple[Window, ast.expr], loads: Sequence[ast.expr]
 ) -> list[Edit]:
-    """The value keeps a name; a tensor that nobody else looks at goes away."""
+    """Bind the stored tile to a name, and remove a tensor that is not used otherwise."""
     window, value = stored
     tensor = window.tensor
     name = value.id if isinstance(value, ast.Name) else f"{tensor}_tile"
@@ -89,7 +89,7 @@ def _edits(
 
 
 def _forwarded(source: Source, load: ast.expr, text: str, name: str) -> Edit:
-    """The tile in place of its load; a name that is the tile's own needs no statement."""
+    """Replace the load by the tile; an alias of the tile needs no statement."""
     statement = next(n for n in source.around(load) if isinstance(n, ast.stmt))
     is_whole = isinstance(statement, ast.Assign) and statement.value is load
     if text == name and is_whole and names_bound(statement) == {name}:
@@ -100,7 +100,7 @@ def _forwarded(source: Source, load: ast.expr, text: str, name: str) -> Edit:
 def _is_overwritten(
     source: Source, store: ast.stmt, window: Window, loads: Sequence[ast.expr]
 ) -> bool:
-    """Whether the scope stores to the same window again, and nobody else reads it before."""
+    """Whether the scope overwrites the window before anything else reads it."""
     scope = next(n for n in source.around(store) if isinstance(n, ast.With))
     known = {id(n) for load in loads for n in ast.walk(load)}
     for later in scope.body[scope.body.index(store) + 1 :]:
@@ -119,7 +119,7 @@ def _is_named(node: ast.AST, name: str) -> bool:
 
 
 def _tile(source: Source, load: ast.expr, stored: Window, name: str) -> str:
-    """The tile that was stored, or the part of it that was loaded."""
+    """Return the text of the stored tile, or of the part that was loaded."""
     window = load_of(source, load)
     if window is not None:
         whole = source.dims.get(window.tensor)
@@ -143,7 +143,7 @@ def _makers(source: Source, tensor: str) -> list[ast.stmt]:
 
 
 def _is_private(source: Source, tensor: str, own: Sequence[ast.AST]) -> bool:
-    """Whether a tensor is made in the script and used by these statements only."""
+    """Whether a tensor is created by the script and used by these statements only."""
     inside = {id(n) for statement in own for n in ast.walk(statement)}
     uses = source.names(tensor)
     return bool(_makers(source, tensor)) and all(id(n) in inside for n in uses)

@@ -1,4 +1,4 @@
-"""A sum in global memory that every iteration reads and writes again.
+"""Rule sum-in-memory: interchange loops so that a sum stays on chip.
 
 ```
 for ob: chunk = ...                              for ob: chunk = ...; chunks[ob] = chunk
@@ -6,8 +6,8 @@ for ob: chunk = ...                              for ob: chunk = ...; chunks[ob]
                                                           for ob: sum += chunks[ob] @ w[ob, db]
                                                           acc[db] = sum
 ```
-Each sum keeps its order, so the result keeps its bits. Between the loops and the statement there
-may be others: a scope that takes several blocks, or an automatic one.
+Each sum keeps its order, so results are bit-identical. There may be further loops and scopes
+between the loops and the sum, such as an automatic scope.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class _Sum:
 
 @dataclass(frozen=True)
 class _Nest:
-    """The loops, and what their bodies consist of.
+    """The nested loops around a sum.
 
-    before   statements of the outer loop in front of the inner one
-    path     what stands around the sum: the inner loop, then all down to the innermost
-    chunk    the name that the outer loop makes and the sum uses
-    whole    everything but the sum on the way down are numbers
+    before   statements of the outer loop before the inner one
+    path     loops and scopes around the sum, from the inner loop to the innermost
+    chunk    the value that the outer loop defines and the sum uses
+    whole    all other statements on the path are scalar
     """
 
     outer: ast.For
@@ -104,14 +104,14 @@ def _nest(source: Source, outer: ast.For) -> _Nest | None:
     if found is None:
         return None
     before = outer.body[:-1]
-    # The window of the sum depends on the inner loops only: else nothing is summed up.
+    # The window of the sum must depend on the inner loops only; otherwise nothing is summed.
     made_outside = names_bound(before) | {outer.target.id}
     if names_read([found.load.value]) & made_outside:
         return None
     headers = [n.iter if isinstance(n, ast.For) else n.items[0].context_expr for n in path]
     if names_read(headers) & made_outside:
         return None
-    used = names_read([path[0]])  # the addition may stand in a scope behind that of the product
+    used = names_read([path[0]])  # the addition may be in a scope after that of the product
     chunks = [n for n in sorted(used) if n in _tiles(source, before)]
     touched = names_bound(found.store)
     if len(chunks) != 1 or (names_read(before) | names_bound(before)) & touched:
@@ -126,7 +126,7 @@ def _calls(source: Source, node: ast.AST) -> bool:
 
 
 def _path(source: Source, node: ast.stmt) -> list[ast.For | ast.With] | None:
-    """From the inner loop down to the innermost loop or scope: always the last statement."""
+    """Return the chain of last statements from the inner loop to the innermost loop or scope."""
     path: list[ast.For | ast.With] = []
     while isinstance(node, (ast.For, ast.With)):
         if isinstance(node, ast.For) and source.loop(node) not in ("range", "parallel"):
@@ -139,7 +139,7 @@ def _path(source: Source, node: ast.stmt) -> list[ast.For | ast.With] | None:
 
 
 def _sum(source: Source, body: list[ast.stmt]) -> _Sum | None:
-    """The load, the addition and the store of `acc[d] += ...`."""
+    """Match the load, the addition and the store of `acc[d] += ...`."""
     store = body[-1]
     stored = store.value if isinstance(store, (ast.Assign, ast.Expr)) else None
     if source.call_of(stored) == "assemble" and isinstance(stored, ast.Call):
@@ -181,7 +181,7 @@ def _defining(assigns: Sequence[ast.Assign], name: ast.expr) -> ast.Assign | Non
 
 
 def _tiles(source: Source, statements: Sequence[ast.stmt]) -> set[str]:
-    """Names that scopes among the statements make."""
+    """Return names that scopes among the statements bind."""
     scopes = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.With)]
     return set[str]().union(
         *(names_bound(scope.body) for scope in scopes if source.is_scope(scope))
@@ -189,7 +189,7 @@ def _tiles(source: Source, statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def _type_of(subject: Subject, nest: _Nest) -> TensorType | TileType | None:
-    """The type of the chunk, by the statement that makes it."""
+    """Infer the type of the chunk from its definition."""
     lines = [
         n.lineno
         for s in nest.before
@@ -207,7 +207,7 @@ def _type_of(subject: Subject, nest: _Nest) -> TensorType | TileType | None:
 
 
 def _stem(name: str) -> str:
-    """Without what makes names of values differ."""
+    """Remove numeric suffixes that make names of values unique."""
     return name.rstrip("_0123456789")
 
 
@@ -220,7 +220,7 @@ def _values(block: Block) -> Iterator[tuple[Value, int]]:
 
 
 def _edits(source: Source, nest: _Nest, chunk: TensorType | TileType) -> list[Edit] | None:
-    """The outer loop keeps its chunks; the loops change places for the sum."""
+    """Store the chunks of the outer loop, and interchange the loops of the sum."""
     if len(chunk.shape) != 2 or not all(isinstance(d, int) for d in chunk.shape):
         return None
     pl, kept, index = source.language, f"{nest.chunk}_all", source.of(nest.outer.target)
@@ -253,13 +253,13 @@ def _edits(source: Source, nest: _Nest, chunk: TensorType | TileType) -> list[Ed
 
 
 def _summing(source: Source, nest: _Nest, load_chunk: str, total: str) -> str:
-    """The loops over the sums, each with the loop over the chunks inside."""
+    """Write the loops over the sums, with the loop over the chunks innermost."""
     shift = nest.outer.col_offset - nest.path[0].col_offset
     unit = " " * (nest.outer.body[0].col_offset - nest.outer.col_offset)
     body, found = nest.body, nest.sum
     down_to = source.indented(nest.path[0].lineno, body[0].lineno - 1, shift)
     margin = " " * (body[0].col_offset + shift)
-    # What depends on the chunk is done for each of them, all else once.
+    # Statements that depend on the chunk are repeated for each chunk.
     changing = {nest.chunk, source.of(nest.outer.target)} | names_bound(nest.before)
     once: list[ast.stmt] = []
     each: list[ast.stmt] = []

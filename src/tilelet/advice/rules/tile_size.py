@@ -1,4 +1,4 @@
-"""A tile size, chunk or depth of a pipeline that should be half or double of what it is."""
+"""Rule tile-size: half and double of every tile size, chunk and pipeline depth are tried."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class TileSize(Caution):
 
 
 MAX_KNOBS = 8
-"""Numbers of a script that are tried, in the order of the text: each takes two modelled runs."""
+"""Maximum number of knobs tried, in source order; each takes two modelled runs."""
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Numbers at the top of the script, or that lay out a loop, and that are no extents."""
+    """Vary constants of the script and loop options that are not tensor extents."""
     source = subject.source
     extents = _extents(source)
     kernels = [kernel for profile in subject.profiles for kernel in profile.kernels]
@@ -49,7 +49,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _extents(source: Source) -> set[str]:
-    """Names that say how large parameters are."""
+    """Return the names in parameter annotations."""
     annotations = [
         node.annotation
         for node in source.nodes

@@ -1,4 +1,4 @@
-"""Two loops of tasks over the same blocks: one loop can hand on what it makes, or share loads."""
+"""Rule twin-loops: merge two loops of tasks over the same blocks."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _twin(source: Source, body: Body, i: int) -> ast.For | None:
-    """The next loop of tasks, if it goes over the same numbers as the i-th statement."""
+    """Return the next loop of tasks if its range equals that of the i-th statement."""
     first = body[i]
     if not _launches(source, first):
         return None
@@ -69,7 +69,7 @@ def _twin(source: Source, body: Body, i: int) -> ast.For | None:
 
 
 def _launches(source: Source, node: ast.stmt) -> bool:
-    """Whether a statement is a loop outside all scopes, with scopes in it."""
+    """Whether a statement is a loop that launches tasks."""
     if not isinstance(node, ast.For) or source.loop(node) not in ("range", "parallel"):
         return False
     is_plain = isinstance(node.target, ast.Name) and not node.orelse
@@ -81,8 +81,9 @@ def _launches(source: Source, node: ast.stmt) -> bool:
 
 
 def _handed_on(source: Source, first: ast.For, second: ast.For) -> list[str] | None:
-    """Tensors that the first loop writes and the second reads, block by block; None if the
-    second reads other blocks too.
+    """Return tensors that the first loop writes and the second reads block by block.
+
+    None if the second loop also reads other blocks.
     """
     index = source.of(first.target)
     stores = [window for window, _, _ in stores_in(source, first)]
@@ -90,7 +91,7 @@ def _handed_on(source: Source, first: ast.For, second: ast.For) -> list[str] | N
     needed = names_needed(second.body) & names_bound(first)
     back = names_needed(first.body) & names_bound(second.body)
     if (needed - written - {index}) or back - written:
-        return None  # more than memory goes from one to the other
+        return None  # values other than tensors are passed
     both = {window.tensor for window, _, _ in stores_in(source, second)} & written
     reads = [window for window in loads_in(source, second) if window.tensor in written]
     at_reads = {id(n) for window in reads for n in ast.walk(window.node)}
@@ -100,8 +101,8 @@ def _handed_on(source: Source, first: ast.For, second: ast.For) -> list[str] | N
     for node in ast.walk(second):
         is_use = isinstance(node, ast.Name) and node.id in written
         if is_use and id(node) not in at_reads | own:
-            return None  # all of it, or in a way that the text does not show
-    # A window of one iteration: a name of the loop decides where it is.
+            return None  # used as a whole, or in a way that the text does not show
+    # The window must depend on the iteration.
     moving = {index} | names_bound(first.body)
     for window in reads:
         same = [at for at in stores if at.is_at(window)]
@@ -111,21 +112,21 @@ def _handed_on(source: Source, first: ast.For, second: ast.For) -> list[str] | N
 
 
 def _may_be_one(body: Body, first: ast.For, second: ast.For) -> bool:
-    """What stands between them needs nothing of the first, and has no name that it gives."""
+    """Whether the statements between the loops are independent of the first loop."""
     between = body[body.index(first) + 1 : body.index(second)]
     bound = names_bound(first)
     return not (names_read(between) & bound or names_bound(between) & (bound | names_read(first)))
 
 
 def _loaded(source: Source, loop: ast.For) -> set[str]:
-    """Windows that tasks of a loop load, with the loop's own name left out."""
+    """Return windows that a loop's tasks load, with the loop variable renamed."""
     name = source.of(loop.target)
     own = re.compile(rf"\b{re.escape(name)}\b")
     return {own.sub("i", ast.unparse(window.node)) for window in loads_in(source, loop)}
 
 
 def _edits(source: Source, body: Body, first: ast.For, second: ast.For) -> list[Edit]:
-    """The second body behind the first; what stands between goes in front of both."""
+    """Append the second body to the first; statements between them move before both."""
     end_of_first = first.end_lineno or 0
     between = source.lines(end_of_first + 1, second.lineno - 1)
     shift = first.body[0].col_offset - second.body[0].col_offset

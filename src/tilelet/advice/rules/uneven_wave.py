@@ -1,4 +1,4 @@
-"""Kernels whose last tasks leave most cores idle."""
+"""Find kernels whose last wave of tasks leaves most cores idle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UnevenWave(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """Kernels whose last tasks leave most cores idle."""
+    """Find kernels whose last wave of tasks leaves most cores idle."""
     for run in subject.runs:
         profile = run.summary
         for kernel in profile.kernels:

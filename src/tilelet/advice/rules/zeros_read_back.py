@@ -1,4 +1,4 @@
-"""Memory that is filled with a constant only to be read back as the start of a sum."""
+"""Rule zeros-read-back."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class ZerosReadBack(Caution):
 
 
 def find(subject: Subject) -> Iterator[Advice]:
-    """`so_far = pl.slice(acc, ...)` of memory that was filled: whether it still is as it was
-    filled, the proof says.
+    """Find `so_far = pl.slice(acc, ...)` of filled memory.
+
+    The proof checks that nothing was written in between.
     """
     source = subject.source
     fills = {name: s for s in fill_statements(source) for name in filled(source, s)}
@@ -37,7 +38,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             if fill is None or dtype is None or load.shape is None:
                 continue
             if load.tensor not in names_bound(scope) or fill.lineno > scope.lineno:
-                continue  # only who writes the sum, too, waits for the others
+                continue  # only tasks that also write the sum wait for each other
             if not _is_seen_once(source, load, fill):
                 continue
             value = _value(source, fill, load.tensor)
@@ -48,21 +49,21 @@ def find(subject: Subject) -> Iterator[Advice]:
 
 
 def _is_seen_once(source: Source, load: Window, fill: ast.stmt) -> bool:
-    """Whether every loop that repeats the load, but not the fill, moves the window."""
+    """Whether the window depends on every loop that repeats the load but not the fill."""
     loops = [n for n in source.around(load.node) if isinstance(n, ast.For)]
     repeated = [n for n in loops if not n.lineno <= fill.lineno <= (n.end_lineno or 0)]
     needed = load.names
     for node in reversed([n for loop in repeated for s in loop.body for n in ast.walk(s)]):
         if isinstance(node, ast.Assign) and names_bound(node) & needed:
             needed |= names_read(node.value)
-    for loop in repeated:  # the index of an inner loop may depend on that of an outer one
+    for loop in repeated:  # an inner index may depend on an outer one
         if names_bound(loop.target) & needed:
             needed |= names_read(loop.iter)
     return all(names_bound(loop.target) & needed for loop in repeated)
 
 
 def _value(source: Source, fill: ast.stmt, tensor: str) -> str:
-    """The constant, as text: of this tensor's store if that says it, else of the first one."""
+    """Return the fill constant as text, preferably from the store to this tensor."""
     own = [value for at, value, _ in stores_in(source, fill) if at.tensor == tensor]
     for node in [n for part in (*own, fill) for n in ast.walk(part)]:
         if source.call_of(node) in ("full", "tile.full") and isinstance(node, ast.Call):
