@@ -134,7 +134,7 @@ def test_slow_askers_are_hung_up_on(server: PageServer, monkeypatch: pytest.Monk
 def test_connections_are_bounded(server: PageServer) -> None:
     idle = [
         socket.create_connection(("127.0.0.1", server.port), timeout=5)
-        for _ in range(page_server.MOST_CONNECTIONS)
+        for _ in range(page_server.MAX_CONNECTIONS)
     ]
     try:
         one_more = socket.create_connection(("127.0.0.1", server.port), timeout=5)

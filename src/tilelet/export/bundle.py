@@ -1,4 +1,4 @@
-"""Python functions with everything they need, as text: what draws inputs and computes goldens.
+"""Self-contained source text of Python functions: input generators and goldens.
 
 A function is copied with the values of its closure in place of the names; functions, constants and
 imports that it uses are copied before it, once each.
@@ -38,7 +38,7 @@ class Bundle:
     """The text collected so far.
 
     imports       lines, each once
-    definitions   functions and constants in an order in which each follows what it uses
+    definitions   functions and constants, each after its dependencies
     """
 
     imports: dict[str, None] = field(default_factory=dict[str, None])
@@ -46,17 +46,17 @@ class Bundle:
     _names: set[str] = field(default_factory=set[str])
     _constants: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     _known: dict[int, str] = field(default_factory=dict[int, str])
-    # Kept alive, so that no other object gets the identity of one of them.
+    # kept alive, so that ids stay unique
     _kept: list[object] = field(default_factory=list[object])
 
     def reserve(self, names: Iterable[str], constants: Mapping[str, object]) -> None:
-        """Names that the script has already; `constants` are numbers that can be used as well."""
+        """`taken` are names that the script has already; `constants` are numbers it may use."""
         self._names |= {*names, *constants}
         for name, value in constants.items():
             self._constants[name, repr(value)] = name
 
     def function(self, value: Any, name: str = "") -> str:
-        """The name of a function in the script, which is written with all it needs."""
+        """Write a function with its dependencies; return its name in the script."""
         if id(value) in self._known:
             return self._known[id(value)]
         python = value.__wrapped__ if _is_cached(value) else value
@@ -72,7 +72,7 @@ class Bundle:
         return chosen
 
     def value(self, name: str, value: object, loc: Loc, is_global: bool) -> str:
-        """What to write for a name that means `value` outside a function."""
+        """Return the text for a global name with a given value."""
         if id(value) in self._known:
             return self._known[id(value)]
         if isinstance(value, types.ModuleType):
@@ -114,7 +114,7 @@ class Bundle:
         return self._constants[key]
 
     def assignment(self, name: str, source: SourceFile, module: dict[str, Any], loc: Loc) -> str:
-        """A constant that has no literal, such as an array: the statement that makes it."""
+        """Write the statement that defines a constant without a literal, such as an array."""
         if id(module[name]) in self._known:
             return self._known[id(module[name])]
         found = [
@@ -134,7 +134,7 @@ class Bundle:
         return chosen
 
     def _record(self, name: str, value: Any) -> str:
-        """A record of sizes: its numbers, computed ones too."""
+        """Write a record of sizes, including computed ones."""
         self.imports["from types import SimpleNamespace"] = None
         members = [
             member
@@ -164,22 +164,22 @@ class Bundle:
 def _attribute(value: object, name: str) -> object:
     try:
         return getattr(value, name)
-    except Exception:  # a size that this record cannot have
+    except Exception:  # a size that is undefined for this record
         return None
 
 
 def _is_copied(value: Any) -> bool:
-    """Whether a function is the user's, or one of a model of ours: a library's is imported."""
+    """Whether a function is copied: the user's and shipped models', not those of libraries."""
     home = inspect.unwrap(value).__module__ or ""
     found = sys.modules.get(home)
     return home.startswith(_OURS) or found is None or _is_own_module(found)
 
 
 def _is_own_module(module: types.ModuleType) -> bool:
-    """Whether a module is the user's or ours, which are not there where the script runs."""
+    """Whether a module is the user's or ours, which the exported script cannot import."""
     name = module.__name__
     root = sys.modules.get(name.partition(".")[0], module)
-    if name == "__main__" or name.startswith(_OURS):  # `__main__`: whatever started us
+    if name == "__main__" or name.startswith(_OURS):  # `__main__`: the program that was started
         return True
     file = getattr(root, "__file__", None)
     if file is None or root.__name__ in sys.stdlib_module_names:
@@ -188,7 +188,7 @@ def _is_own_module(module: types.ModuleType) -> bool:
 
 
 def _definition(python: Any) -> tuple[SourceFile, ast.FunctionDef | ast.Lambda]:
-    """The text of a function: its `def`, or the lambda it was."""
+    """Return the node of a function: its `def` or lambda."""
     code = python.__code__
     source = load_code(code)
     where = Loc(code.co_filename, code.co_firstlineno)
@@ -210,7 +210,7 @@ def _definition(python: Any) -> tuple[SourceFile, ast.FunctionDef | ast.Lambda]:
 
 
 def _is_code_of(node: ast.Lambda, code: types.CodeType) -> bool:
-    """Whether a lambda has the names and constants of this code; places are not compared."""
+    """Whether a lambda has the same names and constants as this code; positions are ignored."""
     whole = compile(ast.Expression(node), code.co_filename, "eval")
     own = next(c for c in whole.co_consts if isinstance(c, types.CodeType))
     names = {*own.co_names, *own.co_freevars}, {*code.co_names, *code.co_freevars}
@@ -291,7 +291,7 @@ class _Copier:
             self._visit(child, edits)
 
     def _signature(self, node: ast.FunctionDef, edits: list[Edit]) -> None:
-        """What it gives is said in words, if at all: the types may not be there in a script."""
+        """Drop the return annotation: its types may be undefined in the script."""
         if node.returns is not None:
             start, end = self._file.span(node.returns)
             arrow = self._file.data.rfind(b"->", 0, start)
@@ -313,13 +313,13 @@ class _Copier:
         return self._bundle.value(node.id, value, loc, is_global)
 
     def _attribute(self, node: ast.Attribute) -> str | None:
-        """A member of something from outside that has a text, where the whole has none."""
+        """Return the text of an attribute of a global that has no text itself."""
         if not isinstance(node.value, ast.Name):
             return None
         owner = self._found(node.value.id)
         if isinstance(owner, DType) and node.attr == "numpy":
             self._bundle.imports["import numpy as np"] = None
-            # NumPy has no BF16 of its own: the script rounds what is drawn in FP32.
+            # NumPy lacks BF16: the script rounds FP32 values.
             is_short = owner.is_float and owner.bits < 32
             return "np.float32" if is_short else f"np.{owner.numpy.name}"
         if dataclasses.is_dataclass(owner) and not isinstance(owner, type):

@@ -1,4 +1,4 @@
-"""What the names from outside a kernel become in a script: numbers with names, and literals."""
+"""Global names of a kernel in a script: named constants and literals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def is_language(value: object) -> bool:
 
 
 def literal(value: object) -> str | None:
-    """A compile-time value as text that means the same in any script; None if there is none."""
+    """Return a compile-time value as script-independent text, or None."""
     if isinstance(value, np.generic):
         value = cast("object", value.item())
     if isinstance(value, enum.Enum):
@@ -55,17 +55,17 @@ def literal(value: object) -> str | None:
 
 @dataclass
 class Constants:
-    """Numbers that stand above the kernels under a name, and the names that mean something else.
+    """Named constants above the kernels, and names that are otherwise taken.
 
-    A name keeps its meaning in all of the script: another number of the same name is called after
-    the function whose it is.
+    A name has one meaning in the script: a second constant of that name gets the function's name as
+    a prefix.
     """
 
     taken: set[str] = field(default_factory=set[str])
     values: dict[str, object] = field(default_factory=dict[str, object])
 
     def text(self, name: str, value: object, owner: str) -> str | None:
-        """What to write for `name`, which means `value` in the function `owner`."""
+        """Return the text for `name`, which is `value` in the function `owner`."""
         if isinstance(value, np.generic):
             value = cast("object", value.item())
         if isinstance(value, SymDim) or (
@@ -90,7 +90,7 @@ class Constants:
             number += 1
 
     def lines(self) -> list[str]:
-        """Their definitions."""
+        """Return their definitions."""
         return [f"{name} = {_definition(value)}" for name, value in self.values.items()]
 
 

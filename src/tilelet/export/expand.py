@@ -1,8 +1,8 @@
-"""The text of a kernel with its helpers spliced in: one function that calls nothing but ops.
+"""The text of a kernel with its helpers inlined, so that it calls only ops.
 
-Works on the source text, statement by statement, so that comments, names and the shape of the
-program stay. A helper's locals keep their names unless those are taken; where a helper returns a
-local, that local takes the name which the caller gives it.
+Works on the source text, statement by statement, so that comments, names and the structure of the
+program stay. A helper's locals keep their names unless those are taken; a local that a helper
+returns gets the name that the caller assigns it to.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tilelet.ir.core import FunctionKind
 from tilelet.ir.spec import spec_of
 
 _ATOM = re.compile(r"-?[\w.]+")
-# Around what is put in their place, brackets are needed: an operand of theirs.
+# Nodes whose replaced operands need parentheses.
 _BINDS = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Attribute)
 _MISSING = object()
 
 
 @dataclass
 class Frame:
-    """One function's text, as it stands at one place: what its names mean there.
+    """One inlined instance of a function, with the meaning of its names.
 
-    names     names of the kernel, with the text to write for each
-    parents   for each node the one around it
+    names     replacement text for each name of the kernel
+    parents   the parent of each node
     """
 
     function: KernelFunction
@@ -51,7 +51,7 @@ class Frame:
 
 
 def assigned_names(stmts: Sequence[ast.stmt]) -> list[str]:
-    """All names that statements give a value to, in the order of the text."""
+    """Return all names that statements bind, in source order."""
     found: dict[str, None] = {}
     for s in statements_in(stmts):
         targets: list[ast.expr] = []
@@ -62,13 +62,13 @@ def assigned_names(stmts: Sequence[ast.stmt]) -> list[str]:
         elif isinstance(s, ast.With):
             targets = [i.optional_vars for i in s.items if i.optional_vars is not None]
         for target in targets:
-            if not isinstance(target, ast.Subscript):  # which writes to what the name means
+            if not isinstance(target, ast.Subscript):  # writes through the name
                 found.update(dict.fromkeys(sorted(target_names(target))))
     return list(found)
 
 
 def _body(function: KernelFunction) -> list[ast.stmt]:
-    """The statements, without a docstring: as they stand, nothing rewritten."""
+    """Return the original statements without the docstring."""
     stmts = function.node.body
     first = stmts[0]
     if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
@@ -80,7 +80,7 @@ class Expander:
     """Writes one function; `constants` are shared by all functions of a script."""
 
     def __init__(self, constants: Constants, kernels: Mapping[int, str], chunks: bool) -> None:
-        """`kernels`: names of functions that stay functions, by identity.
+        """`kernels`: names of functions that are not inlined, by id.
 
         chunks   whether `pl.incore` and chunked loops stay; if not, they are written as `pl.at`
         """
@@ -90,11 +90,11 @@ class Expander:
         self._lines: list[str] = []
         self._taken: set[str] = set()
         self._files: dict[str, FileText] = {}
-        # What stands for a call of a helper, once its statements have been written.
+        # Text that replaces the call of an inlined helper.
         self._results: dict[int, list[str]] = {}
 
     def body_of(self, function: KernelFunction, given: Mapping[str, str], indent: str) -> list[str]:
-        """The lines of a function's body; `given` is what to write for some parameters."""
+        """Return the lines of a function's body; `given` is replacement text for parameters."""
         own = [p.arg for p in function.parameters]
         names = {name: given.get(name, name) for name in own}
         stmts = _body(function)
@@ -110,7 +110,7 @@ class Expander:
         return self._lines
 
     def annotation(self, function: KernelFunction, node: ast.expr) -> str:
-        """A parameter's type, with the names of the script."""
+        """Return a parameter's type in the names of the script."""
         return one_line(self._render(self._frame(function, {}, None), node))
 
     def _docstring(self, function: KernelFunction) -> list[str]:
@@ -154,7 +154,7 @@ class Expander:
                 value = self._operand(frame, s.value)
                 self._write(f"{target} = {target} {symbol} {value}", indent, frame.file.trailing(s))
             case ast.Return() if frame.caller is not None:
-                pass  # what it gives is written where the helper is called
+                pass  # the returned value replaces the call
             case ast.For():
                 self._calls_in(frame, s.iter, indent)
                 header = f"for {self._render(frame, s.target)} in {self._render(frame, s.iter)}:"
@@ -182,7 +182,7 @@ class Expander:
                 raise CannotExport(frame.loc(s), f"a statement of Python's, `{type(s).__name__}`")
 
     def _retired_scope(self, frame: Frame, s: ast.With, indent: str) -> None:
-        """`pl.incore` and its like, as `pl.at`; chunked loops as loops over chunks."""
+        """Write `pl.incore` and similar scopes as `pl.at`, chunked loops as nested loops."""
         scope = _retired(s)
         assert scope is not None
         hint = [f"name_hint={self._render(frame, scope.hint)}"] if scope.hint is not None else []
@@ -208,7 +208,7 @@ class Expander:
     def _chunk_loop(
         self, frame: Frame, s: ast.For, chunk: ast.expr, header: str, indent: str
     ) -> None:
-        """A loop over chunks, the scope in it, and a loop over one chunk inside."""
+        """Write a loop over chunks that contains a scope with a loop over one chunk."""
         assert isinstance(s.iter, ast.Call)
         if any(_chunked(frame, inner) for inner in statements_in(s.body)):
             raise CannotExport(frame.loc(s), "a chunked loop inside another")
@@ -303,7 +303,7 @@ class Expander:
     def _assign_all(
         self, targets: Sequence[str], texts: Sequence[str], indent: str, comment: str
     ) -> None:
-        """All at once in the original, so what is still to be read must not be overwritten."""
+        """Write a tuple assignment as single ones without overwriting names that are still read."""
         pairs = zip(targets, texts, strict=True)
         pending: list[tuple[str, str]] = [(t, one_line(e)) for t, e in pairs if t not in (e, "_")]
         while pending:
@@ -323,7 +323,7 @@ class Expander:
     # --- helpers ---------------------------------------------------------------------------------
 
     def _helper(self, frame: Frame, node: ast.expr) -> KernelFunction | None:
-        """The helper that a call splices in, if it is such a call."""
+        """Return the helper that a call inlines, or None."""
         if not isinstance(node, ast.Call):
             return None
         found = as_kernel_function(_named(frame, node.func))
@@ -350,7 +350,7 @@ class Expander:
         indent: str,
         targets: Sequence[str] | None,
     ) -> list[str]:
-        """Write a helper's statements; the result is what it returns, as text."""
+        """Write a helper's statements; return the text of its result."""
         stmts = _body(helper)
         last = stmts[-1]
         returned: list[ast.expr] = []
@@ -382,9 +382,9 @@ class Expander:
         targets: Sequence[str] | None,
         arguments: Mapping[str, str],
     ) -> dict[str, str]:
-        """Locals of a helper that can have the caller's name for them from the start.
+        """Return locals of a helper that can take the caller's name.
 
-        Not if the helper reads what the caller's name means until then.
+        Excluded are those for which the helper still reads the old value of that name.
         """
         local = set(assigned_names(stmts))
         names = [node.id for node in returned if isinstance(node, ast.Name)]
@@ -406,7 +406,7 @@ class Expander:
         shared: Mapping[str, str],
         indent: str,
     ) -> None:
-        """Parameters are their arguments' text, or locals with their value."""
+        """Replace parameters by their arguments' text, or bind them to locals."""
         local = set(assigned_names(stmts))
         reads = names_read(stmts)
         for name, text in arguments.items():
@@ -455,7 +455,7 @@ class Expander:
         edits.append(frame.file.replace(node, text))
 
     def _replacement(self, frame: Frame, node: ast.AST) -> str | None:
-        """Other text for a node; None if it stays, apart from what is inside."""
+        """Return replacement text, or None to keep the node and visit its children."""
         if isinstance(node, ast.Call):
             if id(node) in self._results:
                 texts = self._results.pop(id(node))
@@ -490,14 +490,14 @@ class Expander:
         return text
 
     def _python(self, frame: Frame, node: ast.Call | ast.Attribute) -> str | None:
-        """An expression of compile-time values: what it is worth."""
+        """Return the text of a compile-time expression's value."""
         if _is_of_language(frame, node):
             return None
         value = self._constant(frame, node)
         return None if value is _MISSING else literal(value)
 
     def _constant(self, frame: Frame, node: ast.expr) -> object:
-        """The value of an expression in which no name is the kernel's."""
+        """Evaluate an expression without names of the kernel."""
         names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
         if any(name in frame.names for name in names):
             return _MISSING
@@ -512,7 +512,7 @@ class Expander:
 
 @dataclass(frozen=True)
 class _Scope:
-    """A retired scope: whether chunked loops are split out of it, and its settings."""
+    """A deprecated scope: whether its chunked loops are split, and its settings."""
 
     is_auto: bool
     hint: ast.expr | None
@@ -520,7 +520,7 @@ class _Scope:
 
 
 def _retired(s: ast.With) -> _Scope | None:
-    """What a `with` opens, if it is a scope of April 2026."""
+    """Return the deprecated scope (April 2026) that a `with` opens, or None."""
     call = s.items[0].context_expr
     if not isinstance(call, ast.Call) or len(s.items) != 1:
         return None
@@ -543,7 +543,7 @@ def _retired(s: ast.With) -> _Scope | None:
 
 
 def _chunked(frame: Frame, s: ast.stmt) -> ast.expr | None:
-    """The size of the chunks of a loop; None if it is not a chunked loop."""
+    """Return the chunk size of a loop; None if it is not chunked."""
     if not isinstance(s, ast.For) or not isinstance(s.iter, ast.Call):
         return None
     found = [k.value for k in s.iter.keywords if k.arg == "chunk"]
@@ -560,7 +560,7 @@ def _has_helper(frame: Frame, node: ast.AST) -> bool:
 
 
 def _named(frame: Frame, node: ast.expr) -> object:
-    """What a dotted name stands for outside the kernel; None if it is the kernel's own."""
+    """Return the global value of a dotted name; None if it is local to the kernel."""
     if isinstance(node, ast.Attribute):
         if (
             isinstance(node.value, ast.Name)
@@ -576,7 +576,7 @@ def _named(frame: Frame, node: ast.expr) -> object:
 
 
 def _is_of_language(frame: Frame, node: ast.Call | ast.Attribute) -> bool:
-    """Whether a dotted name, or what is called, is written with the language's own names."""
+    """Whether a dotted name or callee belongs to the language."""
     root: ast.expr = node.func if isinstance(node, ast.Call) else node
     named = _named(frame, root)
     if isinstance(node, ast.Call) and (spec_of(named) or call_rule(named)):
@@ -593,7 +593,7 @@ def _symbol(op: ast.operator) -> str:
 
 
 def _is_closed(text: str) -> bool:
-    """Whether text is one name or call, which nothing around it can take apart."""
+    """Whether text is a single name or call, which needs no parentheses."""
     match = re.match(r"[\w.]+[(\[]", text)
     if match is None:
         return False

@@ -1,4 +1,4 @@
-"""The kernels of a program as text: the class or function, its signature completed."""
+"""The kernels of a program as text: the class or functions with complete signatures."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _WRAPPERS = {Direction.Out: "Out", Direction.InOut: "InOut"}
 
 @dataclass(frozen=True)
 class KernelText:
-    """What a script consists of, apart from its harness.
+    """The parts of a script except its harness.
 
     constants   definitions of the sizes
-    values      what they are
+    values      their values
     kernels     the class or the functions
-    name        what the program is called in the text
-    is_jit      whether it is called with tensors, rather than handed to `run`
+    name        the program's name in the text
+    is_jit      whether it is called with tensors instead of passed to `run`
     """
 
     constants: list[str]
@@ -39,7 +39,7 @@ class KernelText:
 
 
 def kernel_text(program: Program, taken: Iterable[str] = (), chunks: bool = True) -> KernelText:
-    """The text of a program that the frontend made; names in `taken` mean something else in it.
+    """Return the text of a frontend program; names in `taken` are not available.
 
     chunks   whether `pl.incore` and chunked loops may stay
     """
@@ -76,7 +76,7 @@ class _Writer:
         return f"{name}_kernel" if name in self._taken else name
 
     def _reserve(self, function: KernelFunction) -> None:
-        """No constant may have the name of something in a kernel."""
+        """Reserve the names used in kernels, so that no constant gets one of them."""
         for node in ast.walk(function.node):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 self.constants.taken.add(node.id)
@@ -172,7 +172,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _functions(origin: SourceOrigin) -> list[KernelFunction]:
-    """The entry, and all that it calls and that are functions of their own."""
+    """Return the entry and the functions it calls that are not inlined."""
     found: dict[int, KernelFunction] = {}
     pending = [origin.entry, *origin.methods.values()]
     while pending:

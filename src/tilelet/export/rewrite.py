@@ -1,4 +1,4 @@
-"""Kernel text in a dialect: forms that the dialect does not take, written as the findings say."""
+"""Rewriting of kernel text for a dialect by the fixes of its findings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tilelet.dialects import check
 from tilelet.dialects.data import Dialect
 from tilelet.ir.core import Program
 
-# A fix may uncover another mistake in the same place; more often than this none does.
+# Maximum number of rounds: a fix may uncover another finding.
 _ROUNDS = 8
 _serial = itertools.count()
 
 
 @dataclasses.dataclass
 class Rewriter:
-    """Makes the fixes of all findings; what has none is left in `remaining`.
+    """Applies the fixes of all findings; those without a fix are in `remaining`.
 
     read  the program of the text that the last call returned
     """
@@ -44,7 +44,7 @@ class Rewriter:
         return text
 
     def _load(self, text: str) -> types.ModuleType:
-        """The text as a module in which `pl` is the language: its kernels, ready to be read."""
+        """Import the text as a module in which `pl` is the language."""
         path = f"<export {next(_serial)}>"
         linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
         module = types.ModuleType("exported")

@@ -23,7 +23,7 @@ from tilelet.runtime.data.arrays import is_array
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.validation.golden import takes_params
 
-# Of torch, under other names than those of the language.
+# torch names of dtypes that differ from ours.
 _TORCH = {
     "FP32": "float32", "FP16": "float16", "BF16": "bfloat16", "BOOL": "bool", "INDEX": "int64",
     "FP8E4M3FN": "float8_e4m3fn", "FP8E5M2": "float8_e5m2",
@@ -31,7 +31,7 @@ _TORCH = {
 
 _STANDARD = sys.stdlib_module_names
 
-# Names of every script's own.
+# Names that every script defines.
 _OWN = (
     "tensor", "array", "inputs", "golden", "expected_of", "matches", "main", "run", "pl", "torch",
     "RunConfig", "OUTPUTS", "RTOL", "ATOL",
@@ -95,7 +95,7 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Script:
-    """A script's text, what in it the dialect still does not take, and its program."""
+    """A script's text, its remaining findings in the dialect, and its program."""
 
     text: str
     findings: list[Diagnostic]
@@ -104,7 +104,7 @@ class Script:
 
 @dataclass(frozen=True)
 class ExportCase:
-    """What a script is made of: a program as the frontend made it, and how it is run.
+    """The source of a script: a frontend program and the case that runs it.
 
     about   the first line of the script
     """
@@ -118,7 +118,7 @@ class ExportCase:
 
 
 def script_text(case: ExportCase, dialect: Dialect) -> Script:
-    """The script in a dialect."""
+    """Return the script in a dialect."""
     kernels = kernel_text(case.program, _OWN, chunks=dialect.has("auto_incore"))
     rewrite = Rewriter(dialect, language, lambda module: _program(module, kernels))
     head = rewrite("\n".join([*kernels.constants, "", "", *kernels.kernels]))
@@ -153,7 +153,7 @@ def _program(module: ModuleType, kernels: KernelText) -> Program:
 
 
 def _definitions(bundle: Bundle) -> list[str]:
-    """Functions, and constants in groups."""
+    """Join functions and groups of constants."""
     parts: list[str] = []
     for lines in bundle.definitions:
         is_constant = len(lines) == 1
@@ -174,7 +174,7 @@ def _imports(bundle: Bundle, kernels: KernelText) -> str:
 
 
 def _order(line: str) -> tuple[str, str]:
-    """As tools sort them: `import` before `from` of the same kind."""
+    """Sort imports as isort does."""
     return "a" if line.startswith("import") else "b", line
 
 
@@ -183,7 +183,7 @@ def _wants_torch(case: ExportCase) -> bool:
 
 
 def torch_name(dtype: DType) -> str:
-    """A dtype as torch has it."""
+    """Return the torch name of a dtype."""
     return f"torch.{_TORCH.get(dtype.name.upper(), dtype.name.lower())}"
 
 
@@ -225,7 +225,7 @@ def _is_random(spec: Spec) -> bool:
 
 
 def _golden(case: ExportCase, bundle: Bundle) -> None:
-    """The golden goes by that name; one of the older form is called with no parameters."""
+    """Write the golden under its fixed name, wrapping one of the older form."""
     if case.golden is None:
         raise CannotExport(UNKNOWN, "a run without a golden, which has nothing to compare with,")
     if not takes_params(case.golden):

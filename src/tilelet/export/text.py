@@ -1,4 +1,4 @@
-"""Source text by place: segments of a file, edits in them, comments around them."""
+"""Source files with comments, and line wrapping of statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cached_property
 from tilelet.diag.editing import SourceText
 from tilelet.frontend.source import SourceFile
 
-# Comments to tools, about text that is written anew.
+# Directives to tools, which do not apply to rewritten text.
 _FOR_TOOLS = re.compile(r"#\s*(fmt|noqa|type|pyright|ruff|pylint)\b")
 
 
@@ -37,11 +37,11 @@ class FileText(SourceText):
         return found
 
     def is_alone(self, line: int) -> bool:
-        """Whether a comment has its line for itself."""
+        """Whether a comment is alone on its line."""
         return self._lines[line - 1].lstrip().startswith("#")
 
     def leading(self, after: int, before: int) -> list[str]:
-        """Comments between two statements, and an empty line if there is one."""
+        """Return the comments between two statements, preceded by an empty line if there is one."""
         found = [
             self.comments[n]
             for n in range(after + 1, before)
@@ -51,22 +51,22 @@ class FileText(SourceText):
         return ["", *found] if is_apart else found
 
     def trailing(self, stmt: ast.stmt, last: int | None = None) -> str:
-        """The comment at the end of a statement's line, or of its header that ends at `last`."""
+        """Return the comment after a statement, or after its header that ends at `last`."""
         line = last if last is not None else stmt.end_lineno or stmt.lineno
         comment = self.comments.get(line)
         return f"  {comment}" if comment and not self.is_alone(line) else ""
 
 
 def one_line(text: str) -> str:
-    """An expression that stood on several lines, on one."""
+    """Join a multi-line expression into one line."""
     joined = re.sub(r"\s*\n\s*", " ", text.strip())
     return re.sub(r",\s*([\])}])", r"\1", re.sub(r"([(\[{]) ", r"\1", joined))
 
 
 def wrapped(text: str, indent: str, width: int = 100) -> list[str]:
-    """A statement as lines of at most `width`, broken at the arguments of calls where it must be.
+    """Wrap a statement at call arguments into lines of at most `width`.
 
-    What is still too long after that is left as it is.
+    Lines that cannot be broken are left as they are.
     """
     if len(indent) + len(text) <= width:
         return [indent + text]
@@ -87,7 +87,7 @@ def wrapped(text: str, indent: str, width: int = 100) -> list[str]:
 
 
 def _outermost(text: str) -> tuple[int, int] | None:
-    """The longest bracketed part of a line that is not inside another."""
+    """Return the span of the longest outermost brackets."""
     best: tuple[int, int] | None = None
     depth, start = 0, 0
     for i, c in enumerate(_without_strings(text)):
@@ -103,12 +103,12 @@ def _outermost(text: str) -> tuple[int, int] | None:
 
 
 def _without_strings(text: str) -> str:
-    """Text of the same length in which strings have no brackets and commas."""
+    """Mask string literals, keeping the length."""
     return re.sub(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'", lambda m: "x" * len(m[0]), text)
 
 
 def split_arguments(text: str) -> list[str]:
-    """The parts of a text between commas that are in no brackets."""
+    """Split a text at commas outside brackets."""
     parts: list[str] = []
     depth = last = 0
     for i, c in enumerate(_without_strings(text)):
@@ -120,7 +120,7 @@ def split_arguments(text: str) -> list[str]:
 
 
 def names_read(nodes: Sequence[ast.AST]) -> list[str]:
-    """Every occurrence of a name that is read."""
+    """Return every occurrence of a name that is read."""
     return [
         n.id
         for node in nodes

@@ -1,1 +1,1 @@
-"""A modelled run as a page that people look at: packed data, one HTML file, a local server."""
+"""The HTML page of a modelled run: packed data, one file, a local server."""

@@ -1,4 +1,4 @@
-"""Changes that were tried, as the page shows them: each with its gain, its diff and its line."""
+"""Advice on the page: each change with its gain, diff and line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tilelet.report.columns import repack, unpack
 COPIED = "code", "rule", "message", "claim", "rounding", "applied_by"
 
 LONGEST_DIFF = 20_000
-"""Characters of a diff that a page shows."""
+"""Maximum number of characters of a diff on the page."""
 
 
 def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
-    """The packed page `data` with the answer of `tilelet advise` about `script`."""
+    """Return the packed page `data` with the result of `tilelet advise` on `script`."""
     header, columns = unpack(data)
     files = cast("list[dict[str, Any]]", header["runs"][0].get("files") or [])
     names = [str(file["name"]) for file in files]

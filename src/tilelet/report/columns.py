@@ -26,7 +26,7 @@ _TYPES = {"u1": "<u1", "u2": "<u2", "u4": "<u4", "i4": "<i4", "f4": "<f4", "f8":
 
 
 class Columns:
-    """Collects columns; `add` gives what the header says about one."""
+    """Collects columns; `add` returns the header entry of a column."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -48,12 +48,12 @@ class Columns:
         return entry
 
     def add_bytes(self, columns: bytes) -> None:
-        """Columns that are stored already."""
+        """Add columns that are stored already."""
         self._parts.append(columns)
         self._size += len(columns)
 
     def pack(self, header: Mapping[str, Any]) -> bytes:
-        """Everything as the bytes of a file."""
+        """Return the bytes of the file."""
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         encoded = text.encode("utf-8", errors="replace")
         body = len(encoded).to_bytes(4, "little") + encoded + b"".join(self._parts)
@@ -73,11 +73,11 @@ def _smallest(values: NDArray[Any]) -> str:
 
 
 class DamagedError(Exception):
-    """Bytes that are no data of a page, in words."""
+    """The bytes are not page data; the message says why."""
 
 
 def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header, and the bytes of the columns."""
+    """Return the header and the bytes of the columns."""
     if not data.startswith(MAGIC[:6]):
         raise DamagedError("it does not begin as such a file does")
     if data[:8] != MAGIC:
@@ -108,7 +108,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def repack(header: Mapping[str, Any], columns: bytes) -> bytes:
-    """The same columns under another header."""
+    """Return the same columns under another header."""
     packed = Columns()
     packed.add_bytes(columns)
     return packed.pack(header)

@@ -1,4 +1,4 @@
-"""What a page is about: one run or several, two runs compared, or the findings of a check."""
+"""Contents of a page: runs, a comparison of two runs, or check findings."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def profile_document(runs: Sequence[DeviceRun]) -> bytes:
 
 
 def check_document(checked: Sequence[tuple[DeviceRun, Mapping[str, Any]]]) -> bytes:
-    """Runs with the verdict of the checks on each, as the checks give it for JSON."""
+    """Runs with the JSON verdict of the checks on each."""
     columns = Columns()
     data = [run_data(run, columns, verdict) for run, verdict in checked]
     return columns.pack(_header("check", data))
 
 
 def numbers_document(name: str, numbers: Mapping[str, Any]) -> bytes:
-    """Outputs that differ from the golden, of a run of which nothing else is known."""
+    """Output differences from the golden, without a modelled run."""
     run = {"name": name, "machine": "this CPU", "profile": NO_FIGURES}
     return Columns().pack(_header("run", [run], numbers=numbers))
 
 
 def compare_document(sides: Sequence[DeviceRun | Profile]) -> bytes:
-    """Two runs side by side; of a saved profile there are tables only."""
+    """Two runs side by side; a saved profile has tables only."""
     columns = Columns()
     a, b = (side if isinstance(side, Profile) else side.profile for side in sides)
     data = [

@@ -1,7 +1,7 @@
-"""Findings as the page shows them, whoever made them.
+"""Findings on the page, from all sources.
 
-One form for what a machine would refuse, for the checks, and for messages on the way: the layout of
-a check's `to_data()`, with places given as file numbers of the page.
+Refusals by the machine, check findings and other diagnostics have one form: that of a check's
+`to_data()`, with locations given as file numbers of the page.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def finding_data(diagnostic: Diagnostic, files: SourceFiles, check: str = "") ->
 
 
 def checked_data(verdict: Mapping[str, Any], files: SourceFiles) -> dict[str, Any]:
-    """What the checks say, from their JSON: each check's answer, and all findings."""
+    """Return the results and findings of the checks from their JSON."""
     parts = _tables(verdict.get("parts"))
     return {
         "checks": [{key: p.get(key) for key in ("check", "status", "summary")} for p in parts],

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its data, its script and its style, and nothing from elsewhere."""
+"""The page: one HTML file with data, script and style, without external resources."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ASSETS = Path(__file__).parent / "page"
 
 @cache
 def asset(name: str) -> str:
-    """A file that `web/` builds."""
+    """Read a file that `web/` builds."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def _policy(script: str, connect: str) -> str:
-    """What the page may do: run its own script, by its hash, and connect to `connect`."""
+    """Return the content security policy: the page's own script, and connections to `connect`."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
@@ -27,7 +27,7 @@ def _policy(script: str, connect: str) -> str:
 
 
 def page_html(title: str, data: bytes, *, served: bool = False) -> str:
-    """The page of packed data. One that is served may ask its own server for newer data."""
+    """Return the page of packed data. A served page may request newer data from its server."""
     script = asset("page.js")
     policy = _policy(script, "'self'" if served else "'none'")
     encoded = base64.b64encode(data).decode()

@@ -1,4 +1,4 @@
-"""A run as a notebook shows it: a small timeline as SVG, above the tables of the report.
+"""The notebook view of a run: a small SVG timeline above the tables of the report.
 
 Notebooks show HTML without running its scripts, so this is plain markup, with everything escaped.
 """
@@ -20,7 +20,7 @@ BINS = 240
 
 
 def timeline_svg(timeline: Timeline) -> str:
-    """Cores at work over time, AIC above AIV, stacked by kernel: the longest have a color each."""
+    """Draw busy cores over time, AIC above AIV, stacked by kernel."""
     total = float(timeline.finish.max(initial=0.0))
     if not total:
         return ""
@@ -64,11 +64,11 @@ def timeline_svg(timeline: Timeline) -> str:
 def _busy(
     start: NDArray[np.float64], end: NDArray[np.float64], total: float
 ) -> NDArray[np.float64]:
-    """How many records run, on average, in each part of the time."""
+    """Return the mean number of running records in each time bin."""
     edges = np.linspace(0.0, total, BINS + 1)
 
     def before(at: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Time up to each edge that lies after the moments `at`, summed over them."""
+        """Return, for each edge, the summed time since all earlier moments `at`."""
         ordered = np.sort(at)
         sums = np.concatenate([[0.0], np.cumsum(ordered)])
         count = np.searchsorted(ordered, edges)

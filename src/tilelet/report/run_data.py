@@ -1,8 +1,7 @@
-"""One modelled run as the page's data: what the header says of it, and its columns.
+"""One modelled run as page data: header entry and columns.
 
-Nothing is derived here that another module derives: stamps come from the timeline, dependencies
-from its graph, bytes from `traffic`, places on chip from the memory plan, the critical path and the
-figures from the profile.
+Time stamps come from the timeline, dependencies from its graph, bytes from `traffic`, on-chip
+addresses from the memory plan, the critical path and figures from the profile.
 """
 
 from __future__ import annotations
@@ -31,25 +30,25 @@ from tilelet.report.source import SourceCosts, SourceFiles
 Ints = NDArray[np.int64]
 
 MOST_TASKS = 500_000
-"""Runs with more tasks are thinned ..."""
+"""Runs with more tasks than this are thinned."""
 
 KEPT_TASKS = 250_000
-"""... to about this many."""
+"""Approximate number of tasks after thinning."""
 
 MOST_EDGES = 4_000_000
 JOIN = len(KINDS)
 """Kind of an edge to or from a join of many writers."""
 
 LONGEST_NAME = 400
-"""Characters of a name that are kept: more says nothing, and would be most of the page."""
+"""Maximum length of a name on the page."""
 
 
 def run_data(
     device_run: DeviceRun, columns: Columns, verdict: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """A run as the header has it; its columns are added to `columns`.
+    """Return the header entry of a run, and add its columns to `columns`.
 
-    verdict  what the checks say of it, as JSON has it
+    verdict  the JSON verdict of the checks
     """
     try:
         return _RunData(device_run, columns).data(verdict)
@@ -60,7 +59,7 @@ def run_data(
 
 
 def _refused(device_run: DeviceRun, verdict: Mapping[str, Any], error: UserError) -> dict[str, Any]:
-    """A run that the model cannot play to its end: its findings and why there is no time."""
+    """Return the entry of a run that could not be modelled: findings and the reason."""
     files = SourceFiles()
     checked = checked_data(verdict, files)
     checked["findings"].append(finding_data(error.diagnostic, files, "limits"))
@@ -83,7 +82,7 @@ NO_FIGURES: dict[str, Any] = {
 
 
 def profile_data(profile_json: str, name: str, machine: str) -> dict[str, Any]:
-    """A run of which only the summary is known: a saved `profile.json`."""
+    """Return the entry of a saved `profile.json`, which has only the summary."""
     found = {"name": name, "machine": machine, "profile": json.loads(profile_json)}
     return cast("dict[str, Any]", _short_names(found))
 
@@ -169,7 +168,7 @@ class _RunData:
 
     @cached_property
     def tick(self) -> float:
-        """Microseconds of the unit of time: a nanosecond, or what lets the run fit into 32 bits."""
+        """Return the time unit in microseconds: a nanosecond, or more if 32 bits require it."""
         end = max(float(self.timeline.finish.max(initial=0.0)), self.timeline.orchestrator_end)
         tick = 0.001
         while end / tick >= 1 << 31:
@@ -204,7 +203,7 @@ class _RunData:
         self.add("task.cost", self.stream.first_cost[tasks])
         self.add("task.submitted", submitted, delta=True)
         self.add("task.wait", (self.ticks(t.ready[tasks]) - submitted).clip(min=0))
-        # How far back the task is that released it; 0: none.
+        # Distance to the task that released it; 0: none.
         back = np.arange(len(tasks)) - self.new_number[released]
         self.add("task.released", np.where(known, back, 0))
         self.add("task.hbm", np.rint(t.hbm_read[tasks] + t.hbm_written[tasks]).astype(np.int64))
@@ -226,7 +225,7 @@ class _RunData:
     # Arguments
 
     def add_arguments(self) -> None:
-        """Regions and scalars, call by call: all tasks' first argument, all tasks' second ..."""
+        """Return regions and scalars of all tasks, by argument position."""
         regions = self.stream.regions
         names: dict[str, int] = {}
         tensor = [names.setdefault(b.name, len(names)) for b in regions.buffers]
@@ -331,7 +330,7 @@ class _RunData:
 
 
 def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[dict[str, Any]]:
-    """Where tiles lie, kernel by kernel, and which statement each step is."""
+    """Return tile addresses by kernel, and the statement of each step."""
     kernels = {k.name: k for k in device_run.kernels}
     found: list[dict[str, Any]] = []
     for plan in device_run.plans:
@@ -348,7 +347,7 @@ def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[dict[str, Any
 
 
 def parameters(machine: Machine, runtime: Any) -> list[list[Any]]:
-    """Numbers of the machine with their evidence: name, value, tag, source."""
+    """Return the machine's figures with their evidence: name, value, tag, source."""
     period = next((name for name, r in machine.runtime.items() if r is runtime), "")
     groups: dict[str, Any] = {
         "cores": machine.cores,
@@ -371,7 +370,7 @@ def parameters(machine: Machine, runtime: Any) -> list[list[Any]]:
 
 
 def _scalars_shown(group: Group) -> list[int]:
-    """Scalar arguments that are numbers, at most four: most are loop variables."""
+    """Return at most four numeric scalar arguments; most are loop variables."""
     if not len(group.tasks):
         return []
     first = [group.tasks.scalars[i] for i in range(len(group.tasks.others))]
@@ -393,7 +392,7 @@ def _short(us: float) -> float:
 
 
 def _short_names(value: Any) -> Any:
-    """Texts of the user's that are too long to be read, cut; all else as it is."""
+    """Truncate long user texts; return other values unchanged."""
     if isinstance(value, str):
         return short(value)
     if isinstance(value, Mapping):

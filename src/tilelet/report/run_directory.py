@@ -1,4 +1,4 @@
-"""The page's data in a run directory: written beside the other reports, and read back.
+"""Page data in a run directory.
 
 report/page.data      the runs, packed (see `columns`)
 report/numbers.json   outputs that differ from the golden: written by a run that failed
@@ -24,12 +24,12 @@ LARGEST_FILE = 1 << 28
 
 
 def write_data(runs: Sequence[DeviceRun], path: Callable[..., Path]) -> None:
-    """Write the runs' data; `path(*parts)` gives a path in the run directory."""
+    """Write the runs' data; `path(*parts)` returns a path in the run directory."""
     path(*DATA).write_bytes(profile_document(runs))
 
 
 def read_data(directory: Path) -> bytes:
-    """The data of a run directory, with the outputs that differ if a run left any."""
+    """Read the data of a run directory, with output differences if there are any."""
     try:
         if not directory.is_dir():
             raise NoRunDirectory(str(directory), "there is no such folder")
@@ -51,7 +51,7 @@ def read_data(directory: Path) -> bytes:
 
 
 def read_command(directory: Path) -> list[str] | None:
-    """The arguments of `tilelet profile` that made it; None if they are not known."""
+    """Return the arguments of `tilelet profile` that created it; None if unknown."""
     try:
         found: Any = json.loads((directory / COMMAND).read_text(encoding="utf-8"))
         return [str(a) for a in cast("list[Any]", found["profile"])]
@@ -76,7 +76,7 @@ def _numbers(directory: Path, text: bytes | None, names: Sequence[str]) -> dict[
 
 
 def placed_numbers(found: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Outputs and the first divergence as the page shows them; `names` are its files."""
+    """Return outputs and the first divergence for the page; `names` are its files."""
     outputs = found["outputs"]
     assert isinstance(outputs, list)
     data: dict[str, Any] = {
@@ -91,7 +91,7 @@ def placed_numbers(found: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def diverged_data(run: DeviceRun, numbers: Mapping[str, Any]) -> bytes:
-    """A run with its outputs against the golden, and where they first go wrong."""
+    """Add output differences and the first divergence to a run."""
     header, columns = unpack(profile_document([run]))
     return repack({**header, "numbers": placed_numbers(numbers, _files(header))}, columns)
 
@@ -102,13 +102,13 @@ def _files(header: Mapping[str, Any]) -> list[str]:
 
 
 def _placed(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """With places of writers as file numbers of the page."""
+    """Replace locations of writers by file numbers of the page."""
     where: Mapping[str, Any] = output.get("where") or {}
     regions: list[dict[str, Any]] = []
     for writer in cast("list[dict[str, Any]]", where.get("writers") or []):
         name = PurePath(str(writer.get("file") or "")).name
         place = [names.index(name), writer.get("line")] if name in names else None
-        # The page's link says where, if the file is in the page.
+        # The page has a link if it contains the file.
         at = f" at {name}:{writer.get('line')}" if name and not place else ""
         regions.append(
             {

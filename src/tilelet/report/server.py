@@ -1,8 +1,7 @@
-"""`tilelet view`: the page on 127.0.0.1, made again when the script is saved.
+"""`tilelet view`: serve the page on 127.0.0.1 and update it when the script is saved.
 
-Only this machine can ask, on a port that the system chooses, and only whoever has the token of the
-address that was printed. The `Host` header is checked, so that no other site's name can stand for
-this address in the user's browser.
+Only this machine can connect, on a port that the system chooses, and only with the token in the
+printed address. The `Host` header is checked to prevent DNS rebinding.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ from tilelet.diag.catalogue.page import CannotServe
 
 HOST = "127.0.0.1"
 LONGEST_MESSAGE = 20_000
-MOST_CONNECTIONS = 32
+MAX_CONNECTIONS = 32
 SECONDS = 10.0
-"""For a request to be asked and answered; then its connection is closed."""
+"""Time limit of a request; then its connection is closed."""
 
 
 @dataclass
 class Shown:
-    """What is served; a thread that has something newer changes it by `renew`.
+    """The served contents; another thread replaces them by `renew`.
 
-    page, trace  made when they are asked for
+    page, trace  created on request
     state        a few words for the page's corner
-    message      why there is nothing newer: what the script printed when it failed
-    asked        set when the page asks for a new run
+    message      output of the script if it failed
+    asked        set when the page requests a new run
     """
 
     page: Callable[[], str]
@@ -63,7 +62,7 @@ class Shown:
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one page to whoever knows its token."""
+    """Serves one page to clients with its token."""
 
     daemon_threads = True
 
@@ -74,17 +73,17 @@ class PageServer(ThreadingHTTPServer):
             super().__init__((HOST, 0), _Handler)
         except OSError as error:
             raise CannotServe(error.strerror or str(error)) from None
-        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread of its own, for `SECONDS` at most; not one more than `MOST_CONNECTIONS`."""
+        """Handle a request in its own thread, for at most `SECONDS`, up to `MAX_CONNECTIONS`."""
         if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        # A timeout of the socket would begin again with every byte.
+        # A socket timeout would restart with every byte.
         late = threading.Timer(SECONDS, _hang_up, (request,))
         late.daemon = True
         late.start()
@@ -95,7 +94,7 @@ class PageServer(ThreadingHTTPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Quiet: a connection that was closed is no error of ours."""
+        """Ignore closed connections."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
@@ -186,4 +185,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Quiet: a page that asks every second would fill the terminal."""
+        """Log nothing: a page that polls every second would fill the terminal."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.validation.differences import allclose
     from tilelet.runtime.validation.judge import validate_golden
 
-# Loaded when first used: `tilelet explain` needs none of it.
+# Imported lazily: `tilelet explain` needs none of it.
 _HOME = {
     "BackendType": "config",
     "CompiledProgram": "programs.compiler",

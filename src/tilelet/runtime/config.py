@@ -27,7 +27,7 @@ class BackendType(enum.Enum):
 
     Ascend910B = "a2a3"
     Ascend950 = "a5"
-    # Older names of the same.
+    # Older names of the same platforms.
     Ascend910B_PTO = "a2a3"  # noqa: PIE796
     Ascend910B_CCE = "a2a3"  # noqa: PIE796
     PTO = "a2a3"  # noqa: PIE796
@@ -46,7 +46,7 @@ class OptimizationStrategy(enum.Enum):
     TilePTOOptimization = "TilePTOOptimization"
 
 
-# The names that profiling had over time.
+# Names of the profiling option in all eras.
 PROFILING = (
     "runtime_profiling",
     "enable_profiling",
@@ -54,7 +54,7 @@ PROFILING = (
     "enable_chip_swimlane",
     "on_device_profiling",
 )
-# Settings that ask for records which only a board makes.
+# Settings that request records which only a board produces.
 BOARD_RECORDS = (
     "enable_dump_args",
     "enable_dump_tensor",
@@ -155,33 +155,33 @@ class RunConfig:
 
     @property
     def wants_only_results(self) -> bool:
-        """Whether nothing is asked for besides the results, of the engine that gives them fast."""
+        """Whether only results are wanted, from the native engine."""
         return self.engine in (None, "cpu") and not self.profiles
 
     @property
     def board_records(self) -> list[str]:
-        """What the script asked for that a CPU run does not produce."""
+        """Requested records that a CPU run does not produce."""
         return [name for name in BOARD_RECORDS if getattr(self, name)]
 
     @property
     def directory(self) -> Path | None:
-        """Where the script wants the artifacts, if it says so."""
+        """The artifact directory that the script requests, if any."""
         chosen = self.output_dir or self.work_dir or self.save_kernels_dir
         return Path(chosen) if chosen else None
 
     def any_dfx_enabled(self) -> bool:
-        """Whether the script asked for timing, or for records that only a board makes."""
+        """Whether the script requests timing, or records that only a board produces."""
         return self.profiles or bool(self.board_records)
 
     def with_settings(self, settings: Mapping[str, Any] | None) -> RunConfig:
-        """A copy in which `settings` (a `compile_cfg` or `runtime_cfg`) also hold."""
+        """Return a copy with `settings` (a `compile_cfg` or `runtime_cfg`) applied."""
         for name in settings or {}:
             _check_known(name)
         return dataclasses.replace(self, compile={}, runtime={}, **(settings or {}))
 
 
 def as_config(given: object) -> RunConfig | None:
-    """The settings that a caller gave as a `RunConfig` or as a dict; None if it gave none."""
+    """Return settings given as a `RunConfig` or a dict; None if there are none."""
     if given is None or isinstance(given, RunConfig):
         return given
     if not isinstance(given, Mapping):
@@ -196,7 +196,7 @@ def _check_known(name: str) -> None:
 
 
 def _matching(platform: str, backend: BackendType) -> str:
-    """The platform of the backend's family, keeping `sim`; a backend wins over a platform."""
+    """Return the platform of the backend's family, keeping `sim`."""
     return backend.value + ("sim" if platform.endswith("sim") else "")
 
 

@@ -1,4 +1,4 @@
-"""Imports without Python's collector."""
+"""Imports without garbage collection."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from collections.abc import Generator
 
 @contextlib.contextmanager
 def no_garbage(*, again: bool = False) -> Generator[None]:
-    """For imports: all that they make stays. To look for garbage among it, then and in all later
-    collections, takes a tenth of a short run, and a fifth of an import of torch.
+    """Disable garbage collection during imports: nothing allocated there is garbage.
 
-    again  although it was done before: real garbage of a process that goes on would stay as well
+    Collecting it would take a tenth of a short run and a fifth of an import of torch.
+
+    again  freeze once more, although real garbage of a long-running process would stay as well
     """
     pause = gc.isenabled()
     gc.disable()

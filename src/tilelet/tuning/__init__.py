@@ -1,4 +1,4 @@
-"""Tile sizes and layouts that are better, found with the model and checked on the CPU."""
+"""Search for better tile sizes and layouts with the model, verified on the CPU."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def tune(
     executor: Executor | str | None = None,
     results: str | Path | None = None,
 ) -> TuneResult:
-    """Better tile sizes for a script, or for a program that ships with Tilelet.
+    """Find better tile sizes for a script or a shipped program.
 
-    platform   a machine, or several: then the mean over them counts
-    vary       names with their values (none: the tuner chooses); None: whatever can be varied
+    platform   one machine, or several, over which the mean is taken
+    vary       names with their values (empty: the tuner chooses); None: all knobs
     objective  "us", "gm_bytes", "tasks" or "cpu_ms"
-    executor   where candidates are modelled, in place of `jobs` processes here
-    results    file to keep scores in, and to go on from
+    executor   where candidates are modelled, instead of `jobs` local processes
+    results    file for scores, from which a search resumes
 
     The winner's values are `outcome.winner.settings`; `outcome.patch` is the change to make.
     """

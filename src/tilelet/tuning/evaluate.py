@@ -1,7 +1,7 @@
-"""One candidate: what the model says of it, or what the CPU says.
+"""Evaluation of one candidate, by the model or on the CPU.
 
-These functions run in worker processes, perhaps on other machines, so that all they get and give is
-plain data.
+These functions run in worker processes, perhaps on other machines: arguments and results are plain
+data.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ MODELLED, REFUSED, TOO_LARGE, LOST = "modelled", "refused", "too large", "lost"
 not fit on chip; the process that worked on it died."""
 
 MEASUREMENTS = 3
-"""Runs on the CPU that a candidate's time is the fastest of."""
+"""Number of CPU runs; the fastest is the candidate's time."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What to run, and on which modelled machines."""
+    """The target and the modelled machines."""
 
     target: Target
     machines: tuple[str, ...]
@@ -59,13 +59,13 @@ class Question:
 
 @dataclass(frozen=True)
 class Score:
-    """What is known of a candidate.
+    """The score of a candidate.
 
-    why        for those without figures
+    why        the reason if there are no figures
     figures    machine -> {"us", "gm_bytes", "tasks"}: sums over all programs that the script runs
     signature  parameters of those programs with their types: tuning must not change them
     sizes      extents of those parameters
-    digest     of the programs: equal ones are the same candidate
+    digest     of the programs, which identifies equal candidates
     """
 
     status: str
@@ -84,9 +84,9 @@ class Score:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A candidate run on this CPU, against the script's own golden.
+    """The result of a candidate on this CPU, compared with the script's golden.
 
-    claim  how far it is known to compute what the start computes
+    claim  evidence that it computes the same as the start
     """
 
     passed: bool
@@ -97,7 +97,7 @@ class Verdict:
 
 
 def model(question: Question) -> Score:
-    """Model a candidate. One that does not fit is dropped first: nothing is compiled for it."""
+    """Model a candidate. One that does not fit is rejected before anything is compiled."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun
 
@@ -121,7 +121,7 @@ def model(question: Question) -> Score:
 
 
 def measure(question: Question) -> Score:
-    """Model a candidate, and take its time on this CPU."""
+    """Model a candidate, and measure its time on this CPU."""
     score = model(question)
     if not score.is_modelled:
         return score
@@ -133,7 +133,7 @@ def measure(question: Question) -> Score:
 
 
 def profile(question: Question) -> list[str]:
-    """The profile of each program on the first machine, as JSON."""
+    """Return the profile of each program on the first machine, as JSON."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun
 
@@ -145,7 +145,7 @@ def profile(question: Question) -> list[str]:
 
 
 def execute(question: Question, times: int = 1) -> Verdict:
-    """Run a candidate on the CPU; the fastest of `times`."""
+    """Run a candidate on the CPU; return the fastest of `times` runs."""
     fastest: Verdict | None = None
     for _ in range(times):
         verdict = _execute_once(question)
@@ -235,7 +235,7 @@ def _figures(runs: list[DeviceRun]) -> dict[str, float]:
 
 
 def _refusal(recording: Recording) -> str:
-    """Why there is nothing to model; empty if there is."""
+    """Return why nothing can be modelled, or ""."""
     if not recording.code and recording.runs:
         return ""
     errors = [d for d in recording.diagnostics if d.severity == "error"]
@@ -255,7 +255,7 @@ def _first_line(text: str) -> str:
 
 
 def _identity(programs: list[Program]) -> Score:
-    """What tells one candidate from another, and one problem from another."""
+    """Return digest and signature of the programs."""
     from tilelet.ir.printer import print_program
     from tilelet.ir.types import TensorType
 
@@ -274,6 +274,6 @@ def _identity(programs: list[Program]) -> Score:
 
 @contextlib.contextmanager
 def _silence() -> Generator[None]:
-    """What a candidate prints is not for the user: the start printed it already."""
+    """Discard the output of candidates: the start printed it already."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield

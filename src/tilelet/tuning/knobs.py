@@ -1,4 +1,4 @@
-"""What of a program can be varied: numbers in the text of a script, sizes of a shipped program."""
+"""Knobs of a program: numbers in the text of a script, sizes of a shipped program."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tilelet.diag.editing import Edit, SourceText
 from tilelet.scripts.target import Target
 
 Setting: TypeAlias = int | str
-"""A whole number; or, where the language wants a word (a split mode), the text to write."""
+"""An integer, or source text for enumerations such as split modes."""
 
 Settings: TypeAlias = Mapping[str, Setting]
 
-# Arguments of calls that say how a loop or scope is laid out, never what it computes.
+# Arguments that affect the layout of a loop or scope, not its results.
 _LAYOUT_NUMBERS = ("chunk", "stage", "unroll")
 _SPLIT_MODES = ("NONE", "UP_DOWN", "LEFT_RIGHT")
 
 
 @dataclass(frozen=True)
 class Knob:
-    """One number that may be another.
+    """One number that can be varied.
 
     name    `K_CHUNK`, `build_program.k_chunk` (a default), `chunk@88` (an argument in that line)
-    value   what it is now
-    loc     where it stands; None for a size of a shipped program
-    span    the bytes of its text in the script
-    others  what else it may be, if that is a short list; numbers get their values from the sizes
+    value   the present value
+    loc     its location; None for a size of a shipped program
+    span    its byte range in the script
+    others  other possible values of an enumeration; values of numbers depend on sizes
     """
 
     name: str
@@ -52,17 +52,17 @@ class Subject(Protocol):
     def knobs(self) -> Sequence[Knob]: ...
 
     def varied(self, settings: Settings) -> Target:
-        """The program with other values."""
+        """Return the program with other values."""
         ...
 
 
 def subject_of(target: Target) -> Subject:
-    """What `target` names, with its knobs."""
+    """Return the program of `target` with its knobs."""
     return ShippedProgram(target) if target.is_model else ScriptText(target)
 
 
 class ScriptText:
-    """A script. Its knobs are literals of its text, and to vary one is to write another."""
+    """A script, whose knobs are literals in its text."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -109,7 +109,7 @@ def _is_number(node: ast.expr | None) -> bool:
 
 
 def _constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """`K_CHUNK = 128` at the top of the script. One that is set twice is no constant."""
+    """Yield module constants such as `K_CHUNK = 128`; names assigned twice are not constant."""
     found: list[tuple[str, ast.expr]] = []
     for node in tree.body:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
@@ -128,7 +128,7 @@ def _constants(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _defaults(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Defaults of the parameters of functions that build programs, or that anybody calls."""
+    """Yield parameter defaults of the script's functions."""
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -144,7 +144,7 @@ def _defaults(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _layout_arguments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """`chunk=4`, `stage=2`, `pl.SplitMode.UP_DOWN`, wherever they stand."""
+    """Yield layout arguments: `chunk=4`, `stage=2`, `pl.SplitMode.UP_DOWN`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             for keyword in node.keywords:
@@ -157,14 +157,14 @@ def _layout_arguments(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _distinct(found: Sequence[tuple[str, ast.expr]]) -> Iterator[tuple[str, ast.expr]]:
-    """Two arguments in one line are told apart by their columns."""
+    """Distinguish arguments on one line by their columns."""
     names = [name for name, _ in found]
     for name, node in found:
         yield (f"{name}:{node.col_offset + 1}" if names.count(name) > 1 else name), node
 
 
 class ShippedProgram:
-    """A program that ships with Tilelet: its knobs are the sizes that are options of its script."""
+    """A shipped program, whose knobs are the size options of its script."""
 
     def __init__(self, target: Target) -> None:
         self.target = target

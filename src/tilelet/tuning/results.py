@@ -1,4 +1,4 @@
-"""What was measured, kept in a file as it is measured, so that a search can go on from there."""
+"""Scores in a file, from which a search can resume."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = "tilelet-tune-1"
 
 
 class Results:
-    """Scores by their settings; with a path, every new one is written down at once.
+    """Scores by settings; with a path, every new one is written immediately.
 
     The file has a line of JSON for what is tuned, then one for each candidate.
     """
@@ -69,11 +69,11 @@ class Results:
             try:
                 settings, score = _entry(json.loads(line))
             except (ValueError, TypeError, KeyError):
-                if number == len(lines):  # cut off while it was written
+                if number == len(lines):  # truncated while being written
                     break
                 raise OtherResults(str(path), f"line {number} is damaged") from None
             self._scores[_key(settings)] = score
-        if not whole.endswith("\n"):  # go on in a line of its own
+        if not whole.endswith("\n"):  # continue on a new line
             kept = "".join(f"{line}\n" for line in lines[: len(self._scores) + 1])
             path.write_text(kept, encoding="utf-8")
 
@@ -90,6 +90,6 @@ def _key(settings: Settings) -> str:
 
 
 def _digest(question: Question) -> str:
-    """Of all that a score depends on, the settings aside."""
+    """Return a digest of everything but the settings that scores depend on."""
     data: Mapping[str, Any] = dataclasses.asdict(question)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,11 +1,10 @@
-"""Where to look next: all candidates if they are few, else coordinate descent with restarts.
+"""Search strategies: exhaustive for few candidates, else coordinate descent with restarts.
 
-Why coordinate descent: a tile size mostly acts on its own kernels, so that one knob at a time finds
-most of the gain in as many steps as there are values, and each step is one batch for all workers.
-Where two knobs share a buffer, one can only grow when the other shrinks: when no single knob helps,
-neighboring values of pairs are tried, then the search starts again from a disturbed optimum.
+A tile size mostly affects its own kernels, so coordinate descent finds most of the gain, and each
+step is one batch for all workers. Two knobs that share a buffer must change together: when no single
+knob helps, neighboring values of pairs are tried; then the search restarts from a perturbed optimum.
 
-The order of candidates depends on their scores and the seed only, never on who was faster.
+The order of candidates depends only on their scores and the seed, not on timing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Space: TypeAlias = Mapping[str, Sequence[Setting]]
 """The values of each knob."""
 
 Batches: TypeAlias = Generator[Sequence[Settings], list[float], None]
-"""Batches of candidates; each is answered by their costs. An infinite one has none."""
+"""A generator of candidate batches that is sent their costs; infinite means infeasible."""
 
 Method: TypeAlias = Callable[[Space, Settings, int], Batches]
 
@@ -35,7 +34,7 @@ def size(space: Space) -> int:
 
 
 def exhaustive(space: Space, start: Settings, seed: int) -> Batches:
-    """Every candidate once."""
+    """Yield every candidate once."""
     del start, seed
     every = itertools.product(*space.values())
     while batch := [dict(zip(space, values)) for values in itertools.islice(every, _BATCH)]:
@@ -43,7 +42,7 @@ def exhaustive(space: Space, start: Settings, seed: int) -> Batches:
 
 
 def random_search(space: Space, start: Settings, seed: int) -> Batches:
-    """Candidates drawn evenly: what any other method has to beat."""
+    """Yield uniformly drawn candidates, the baseline of other methods."""
     draw = random.Random(seed)  # noqa: S311 - no secret
     seen = {_key(space, start)}
     while len(seen) < size(space):
@@ -57,7 +56,7 @@ def random_search(space: Space, start: Settings, seed: int) -> Batches:
 
 
 def descent(space: Space, start: Settings, seed: int) -> Batches:
-    """Coordinate descent, pairs of neighbors where it is stuck, then again from elsewhere."""
+    """Coordinate descent, then pairs of neighbors, then restarts."""
     draw = random.Random(seed)  # noqa: S311 - no secret
     costs: dict[tuple[Setting, ...], float] = {}
     best: Settings = dict(start)
@@ -80,7 +79,7 @@ _Costs: TypeAlias = dict[tuple[Setting, ...], float]
 def _descend(
     space: Space, here: Settings, costs: _Costs, gains: dict[str, float]
 ) -> Generator[Sequence[Settings], list[float], Settings]:
-    """Go down from `here` until neither a knob nor a pair of knobs helps."""
+    """Descend from `here` until neither a knob nor a pair of knobs helps."""
     yield from _ask(space, [here], costs)
     while True:
         now = costs[_key(space, here)]
@@ -100,7 +99,7 @@ def _descend(
 def _pairs(
     space: Space, here: Settings, costs: _Costs, gains: dict[str, float]
 ) -> Generator[Sequence[Settings], list[float], Settings]:
-    """The first pair of knobs whose neighboring values help."""
+    """Find the first pair of knobs whose neighboring values help."""
     names = sorted(space, key=lambda name: -gains[name])
     for a, b in itertools.combinations(names, 2):
         both = itertools.product(neighbors(space[a], here[a]), neighbors(space[b], here[b]))

@@ -1,4 +1,4 @@
-"""What tuning found, for people and for programs."""
+"""The result of tuning, as text and JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Winner:
     """The best candidate.
 
     verdict  of its run on the CPU; None if it was not run
-    without  what it would be without each of its changes
+    without  its cost without each of its changes
     """
 
     settings: Settings
@@ -39,13 +39,13 @@ class Winner:
 
 @dataclass(frozen=True)
 class TuneResult:
-    """All that a search found.
+    """The result of a search.
 
     space       the values that were tried for each knob
     left_alone  knobs that cannot be varied, and why
     scores      every candidate with its score, in the order they were tried
-    failed      candidates that gave other results than the script's golden
-    timed_out_after  candidates that were tried when the time was used up; None if it was not
+    failed      candidates whose results differ from the script's golden
+    timed_out_after  number of candidates tried before the time limit; None if it was not reached
     profiles    of the start and of the winner, one for each program that the script runs
     """
 
@@ -65,7 +65,7 @@ class TuneResult:
 
     @cached_property
     def ratio(self) -> float:
-        """How many times better the winner is on the first machine; 1 if nothing is."""
+        """Improvement of the winner on the first machine; 1 if there is none."""
         name = next(iter(self.winner.score.figures))
         before = self.start.figures.get(name)
         after = self.winner.score.figures[name][self.objective]
@@ -73,14 +73,14 @@ class TuneResult:
 
     @cached_property
     def comparisons(self) -> list[Comparison]:
-        """The winner beside the start, one for each program."""
+        """Comparison of winner and start for each program."""
         if len(self.profiles) < 2 or not self.winner.settings:
             return []
         start, best = ([Profile.from_json(text, "") for text in side] for side in self.profiles)
         return [Comparison(a, b) for a, b in zip(start, best)]
 
     def pareto(self) -> list[tuple[Settings, Score]]:
-        """Candidates that no other beats on all machines, by the first machine."""
+        """Pareto-optimal candidates over all machines, sorted by the first."""
         found: list[tuple[Settings, Score]] = []
         rows = [(s, score) for s, score in self.scores if self._counts(score)]
         for settings, score in sorted(rows, key=lambda row: (self._vector(row[1]), len(row[0]))):
@@ -100,7 +100,7 @@ class TuneResult:
     # For people
 
     def parts(self) -> list[str | Table]:
-        """The report."""
+        """Return the report."""
         parts: list[str | Table] = [self._verdict_text(), self._change_table()]
         parts += self._rankings()
         parts += [comparison.why() for comparison in self.comparisons]
@@ -126,7 +126,7 @@ class TuneResult:
         return text
 
     def _gain(self) -> str:
-        """`1.19x faster, modelled`, or how much less of another objective."""
+        """Return `1.19x faster, modelled`, or the reduction of another objective."""
         how = {"us": "faster, modelled", "cpu_ms": "faster on this CPU"}
         return f"{self.ratio:.2f}x {how.get(self.objective, f'fewer {_UNITS.get(self.objective)}')}"
 
@@ -204,7 +204,7 @@ class TuneResult:
     # For programs
 
     def diagnostics(self) -> list[Diagnostic]:
-        """A note at each number that should be another."""
+        """Return a note at each number that should change."""
         knobs = {knob.name: knob for knob in self.subject.knobs}
         found: list[Diagnostic] = []
         for name, value in self.winner.settings.items():
@@ -239,7 +239,7 @@ class TuneResult:
         }
 
     def _with_interval(self, data: dict[str, Any], side: int) -> dict[str, Any]:
-        """What the profiles of the first machine say of its time, too."""
+        """Return the figures of the first machine, including the modelled time."""
         if len(self.profiles) < 2 or "figures" not in data:
             return data
         bounds = [Profile.from_json(text, "").interval for text in self.profiles[side]]
@@ -259,7 +259,7 @@ def _shown(key: str, value: float) -> str:
 
 
 def _placed(knob: Knob) -> str:
-    """`K_CHUNK (line 12)`; the name of an argument has its line in it already."""
+    """Return `K_CHUNK (line 12)`; names of arguments include their line already."""
     return f"{knob.name} (line {knob.loc.line})" if knob.loc and "@" not in knob.name else knob.name
 
 

@@ -1,4 +1,4 @@
-"""The tuner: finds what can be varied, searches with the model, checks the winner on the CPU."""
+"""The tuner: find knobs, search with the model, verify the winner on the CPU."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ METHODS: Mapping[str, search.Method] = {
     "random": search.random_search,
 }
 _PROBES = 3
-"""Values of a knob that are tried before it is given up."""
+"""Number of values tried before a knob is given up."""
 
-_LEAST = 1e-9  # a program without tasks takes no time, which has no logarithm
+_LEAST = 1e-9  # avoids the logarithm of 0 for programs without tasks
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to tune, and how.
+    """Options of a search.
 
-    vary        values of knobs by name; an empty tuple leaves them to the tuner. Nothing at all:
-                whatever can be varied is
-    candidates  how many may be modelled
-    seconds     when to stop at the latest
+    vary        values of knobs by name; an empty tuple leaves them to the tuner. Empty: all
+                knobs
+    candidates  maximum number of modelled candidates
+    seconds     time limit
     method      of `METHODS`; None: the exhaustive one if all candidates may be modelled
     seed        of the search; `question.seed` is that of the inputs
-    results     file to keep scores in, and to go on from
-    verify      how many of the best to run on the CPU, until one passes
+    results     file for scores, from which a search resumes
+    verify      maximum number of best candidates run on the CPU until one passes
     """
 
     question: Question
@@ -75,7 +75,7 @@ class Request:
 
 
 def tune(request: Request) -> TuneResult:
-    """Search for better values. Ctrl-C ends the search; what was found so far is the outcome."""
+    """Search for better values. Ctrl-C ends the search with the results so far."""
     jobs = 1 if request.objective == CPU_MS else request.jobs
     with workers(jobs, request.executor) as pool:
         return _Tuner(request, pool).run()
@@ -127,7 +127,7 @@ class _Tuner:
     # What to vary
 
     def _space(self, start: Score) -> dict[str, tuple[Setting, ...]]:
-        """The values of every knob that can be varied."""
+        """Return the values of every knob that can be varied."""
         knobs = {knob.name: knob for knob in self._subject.knobs}
         asked = _expanded(self._request.vary, knobs, self._name)
         space: dict[str, tuple[Setting, ...]] = {}
@@ -149,7 +149,7 @@ class _Tuner:
         *,
         named: bool,
     ) -> None:
-        """Drop knobs that are sizes of the problem, that change nothing, or cannot be turned."""
+        """Drop knobs that are problem sizes, have no effect, or accept no other value."""
         probes = {name: _nearest(values, knobs[name].value) for name, values in space.items()}
         pairs = [(name, value) for name, values in probes.items() for value in values]
         scores = self._ask([{name: value} for name, value in pairs], unlimited=True)
@@ -181,12 +181,12 @@ class _Tuner:
             return
 
     def _changed(self, settings: Settings) -> dict[str, Setting]:
-        """Only what differs from the program as it stands: one name for each candidate."""
+        """Return only settings that differ from the original, which identifies a candidate."""
         now = {knob.name: knob.value for knob in self._subject.knobs}
         return {name: value for name, value in settings.items() if value != now[name]}
 
     def _ask(self, candidates: Sequence[Settings], *, unlimited: bool = False) -> list[Score]:
-        """Scores of candidates, by the workers if they are new."""
+        """Return scores of candidates; workers evaluate new ones."""
         if not unlimited and time.monotonic() > self._deadline:
             self._timed_out_after = len(self._asked)
             raise _OutOfBudget
@@ -212,7 +212,7 @@ class _Tuner:
         return scores
 
     def _cost(self, score: Score, start: Score) -> float:
-        """Mean of the objective over the machines, each as a share of what it was."""
+        """Return the mean over machines of the objective relative to the start."""
         if not score.is_modelled or (start.signature and score.signature != start.signature):
             return math.inf
         objective = self._request.objective
@@ -225,7 +225,7 @@ class _Tuner:
     # The winner
 
     def _ranking(self, start: Score) -> list[Settings]:
-        """All candidates that can be had, the best first; of equals the one that changes least."""
+        """Return all feasible candidates, best first; ties go to the smallest change."""
         every = [(c, s) for c, s in self._asked.values() if self._cost(s, start) < math.inf]
         every.sort(key=lambda item: (self._cost(item[1], start), len(item[0]), repr(item[0])))
         return [settings for settings, _ in every]
@@ -270,7 +270,7 @@ class _Tuner:
     def _verified(
         self, ranking: Sequence[Settings]
     ) -> tuple[Settings, Verdict | None, list[tuple[Settings, Verdict]]]:
-        """The best candidate that computes what the start computes, and those that do not."""
+        """Return the best candidate with correct results, and those with wrong ones."""
         failed: list[tuple[Settings, Verdict]] = []
         if self._interrupted or not self._request.verify:
             return ranking[0], None, failed
@@ -284,7 +284,7 @@ class _Tuner:
             failed.append((settings, verdict))
             if len(failed) >= self._request.verify or not settings:
                 break
-            # A number that says what to compute is no tile size: find it, and leave it alone.
+            # A knob that changes results is not a tile size: exclude it.
             for name, value in settings.items():
                 alone = {name: value}
                 if alone == settings or not self._verdict(alone).passed:
@@ -292,14 +292,14 @@ class _Tuner:
         return {}, None, failed
 
     def _verdict(self, settings: Settings) -> Verdict:
-        """What this CPU says of a candidate."""
+        """Run a candidate on this CPU."""
         questions = self._question(settings), self._question({})
         with progress(f"running {_text(settings) or 'the program as it stands'} on this CPU"):
             ((_, answer),) = self._pool.map(verify, [questions])
         return Verdict(False, False, why=str(answer)) if isinstance(answer, Lost) else answer
 
     def _simplified(self, best: Settings, start: Score) -> Settings:
-        """Without the changes that gain nothing."""
+        """Remove changes without a gain."""
         self._ask([_without(best, name) for name in best], unlimited=True)  # all at once
         for name in list(best):
             less = _without(best, name)
@@ -310,7 +310,7 @@ class _Tuner:
         return best
 
     def _without_each(self, best: Settings) -> dict[str, Score]:
-        """What the winner would be without each of its changes."""
+        """Return the winner's cost without each of its changes."""
         found: dict[str, Score] = {}
         for name in best:
             score = self._results.get(_without(best, name))
@@ -318,7 +318,7 @@ class _Tuner:
                 found[name] = score
         return found
 
-    # Small things
+    # Helpers
 
     @property
     def _evaluate(self) -> Callable[[Question], Score]:
@@ -340,7 +340,7 @@ def _without(settings: Settings, name: str) -> Settings:
 def _expanded(
     vary: Mapping[str, tuple[Setting, ...]], knobs: Mapping[str, Knob], program: str
 ) -> dict[str, tuple[Setting, ...]]:
-    """What was asked for; `chunk` stands for every `chunk@…`."""
+    """Return the requested values; `chunk` means every `chunk@…`."""
     found: dict[str, tuple[Setting, ...]] = {}
     for name, values in vary.items():
         meant = [k for k in knobs if k == name or k.startswith(f"{name}@")]
@@ -351,7 +351,7 @@ def _expanded(
 
 
 def _nearest(values: Sequence[Setting], value: Setting) -> list[Setting]:
-    """Some other values, half and double first."""
+    """Return other values, half and double first."""
     others = [v for v in values if v != value]
     if isinstance(value, str):
         return others[:_PROBES]
@@ -365,7 +365,7 @@ def _nearest(values: Sequence[Setting], value: Setting) -> list[Setting]:
 
 
 def _why_left_alone(scores: Sequence[Score], start: Score) -> str:
-    """Why a knob cannot be varied; empty if it can."""
+    """Return why a knob cannot be varied, or ""."""
     if not scores:
         return "no other value to try"
     known = [s for s in scores if s.signature]

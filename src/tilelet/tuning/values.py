@@ -1,4 +1,4 @@
-"""Which values of a knob are worth a try."""
+"""Candidate values of a knob."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from tilelet.tuning.knobs import Knob, Setting
 
 _SMALL = 16
-"""Below this, a number counts something (parts, stages) rather than measuring a tile."""
+"""Smaller numbers are counts (parts, stages), not tile extents."""
 
 _CUBE = 16
 """Tiles on chip are multiples of this: the cube works on sixteen rows and columns."""
 
 _REACH = 8
-"""How many times smaller or larger a tile may get than it is."""
+"""Maximum factor by which a tile shrinks or grows."""
 
 
 def values_for(knob: Knob, sizes: Iterable[int]) -> tuple[Setting, ...]:
-    """Values to try for `knob`, its own among them, in order.
+    """Return the sorted values to try for `knob`, including its own.
 
     sizes  extents of the program's inputs and outputs: a tile that divides one of them leaves no
            remainder
@@ -47,6 +47,6 @@ def _divisors(size: int) -> Iterable[int]:
 
 
 def neighbors(values: Sequence[Setting], value: Setting) -> list[Setting]:
-    """The values next to `value`, and itself."""
+    """Return `value` and the adjacent values."""
     place = values.index(value)
     return list(values[max(place - 1, 0) : place + 2])

@@ -1,4 +1,4 @@
-"""Many candidates at once: in processes here, or wherever an `Executor` takes them."""
+"""Parallel evaluation in local processes or on an `Executor`."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from tilelet.diag.catalogue.tuner import BadExecutor, SchedulerUnreachable, Work
 T = TypeVar("T")
 
 _ATTEMPTS = 2
-"""How often a candidate is tried whose process dies: the second death is its own fault."""
+"""Attempts for a candidate whose process dies: the second time, it is to blame."""
 
 _PATIENCE = 5.0  # seconds for a thread that has nothing left to do
 
 
 class Lost(Exception):  # noqa: N818 - it is an answer
-    """Nobody could finish this candidate."""
+    """A candidate's process died repeatedly."""
 
 
 class Workers:
-    """Hands out calls, and gets their answers in order."""
+    """Distributes calls and collects their results in order."""
 
     def __init__(self, make: Callable[[], Executor], own: int = 0) -> None:
-        """`own`: how many processes `make` will start here."""
+        """`own`: number of local processes that `make` starts."""
         self._make = make
         self._own = own
         self._executor: Executor | None = None
 
     def begin_with(self, function: Callable[..., object], *call: object) -> None:
-        """Every process of our own starts now, with this: later calls find it warm."""
+        """Start all local processes with this call, so that later calls find them warm."""
         executor = self._executor = self._executor or self._make()
-        with contextlib.suppress(BrokenProcessPool):  # whoever asks for the answer will be told
+        with contextlib.suppress(BrokenProcessPool):  # errors are reported with the result
             for _ in range(self._own - 1):
                 executor.submit(function, *call)
 
     def map(
         self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]]
     ) -> Generator[tuple[int, T | Lost]]:
-        """The answers as they come, each with the number of its call."""
+        """Yield results as they arrive, each with the index of its call."""
         waiting = dict.fromkeys(range(len(calls)), 0)  # call -> attempts so far
         while waiting:
             lost = yield from self._round(function, calls, waiting)
@@ -64,14 +64,14 @@ class Workers:
                     del waiting[number]
                     yield number, Lost("the process that worked on it died")
             if len(lost) > 1:
-                # One of them is to blame: alone, it kills only itself.
+                # One of them is to blame: run them one by one.
                 yield from self._one_by_one(function, calls, lost)
                 return
 
     def _round(
         self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], waiting: dict[int, int]
     ) -> Generator[tuple[int, T | Lost], None, list[int]]:
-        """Try all that wait; returns the calls whose process died."""
+        """Run the pending calls; return those whose process died."""
         executor = self._executor = self._executor or self._make()
         futures: dict[Future[T], int] = {}
         try:
@@ -92,7 +92,7 @@ class Workers:
             except concurrent.futures.BrokenExecutor as error:
                 raise WorkersLost(str(error)) from error
             except Exception as error:
-                if type(error).__name__ != "KilledWorker":  # dask's, after tries of its own
+                if type(error).__name__ != "KilledWorker":  # dask's own, after its retries
                     raise
                 del waiting[number]
                 yield number, Lost(str(error).partition("\n")[0])
@@ -109,7 +109,7 @@ class Workers:
                 yield number, answer
 
     def close(self) -> None:
-        """Let go of the workers. What they still do is not waited for."""
+        """Release the workers without waiting for running calls."""
         executor, self._executor = self._executor, None
         if executor is None:
             return
@@ -124,7 +124,7 @@ class Workers:
 
 
 class _WithoutMain(ProcessPoolExecutor):
-    """Processes that do not import the caller's main module, which may have no guard around it."""
+    """Start processes that do not import the caller's main module, which may lack a guard."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         with _hidden_main():  # processes are started here
@@ -133,7 +133,7 @@ class _WithoutMain(ProcessPoolExecutor):
 
 @contextlib.contextmanager
 def _hidden_main() -> Generator[None]:
-    """Let `multiprocessing` find nothing to import in the main module.
+    """Hide the main module from `multiprocessing`.
 
     Spawned processes import `__main__` by its spec or file; what they are sent must not be defined
     there.
@@ -147,7 +147,7 @@ def _hidden_main() -> Generator[None]:
 
 
 class _Borrowed(Executor):
-    """An executor that somebody else will shut down."""
+    """An executor that the caller shuts down."""
 
     def __init__(self, executor: Executor) -> None:
         self._behind = executor
@@ -156,12 +156,12 @@ class _Borrowed(Executor):
         return self._behind.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Not ours to do."""
+        """Do nothing: the caller owns the executor."""
 
 
 @contextlib.contextmanager
 def workers(jobs: int | None = None, executor: Executor | str | None = None) -> Generator[Workers]:
-    """`jobs` processes on this machine, or what `executor` names or is."""
+    """Return an executor with `jobs` local processes, or the given one."""
     if isinstance(executor, str):
         with _dask(executor) as client:
             yield Workers(lambda: _Borrowed(client.get_executor()))
@@ -181,13 +181,13 @@ def workers(jobs: int | None = None, executor: Executor | str | None = None) -> 
 
 
 def _begin_worker() -> None:
-    # Ctrl-C goes to all processes of the terminal; only the parent answers it.
+    # Ctrl-C goes to all processes of the terminal; only the parent handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def _dask(address: str) -> Generator[Any]:
-    """`dask://HOST:PORT`."""
+    """Connect to `dask://HOST:PORT`."""
     parts = urlsplit(address)
     try:
         port = parts.port
@@ -200,7 +200,7 @@ def _dask(address: str) -> Generator[Any]:
     except ImportError:
         raise MissingModule("distributed", "`--executor dask://...`", "dask") from None
     try:
-        # Dask would try for as long as it may, even if there is nobody.
+        # Dask would retry indefinitely.
         socket.create_connection((parts.hostname, port), timeout=10).close()
         client: Any = Client(f"tcp://{parts.hostname}:{port}", timeout="10s")
     except (OSError, TimeoutError) as error:

@@ -16,12 +16,12 @@ from tilelet.runtime.data.arrays import Array, raw
 # Member names are prefixed: an array called `file` must not collide with a parameter of `np.savez`.
 _BITS, _TYPE, _SEAL = "bits.", "dtype.", "seal"
 
-# A digest of arrays with their names, types and shapes, which is kept beside them.
+# Digest of the arrays with their names, types and shapes, stored beside them.
 Seal = Callable[[Mapping[str, Array]], str]
 
 
 class BadFileError(Exception):
-    """A stored file that does not hold what it should; callers say what that means."""
+    """A stored file has unexpected contents; callers turn this into a message."""
 
 
 def save_arrays(
@@ -35,7 +35,7 @@ def save_arrays(
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-", suffix=".npz")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **contents)  # no objects among them, so nothing is pickled
+            np.savez(file, **contents)  # no object arrays, so nothing is pickled
         Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except BaseException:
@@ -67,9 +67,9 @@ def save_array(path: Path, array: Array) -> Path:
 
 
 def load_array(folder: Path, name: str) -> Array | None:
-    """The array `name` of a data folder: `.npz` of ours or `.npy`; None if absent.
+    """Read the array `name` of a data folder, from `.npz` or `.npy`; None if absent.
 
-    A `.pt` file is a pickle, and none is ever loaded: the message says how to convert it.
+    A `.pt` file is a pickle and is never loaded: the message says how to convert it.
     """
     for suffix in (".npz", ".npy", ".pt"):
         path = folder / (name + suffix)

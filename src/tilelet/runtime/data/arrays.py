@@ -1,7 +1,6 @@
-"""Data of the user: NumPy arrays or torch tensors, seen as NumPy arrays without copying.
+"""User data: NumPy arrays and torch tensors, viewed as NumPy arrays without copying.
 
-torch is never imported here unless the caller asks for a tensor: when a user's value is a tensor,
-torch is loaded already.
+torch is imported only if the caller wants a tensor; if the user passes one, it is already loaded.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from tilelet.dtypes import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# What other libraries call our types; NumPy's own names are found by `dtypes.from_numpy`.
+# Names of our types in other libraries; `dtypes.from_numpy` knows those of NumPy.
 _NAMES = {
     "bfloat16": "BF16",
     "float8_e4m3fn": "FP8E4M3FN",
     "float8_e5m2": "FP8E5M2",
     "float8_e8m0fnu": "FP8E8M0",
-    "float4_e2m1fn_x2": "FP4",  # two of them in each element
+    "float4_e2m1fn_x2": "FP4",  # two per element
     "half": "FP16",
     "float": "FP32",
     "int": "INT32",
@@ -31,7 +30,7 @@ _NAMES = {
     "bool": "BOOL",
 }
 
-# The integer type that carries the bits of types which NumPy (or torch) does not know.
+# Integer type with the bits of a type that NumPy or torch lacks.
 _CARRIER = {1: np.uint8, 2: np.int16}
 
 
@@ -57,7 +56,7 @@ def is_torch_dtype(value: object) -> bool:
 
 
 def dtype_of(value: object) -> DType | None:
-    """The `pl` type that `value` names: a `pl` dtype, torch dtype, NumPy dtype or string."""
+    """Return the `pl` type for a `pl` dtype, torch dtype, NumPy dtype or string."""
     if isinstance(value, DType):
         return value
     name = value if isinstance(value, str) else ""
@@ -83,10 +82,10 @@ def is_dtype(value: object) -> bool:
 
 
 def as_array(value: Any) -> Array:
-    """`value` as a NumPy array sharing its memory. A tensor must live on the CPU.
+    """Return `value` as a NumPy array sharing its memory. A tensor must be on the CPU.
 
-    Element types that the language lacks (FP64) are fine here; TypeError if NumPy lacks them too,
-    or if there is no memory in which the elements stand as they are.
+    Element types that the language lacks (FP64) are allowed. Raise TypeError if NumPy lacks the
+    type, or if the elements are not stored in memory as they are.
     """
     if type(value) is np.ndarray:  # `np.ma` takes longer to import than most calls to run
         return cast("Array", value)
@@ -100,7 +99,7 @@ def as_array(value: Any) -> Array:
     try:
         return _of_tensor(value.detach())
     except (TypeError, RuntimeError, NotImplementedError) as error:
-        # On another device, sparse, nested, of a function transform, with a pending negation ...
+        # other devices, sparse, nested, transformed, or lazily negated tensors
         raise TypeError(f"a torch tensor without plain memory: {_first_line(error)}") from None
 
 
@@ -118,7 +117,7 @@ def _of_tensor(tensor: Any) -> Array:
 
 
 def _apart(pairs: Array) -> Array:
-    """FP4 elements, of bytes that hold two each: a copy, which therefore cannot be written to."""
+    """Unpack bytes of two FP4 elements each into a read-only copy."""
     both = np.stack([pairs & 15, pairs >> 4], axis=-1)
     array = both.reshape(*pairs.shape[:-1], 2 * pairs.shape[-1]).view(dtypes.FP4.numpy)
     array.flags.writeable = False
@@ -126,14 +125,14 @@ def _apart(pairs: Array) -> Array:
 
 
 def _in_pairs(array: Array) -> Array:
-    """Bytes that hold two FP4 elements each."""
+    """Pack FP4 elements, two per byte."""
     codes = array.view(np.uint8)
     return np.ascontiguousarray(codes[..., 0::2] | codes[..., 1::2] << 4)
 
 
 @functools.lru_cache
 def _carried(torch_type: Any) -> tuple[Any, np.dtype[Any]] | None:
-    """How elements that torch does not show as NumPy's are shown: as what, and seen as what."""
+    """Map torch dtypes that NumPy lacks to the dtypes used to view and interpret them."""
     dtype = dtype_of(torch_type)
     if dtype is None or dtype.numpy.isbuiltin == 1:
         return None
@@ -143,7 +142,7 @@ def _carried(torch_type: Any) -> tuple[Any, np.dtype[Any]] | None:
 
 
 def as_tensor(array: Array) -> Any:
-    """`array` as a torch tensor sharing its memory; of FP4, a copy with two elements in a byte."""
+    """Return `array` as a torch tensor sharing its memory; FP4 is copied, two elements per byte."""
     import torch
 
     from_numpy = cast("Any", torch).from_numpy  # has no types
@@ -156,7 +155,7 @@ def as_tensor(array: Array) -> Any:
 
 
 def torch_dtype(dtype: DType) -> Any:
-    """The torch dtype of the same elements."""
+    """Return the corresponding torch dtype."""
     import torch
 
     for name, ours in _NAMES.items():
@@ -166,10 +165,10 @@ def torch_dtype(dtype: DType) -> Any:
 
 
 def raw(array: Array) -> Array:
-    """The same bits in a type that NumPy can store in a file."""
+    """Return the same bits in a type that NumPy can store in a file."""
     return array if array.dtype.isbuiltin == 1 else array.view(_CARRIER[array.dtype.itemsize])
 
 
 def to_double(array: Array) -> Array:
-    """Float elements as double, so that differences of narrow types are exact enough to compare."""
+    """Widen floats to double, so that differences of narrow types are accurate."""
     return array if array.dtype == np.float64 else array.astype(np.float64)

@@ -1,7 +1,6 @@
-"""Arrays of other libraries, by the DLPack protocol: seen as NumPy arrays, without copying.
+"""Arrays of other libraries, viewed as NumPy arrays by the DLPack protocol.
 
-`numpy.from_dlpack` does not know BF16 and FP8, which most programs are made of; so the tensor's
-description is read here.
+`numpy.from_dlpack` does not support BF16 and FP8, so the tensor's descriptor is read here.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from tilelet import dtypes
 from tilelet.dtypes import DType
 from tilelet.runtime.data.arrays import Array
 
-_CPU_DEVICES = (1, 3)  # memory of the host, also where a GPU can reach it
+_CPU_DEVICES = (1, 3)  # host memory, pinned or not
 _READ_ONLY = 1
-# By code and number of bits.
+# by type code and number of bits
 _TYPES: dict[tuple[int, int], DType] = {
     (2, 32): dtypes.FP32,
     (2, 16): dtypes.FP16,
@@ -47,7 +46,7 @@ class _Tensor(Structure):
 
 
 class _Managed(Structure):
-    """Before version 1."""
+    """The managed tensor before DLPack 1.0."""
 
     _fields_: ClassVar = [
         ("tensor", _Tensor),
@@ -68,7 +67,7 @@ class _Versioned(Structure):
 
 
 class _Memory:
-    """What NumPy asks about memory; the capsule keeps it alive, and frees it in the end."""
+    """The array interface of a capsule's memory; the capsule owns the memory."""
 
     def __init__(self, capsule: Any, interface: dict[str, Any]) -> None:
         self._capsule = capsule
@@ -76,13 +75,13 @@ class _Memory:
 
 
 def speaks_dlpack(value: object) -> bool:
-    """Whether `value` is an object that hands out its memory this way."""
+    """Whether `value` supports DLPack."""
     kind = type(value)
     return hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
 
 
 def from_dlpack(value: Any) -> Array:
-    """`value` as an array that shares its memory; TypeError if it is of another kind or place."""
+    """Return `value` as an array sharing its memory; TypeError for other types and devices."""
     device = int(value.__dlpack_device__()[0])
     if device not in _CPU_DEVICES:
         raise TypeError("memory of another device")
@@ -108,12 +107,12 @@ def from_dlpack(value: Any) -> Array:
 def _capsule_of(value: Any) -> Any:
     try:
         return value.__dlpack__(max_version=(1, 0))
-    except TypeError:  # a library from before that argument
+    except TypeError:  # the library predates that argument
         return value.__dlpack__()
 
 
 def _described(capsule: Any) -> tuple[_Tensor, bool]:
-    """The tensor, and whether it must not be written to."""
+    """Return the tensor, and whether it is read-only."""
     api = ctypes.pythonapi
     is_valid, pointer_of = api.PyCapsule_IsValid, api.PyCapsule_GetPointer
     is_valid.argtypes, is_valid.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_int

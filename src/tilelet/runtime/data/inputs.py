@@ -27,12 +27,12 @@ from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.data.specs import Spec, TensorSpec
 from tilelet.runtime.session import Session, current
 
-# Every argument exists for the program, for the golden, and as the golden's pristine copy.
+# Every argument has three copies: for the program, for the golden, and the original.
 _COPIES = 3
 
 
 def check_memory(specs: Sequence[Spec]) -> None:
-    """Raise `TooBig` if the arguments cannot all exist, before any of them is made."""
+    """Raise `TooBig` if the arguments do not fit into memory, before any is allocated."""
     tensors = [spec for spec in specs if isinstance(spec, TensorSpec)]
     available = available_memory()
     total = sum(spec.nbytes for spec in tensors) * _COPIES
@@ -45,7 +45,7 @@ def check_memory(specs: Sequence[Spec]) -> None:
 
 
 def has_room(nbytes: int) -> bool:
-    """Whether the machine is known to have so much memory left."""
+    """Whether this much memory is known to be available."""
     return nbytes < (available_memory() or 0)
 
 
@@ -70,17 +70,17 @@ def initial_array(
 
 
 def draw_seed(now: Session) -> int:
-    """What the data of a run depends on: `--seed`, and the script's own seed at this moment."""
+    """Return the seed of a run's data, from `--seed` and the script's current seed."""
     return now.seed ^ torch_seed()
 
 
 def seed_of(name: str, seed: int) -> int:
-    """Where the generators start for a tensor, or for the golden; `seed` is a `draw_seed`."""
+    """Return the generator seed of a tensor, or of the golden; `seed` is a `draw_seed`."""
     return zlib.crc32(name.encode()) ^ (seed & 0xFFFFFFFF)
 
 
 def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
-    """Call an initializer the way its kind wants to be called."""
+    """Call an initializer with the arguments that its kind takes."""
     try:
         made = _call_known(spec, function)
         if made is not None:
@@ -94,7 +94,7 @@ def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
 
 
 def _call_known(spec: TensorSpec, function: Callable[..., Any]) -> Any | None:
-    """Generators of torch and NumPy that are passed uncalled: they need the shape."""
+    """Call a generator of torch or NumPy, which takes the shape."""
     torch = loaded_torch()
     shape = spec.shape
     if torch and function in (torch.randn, torch.rand, torch.zeros, torch.ones):
@@ -119,7 +119,7 @@ def _wants_shape(function: Callable[..., Any]) -> bool:
 
 
 def _converted(spec: TensorSpec, value: Any, now: Session) -> Array:
-    """`value` as a fresh array of the spec's shape and element type."""
+    """Return `value` as a fresh array of the spec's shape and element type."""
     if isinstance(value, list | tuple):
         value = np.array(cast("Sequence[Any]", value))
     if isinstance(value, np.generic | bool | int | float):
@@ -130,10 +130,10 @@ def _converted(spec: TensorSpec, value: Any, now: Session) -> Array:
         return _narrowed(np.full(spec.shape, value.item()), spec)
     try:
         array = as_array(value)
-    except (TypeError, RuntimeError) as error:  # torch: on another device, or of an odd type
+    except (TypeError, RuntimeError) as error:  # torch: another device, or an unsupported type
         raise InitValueFailed(spec.name, str(error)) from error
     if array.shape != spec.shape and _joins(array.shape, spec.shape):
-        # Harnesses hand over the memory: scales of heads and columns for a list of both, say.
+        # The original harness passes memory regardless of its shape.
         given, wanted = list(array.shape), list(spec.shape)
         now.say_once(f"note: `{spec.name}` is given as {given}, and taken as {wanted}")
         array = array.reshape(spec.shape)
@@ -145,7 +145,7 @@ def _converted(spec: TensorSpec, value: Any, now: Session) -> Array:
 
 
 def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether one shape is the other with neighboring axes taken together."""
+    """Whether one shape results from the other by merging adjacent axes."""
     ends, wanted = ({1, *itertools.accumulate(s, operator.mul)} for s in (shape, other))
     return max(ends) == max(wanted) and (ends <= wanted or wanted <= ends)
 
@@ -158,7 +158,7 @@ def _narrowed(array: Array, spec: TensorSpec) -> Array:
 
 
 class MadeOnDemand(Mapping[str, Any]):
-    """Arguments by name, some of which are made only when somebody looks at them."""
+    """Arguments by name, some of which are created on first access."""
 
     def __init__(self, made: Mapping[str, Any], makers: Mapping[str, Callable[[], Any]]) -> None:
         self._made = dict(made)

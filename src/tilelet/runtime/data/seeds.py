@@ -1,4 +1,4 @@
-"""Seeds of random generators: a script draws the same numbers in every run."""
+"""Seeds of random generators, which make runs of a script reproducible."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from tilelet.runtime.data.arrays import loaded_torch
 
-# Seeds that people choose are smaller; what torch draws for a process that chose none is not.
+# Seeds that people choose are smaller; the random seed of a torch process is larger.
 _LARGEST_CHOSEN = 1 << 53
 
 
 def torch_seed() -> int:
-    """What the script passed to `torch.manual_seed`; 0 if it did not, or without torch."""
+    """Return the seed passed to `torch.manual_seed`; 0 if none, or without torch."""
     torch = loaded_torch()
     chosen = int(torch.initial_seed()) if torch else 0
     return chosen if chosen < _LARGEST_CHOSEN else 0
@@ -23,7 +23,7 @@ def torch_seed() -> int:
 
 @contextmanager
 def seeded(seed: int, *, numpy: bool = True) -> Generator[None]:
-    """Python's, NumPy's and torch's generators start from `seed`; restored afterwards."""
+    """Seed the generators of Python, NumPy and torch, and restore them afterwards."""
     torch = loaded_torch()
     python_state = random.getstate()
     numpy_state = np.random.get_state() if numpy else None  # noqa: NPY002

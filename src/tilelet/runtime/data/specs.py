@@ -27,14 +27,14 @@ _CTYPES = {
 
 @dataclass(init=False, eq=False)
 class TensorSpec:
-    """One tensor argument: name, shape, dtype, how it starts, and whether it is compared.
+    """One tensor argument: name, shape, dtype, initial value, and whether it is compared.
 
     `init_value`: None for zeros, a number, an array or tensor, `torch.randn/rand/zeros/ones` (and
-    their NumPy likes), or a function without arguments. `resident` is accepted: on a CPU all are.
+    the NumPy equivalents), or a function without arguments. `resident` has no effect on a CPU.
 
     `from_checkpoint`: the name of a tensor of the model in `checkpoint` (a directory or a
-    `.safetensors` file), or else in the directory that TILELET_CHECKPOINT names; `.T` behind it
-    gives the transpose. It replaces `init_value`.
+    `.safetensors` file), or else in the directory that TILELET_CHECKPOINT names; the suffix `.T`
+    means its transpose. It replaces `init_value`.
     """
 
     name: str
@@ -73,8 +73,8 @@ class TensorSpec:
                 f"`{name}` has an `init_value` and comes from a checkpoint",
                 "leave one of them out",
             )
-        element = self.element  # an unknown dtype is found here, not in the middle of a run
-        if element is FP4 and self.wants_torch:  # torch counts pairs
+        element = self.element  # report an unknown dtype here, not during a run
+        if element is FP4 and self.wants_torch:  # torch counts pairs of FP4 elements
             self.shape = (*self.shape[:-1], 2 * self.shape[-1])
 
     @property
@@ -90,7 +90,7 @@ class TensorSpec:
 
     @property
     def wants_torch(self) -> bool:
-        """Whether the user works with torch here, and so expects tensors in the golden."""
+        """Whether the spec uses torch, so that the golden gets tensors."""
         return is_torch_dtype(self.dtype)
 
     @property
@@ -98,7 +98,7 @@ class TensorSpec:
         return math.prod(self.shape) * self.element.itemsize
 
     def create_tensor(self) -> Any:
-        """A fresh tensor (or array) with this spec's initial value."""
+        """Return a fresh tensor or array with this spec's initial value."""
         from tilelet.runtime.data.arrays import as_tensor
         from tilelet.runtime.data.inputs import initial_array
 
@@ -111,7 +111,7 @@ class ScalarSpec:
 
     Both forms are accepted: `ScalarSpec(name, value, ctype="int64")` and
     `ScalarSpec(name, dtype, value)`. Without effect: `compile_runtime` (a scalar is a value of the
-    run here, never part of the code) and `benchmark_step` (what a board adds for each repetition).
+    run here, never part of the code) and `benchmark_step` (the increment per repetition).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What becomes of the programs that a script runs: executed, counted, recorded, examined, exported.
+"""Handlers of the programs that a script runs: execute, count, record, examine, export.
 
 See docs/adr/0012-program-handlers.md.
 """

@@ -54,7 +54,7 @@ class RanksRun:
 
 
 Explore: TypeAlias = "Callable[[RanksRun], bool]"
-"""Explores the schedules of a program of several ranks; says whether it can be run."""
+"""Explores the schedules of a program of several ranks; returns whether it can be run."""
 
 
 def explore_ranks(
@@ -63,7 +63,7 @@ def explore_ranks(
     config: RunConfig,
     explore: Explore | None = None,
 ) -> bool:
-    """Explore a program of several ranks; refuse it if nobody does that here."""
+    """Explore a program of several ranks; refuse it if the handler does not support that."""
     if explore is None:
         raise RanksOnly(program.program.main.loc)
     ranks = program.ranks_config(config)

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from tilelet.tasks.stream import TaskStream
 
 MAX_TASKS = 2000
-"""Checks that nobody asked for record at most this many tasks, which takes about 0.2 s."""
+"""Limit of recorded tasks for checks that were not requested."""
 
 MAX_STEPS = 2_000_000
-"""Scalar ops that such checks follow, which takes a few seconds."""
+"""Limit of scalar ops for such checks."""
 
 DATA_DECIDES = "its tasks decide which tasks follow"
 NOT_CHEAP = "left to `tilelet check`"
@@ -70,7 +70,7 @@ def cheap_verdict(
         Recorded(name, program, tasks), arguments, machine, None, comparison, brief=True
     )
     wanted = [c for c in cheap if not why or not c.of_tasks]
-    # Kernels whose loops depend on their numbers are followed round by round.
+    # Kernels with data-dependent loops are interpreted iteration by iteration.
     with progress(f"checking {name}"), within(MAX_STEPS):
         verdict = verdict_on(subject, wanted)
     if key is not None and verdict.ok and not why and not verdict.unchecked:
@@ -81,7 +81,7 @@ def cheap_verdict(
 
 
 def _recorded(program: Program, arguments: Mapping[str, Any]) -> tuple[str, TaskStream]:
-    """Why there are no recorded tasks, or "", and the tasks."""
+    """Return why there are no recorded tasks, or "", and the tasks."""
     from tilelet.interp.interpreter import Interpreter
     from tilelet.tasks.stream import TaskStream
 

@@ -1,7 +1,7 @@
-"""Verdicts without findings, remembered: a program that did not change is not checked again.
+"""Cache of verdicts without findings: an unchanged program is not checked again.
 
 An entry's name is a hash over the program's text, the sizes and scalars it is called with, the
-machine, and the code that checks. Programs in which data decides what is done are never remembered.
+machine, and the code of the checks. Programs with data-dependent control flow are not cached.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tilelet.ir.core import Program, walk
 from tilelet.ir.types import ScalarType
 from tilelet.native import cache, private
 
-# What a verdict depends on besides the program: those who work on it change it between releases.
+# Packages that verdicts depend on; they change between releases during development.
 _DECIDING = ("analysis", "checks", "device", "tasks")
 _MOST_ENTRIES = 10_000
 
 
 def key_of(program: Program, arguments: Mapping[str, Any], platform: str) -> str | None:
-    """The name of the entry; None if the elements of arguments may change the verdict."""
+    """Return the name of the entry; None if array contents may change the verdict."""
     from tilelet.ir.printer import print_program
 
     if cache.is_off() or _data_decides(program):
@@ -49,7 +49,7 @@ def has(key: str) -> bool:
 
 
 def remember(key: str) -> None:
-    """Every failure of the disk means that the program is checked again, not that a run fails."""
+    """A disk error means that the program is checked again, not that the run fails."""
     with contextlib.suppress(OSError):
         folder = _folder()
         draft = folder / f"draft-{os.urandom(8).hex()}"
@@ -82,7 +82,7 @@ def _prune(folder: Path) -> None:
 
 
 def _data_decides(program: Program) -> bool:
-    """Whether a scalar is read from a tensor or a tile: it may decide what is done, or where."""
+    """Whether a scalar is read from a tensor or tile, so that data may affect control flow."""
     return any(
         isinstance(result.type, ScalarType)
         and op.name != "tensor.dim"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.session import Session
 
 Data = Callable[[], Mapping[str, Any]]
-"""Makes all arguments with their data."""
+"""Allocates all arguments with their data."""
 
 
 @dataclass
@@ -104,7 +104,7 @@ def record_tasks(
     now: Session,
     most_tasks: int | None = None,
 ) -> TaskCounter:
-    """Record the tasks, at most `most_tasks`; execute them if they decide which tasks follow."""
+    """Record at most `most_tasks` tasks; execute them if later tasks depend on their results."""
     try:
         return program.run_tasks(arguments, execute=False, most_tasks=most_tasks, now=now)
     except DependsOnTaskData as problem:
@@ -119,7 +119,7 @@ def execute_to_count(
     *,
     records: bool = False,
 ) -> TaskCounter:
-    """Execute a program whose tasks decide which tasks follow; raise `problem` without data."""
+    """Execute a program whose tasks depend on results; raise `problem` if there is no data."""
     if data is None:
         raise problem
     arguments = data()
@@ -144,13 +144,13 @@ NO_INPUTS = "what its tasks compute decides how many follow, and there are no in
 
 
 def say_compiled(program: CompiledProgram, why: str) -> None:
-    """Say that a program was compiled, and why nothing else became of it."""
+    """Print that a program was compiled, and why it was not run."""
     kernels = plural(len(program.program.kernels), "kernel")
     print(printable(f"{program.name}: compiled, {kernels}; {why}"))
 
 
 def zero_arguments(program: CompiledProgram) -> dict[str, Any]:
-    """Zeros for scalars, integers, and tensors that the control program reads or measures."""
+    """Return zeros for scalars, integers, and tensors that the control program reads."""
     arguments: dict[str, Any] = {}
     read = parameters_read(program.program)
     for parameter in program.parameters:

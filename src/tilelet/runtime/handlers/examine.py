@@ -1,4 +1,4 @@
-"""`tilelet diverge`: keep cases for those who execute them themselves."""
+"""`tilelet diverge`: keep cases, which the command executes itself."""
 
 from __future__ import annotations
 

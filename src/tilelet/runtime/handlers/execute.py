@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Executed:
-    """An execution that has ended.
+    """A finished execution.
 
     pristine   arguments as they were before it; `arguments` hold the results
     case       what was run, if it was a case
@@ -104,7 +104,7 @@ class Execute:
     def explore_ranks(
         self, program: CompiledProgram, arguments: Data, config: RunConfig
     ) -> bool | None:
-        """Explore a program of several ranks; say whether it can be run. None: it is just run."""
+        """Explores a program of several ranks and returns whether to run it; None: always."""
         del program, arguments, config
         return None
 
@@ -138,7 +138,7 @@ class Execute:
         from tilelet.runtime.handlers.cheap_checks import cheap_verdict
 
         platform = now.platform_of(config)
-        # A machine-readable document holds the verdict in full: no remembered one will do.
+        # A machine-readable document needs the full verdict, which is not cached.
         remembers = not now.quiet_diagnostics
         verdict, unchecked = cheap_verdict(
             program.name, passed, arguments, platform, counts, comparison, remembers
@@ -206,7 +206,7 @@ class Execute:
 def _find_where(
     run: CaseRun, pristine: Mapping[str, Any], pairs: Mapping[str, tuple[Array, Array]]
 ) -> None:
-    """Find the wrong regions of the failed outputs, and who wrote them."""
+    """Find the wrong regions of the failed outputs, and the tasks that wrote them."""
     from tilelet.divergence.where import where_wrong
 
     outputs = {
@@ -253,7 +253,7 @@ def _keep_numbers(
     actual: Mapping[str, Array],
     expected: Mapping[str, Array],
 ) -> None:
-    """For the page of the run: how far each output is from the golden, and where."""
+    """Return the differences of each output from the golden, for the HTML page."""
     from tilelet.runtime.validation.numbers_file import numbers_json
 
     where, case = run.result.where, run.case

@@ -1,4 +1,4 @@
-"""Profiles that a script asks for in its configuration."""
+"""Profiles that a script requests in its configuration."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def show_profile(executed: Executed) -> dict[str, Any]:
     """Model an execution, print the report, and write its files; return the figures.
 
-    What the model cannot do is reported, and does not stop a run that passed.
+    Limits of the model are reported and do not fail the run.
     """
     now, tasks, directory = executed.session, executed.tasks, executed.directory
     name, program = executed.program.name, executed.program.program

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RecordedRun(Recorded):
-    """A recorded run with what checks need to know of it.
+    """A recorded run with the context that checks need.
 
-    arguments   what the program was given, by parameter name, as it was before the run
+    arguments   the arguments before the run, by parameter name
     comparison  how the script compares the outputs; None for a call
     result      the harness's result of a case, complete when the script has ended
     """
@@ -51,10 +51,10 @@ class RecordedRun(Recorded):
 
 @dataclass
 class Record:
-    """Keeps every run, without executing it unless its own tasks decide which tasks follow.
+    """Keeps every run; executes it only if later tasks depend on results of earlier ones.
 
     most_tasks      limit of recorded tasks of one run; None: no limit
-    keep_arguments  copy the arguments of calls, for who reads them when the script has ended
+    keep_arguments  copy the arguments of calls, so that they can be read after the script has ended
     explore         takes programs of several ranks, which are refused without it
     """
 
@@ -113,7 +113,7 @@ class Record:
         self._keep(program, tasks, arguments, now)
 
     def without_arguments(self, program: CompiledProgram, now: Session) -> None:
-        """Record a program that needs none, because all its shapes are known."""
+        """Record a program that needs no arguments, because all its shapes are known."""
         tasks = record_tasks(program, {}, None, now, self.most_tasks)
         self._keep(program, tasks, {}, now)
 
@@ -164,9 +164,9 @@ class ExecuteAndRecord(Execute):
 
 
 def copies(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with arrays of their own: a script may use its arrays again.
+    """Copy the arguments, because a script may reuse its arrays.
 
-    One array that is given twice stays one.
+    An array that is passed twice is copied once.
     """
     made: dict[Any, Any] = {}
 
@@ -181,7 +181,7 @@ def copies(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_control_traces(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
-    """The tasks with their control traces; recorded again if the engine only counted them."""
+    """Return the tasks with control traces, recording them if the engine only counted."""
     from tilelet.interp.interpreter import Interpreter
     from tilelet.interp.replay import find_control_traces
     from tilelet.tasks.stream import TaskStream

@@ -1,4 +1,4 @@
-"""The ways in which scripts of all eras call `run`, brought into one form."""
+"""Normalize the calls of `run` in scripts of all eras."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tilelet.runtime.config import RunConfig, as_config
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.validation.golden import Golden, needs_params
 
-TOLERANCE = 1e-5  # absolute and relative, unless the script says otherwise
+TOLERANCE = 1e-5  # default absolute and relative tolerance
 
 
 @dataclass
 class RunCase:
-    """One program, its arguments, and what its results should be."""
+    """One program with its arguments and expected results."""
 
     program: Any  # an `ir.Program` or a `@pl.jit` function
     specs: list[Spec]
@@ -33,7 +33,7 @@ class RunCase:
         default_factory=dict[str, Callable[..., Any]]
     )
     save_data: bool = False
-    # The oldest form: outputs start as zeros whatever `init_value` says, and the console is terse.
+    # The oldest form: outputs start as zeros regardless of `init_value`, with terse output.
     is_seed: bool = False
 
     @property
@@ -53,7 +53,7 @@ def is_spec_list(value: object) -> bool:
 
 
 def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> RunCase:
-    """The case that `run(program, *args, **named)` means."""
+    """Return the case that a call `run(program, *args, **named)` describes."""
     options = dict(named)
     _place_positional(args, options)
     specs = _one_of(options, "specs", "tensor_specs")
@@ -86,7 +86,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> RunC
 
 
 def _unclaimed(program: Program, specs: Sequence[Spec]) -> list[str]:
-    """Specs of outputs that are no parameters, if every parameter has one of its name besides."""
+    """Return specs of outputs that are not parameters, if every parameter has its own spec."""
     names = {p.name for p in program.main.params}
     rest = [spec for spec in specs if spec.name not in names]
     if len(specs) - len(rest) < len(names):
@@ -95,7 +95,7 @@ def _unclaimed(program: Program, specs: Sequence[Spec]) -> list[str]:
 
 
 def _place_positional(args: Sequence[Any], options: dict[str, Any]) -> None:
-    """Give positional arguments their names. Eras differ in order; types tell them apart."""
+    """Name positional arguments by type, because their order differs between eras."""
     for arg in args:
         if arg is None:
             continue
@@ -122,7 +122,7 @@ def _one_of(options: Mapping[str, Any], *names: str) -> Any | None:
 
 
 def _config(options: Mapping[str, Any]) -> RunConfig:
-    """All settings in one configuration; the caller's own object stays as it is."""
+    """Merge all settings into one configuration without changing the caller's object."""
     config = as_config(options.get("config")) or RunConfig()
     config = config.with_settings(options.get("compile_cfg"))
     config = config.with_settings(options.get("runtime_cfg"))

@@ -1,4 +1,4 @@
-"""A case on its way: its compiled program, inputs, expected outputs, and comparison."""
+"""A case being run: its compiled program, inputs, expected outputs and comparison."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 
 class CaseRun:
-    """What a handler needs of a case. Each part is made when it is first asked for.
+    """The parts of a case that handlers need, each computed on first use.
 
-    findings  what checks add to the line of the verdict
+    findings  text that checks add to the verdict line
     """
 
     def __init__(self, case: RunCase, console: Trace, result: RunResult, now: Session) -> None:
@@ -60,7 +60,7 @@ class CaseRun:
         self.session = now
         self.directory = result.directory = now.run_directory(case.name, case.config)
         self.findings = ""
-        self._seed = draw_seed(now)  # of this moment: data may be made when the script has ended
+        self._seed = draw_seed(now)  # captured now: data may be created after the script has ended
 
     def with_program(self, program: Any) -> CaseRun:
         """Return the same case for another program: the same specs, seed, golden and comparison."""
@@ -115,7 +115,7 @@ class CaseRun:
 
     @contextlib.contextmanager
     def compiling(self) -> Generator[None]:
-        """The stage in which `compiled` is first used."""
+        """The console stage that compiles the program."""
         with self.console.stage("compile"), progress(f"compiling {self.case.name}"):
             yield
 
@@ -136,11 +136,11 @@ class CaseRun:
     # ---- inputs
 
     def inputs(self) -> dict[str, Any]:
-        """Fresh initial data by parameter."""
+        """Return fresh initial data by parameter."""
         return {p.name: self._initial(p) for p in self.compiled.parameters}
 
     def control_arguments(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What the control program reads, and empty arrays for other extents it must know."""
+        """Return arrays that the control program reads, and empty ones for other shapes."""
         compiled = self.compiled
         read = parameters_read(compiled.program)
         needed = {
@@ -156,7 +156,7 @@ class CaseRun:
         return needed, shapes
 
     def inputs_on_demand(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
-        """All initial data, of which only `made` exists yet."""
+        """Return all initial data lazily; `made` exists already."""
         makers = {
             param.name: functools.partial(self._initial, param)
             for param in self.compiled.parameters
@@ -179,7 +179,7 @@ class CaseRun:
         return array.view(param.type.dtype.numpy)
 
     def tensors(self, given: Mapping[str, Any]) -> dict[str, Array]:
-        """The arrays among arguments, by parameter, in the element types of their specs."""
+        """Return array arguments by parameter, in the element types of their specs."""
         return {
             name: as_spec(self.specs[name], cast("Array", a))
             for name, a in given.items()
@@ -187,17 +187,17 @@ class CaseRun:
         }
 
     def by_spec(self, tensors: Mapping[str, Array]) -> dict[str, Any]:
-        """The inputs that comparators see: tensors and scalars by the names of their specs."""
+        """Return the inputs for comparators: tensors and scalars by spec name."""
         named: dict[str, Any] = {self.specs[n].name: a for n, a in tensors.items()}
         return named | scalars_of(self.case.specs)
 
     # ---- expected outputs and the comparison
 
     def outputs(self) -> tuple[list[str], list[str]]:
-        """Parameters that are always compared, and those compared if the golden writes them.
+        """Return parameters that are always compared, and those compared if the golden writes them.
 
-        A spec marked as output is compared. What the program writes otherwise, by its signature or
-        in fact, is compared when the golden has something to say about it.
+        A spec marked as output is always compared. Other parameters that the program writes are
+        compared if the golden writes them.
         """
         specs = self.specs
         tensors = [p for p in self.compiled.parameters if isinstance(p.type, TensorType)]
@@ -213,7 +213,7 @@ class CaseRun:
     def expected(
         self, tensors: dict[str, Array], golden: Golden | None, *, cached: bool = True
     ) -> dict[str, Array] | None:
-        """Expected arrays by spec name: read back, from the cache, or computed by `golden`.
+        """Return expected arrays by spec name: stored, cached, or computed by `golden`.
 
         None if there is nothing to compare with.
         """
@@ -245,7 +245,7 @@ class CaseRun:
         return expected
 
     def comparison(self) -> Comparison:
-        """How the outputs are compared, for those who check the comparison itself."""
+        """Return how the outputs are compared, for checks of the comparison."""
         from tilelet.checks.comparison import Comparison
 
         case, judge, inputs = self.case, self.judge, scalars_of(self.case.specs)
@@ -317,7 +317,7 @@ class CaseRun:
         return all(judgement.ok for judgement in found)
 
     def examined(self, pristine: Mapping[str, Any]) -> GoldenCase:
-        """The case for those who execute it themselves, with what its golden computes."""
+        """Return the case with the intermediates of its golden, for `tilelet diverge`."""
         from tilelet.runtime.harness.examined_case import examined
 
         tensors = self.tensors(pristine)
@@ -334,7 +334,7 @@ class CaseRun:
     # ---- files and notes
 
     def save(self, tensors: Mapping[str, Array], expected: Mapping[str, Array] | None) -> None:
-        """Keep inputs and expected outputs, if the script or the command asks for it."""
+        """Save inputs and expected outputs if the script or command requests it."""
         if not (self.case.save_data or self.session.save_data):
             return
         try:
@@ -346,7 +346,7 @@ class CaseRun:
             raise CannotWrite.of(error) from error
 
     def skip_validation(self, why: str) -> None:
-        """Pass without a comparison, and say so."""
+        """Pass without a comparison, and print that."""
         self.result.passed = True
         self.console.skipped(why)
         self.session.add_errors([ValidationSkipped(why).diagnostic])
@@ -359,14 +359,14 @@ class CaseRun:
 
 
 def _example(spec: Spec) -> Any:
-    """What stands for an argument when a `@pl.jit` function is specialized."""
+    """Return the example argument that specializes a `@pl.jit` function."""
     if isinstance(spec, ScalarSpec):
         return spec.value
     return jit_call.example(TensorType(spec.shape, spec.element))
 
 
 def as_spec(spec: Spec, array: Array) -> Array:
-    """The same memory as elements of the spec's type: signed ones may stand for unsigned ones."""
+    """View an array in the spec's element type; signed arrays may represent unsigned ones."""
     return array.view(spec.element.numpy) if array.dtype != spec.element.numpy else array
 
 
@@ -382,7 +382,7 @@ def _has_known_shape(param: Parameter) -> bool:
 
 
 def _empty(param: Parameter, spec: Spec) -> Array:
-    """An array for its shape only: its pages are never touched."""
+    """Return an array for its shape only; its pages are never touched."""
     assert isinstance(param.type, TensorType)
     assert isinstance(spec, TensorSpec)
     return np.zeros(spec.shape, param.type.dtype.numpy)
@@ -393,7 +393,7 @@ def _is_stored(folder: Path, spec: TensorSpec) -> bool:
 
 
 def _stored(folder: Path, spec: TensorSpec) -> Array:
-    """A stored array of the shape and type that its spec says."""
+    """Check that a stored array has the shape and type of its spec."""
     try:
         array = load_array(folder, spec.name)
     except BadFileError as error:

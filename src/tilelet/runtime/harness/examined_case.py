@@ -1,4 +1,4 @@
-"""A case as `tilelet diverge` looks at it: the program, its inputs, its golden seen from inside."""
+"""The case that `tilelet diverge` examines: program, inputs, and golden with intermediates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.runtime.validation.differences import mismatches
 from tilelet.runtime.validation.judge import Judge
 
 Expecting = Callable[[Callable[..., Any] | None], "dict[str, Array] | None"]
-"""Gives what is expected, by spec name, computed by this golden in the place of the case's."""
+"""Returns expected arrays by spec name, computed by another golden."""
 
 
 def examined(
@@ -28,7 +28,7 @@ def examined(
     judge: Judge,
     inputs: Mapping[str, Any],
 ) -> GoldenCase:
-    """The case with what its golden computes on the way. What cannot be compared is noted."""
+    """Return the case with the intermediates of its golden; note what cannot be compared."""
     trace: GoldenTrace | None = None
     note = "there is no golden: results are compared with double only"
     by_name: dict[str, Array] = {}
@@ -71,6 +71,6 @@ def examined(
 
 
 def _like(made: Array, expected: Array) -> Array:
-    """The same memory as elements of the other's type: signed ones may stand for unsigned ones."""
+    """View an array in the other's element type; signed arrays may represent unsigned ones."""
     same = made.dtype == expected.dtype or made.dtype.itemsize != expected.dtype.itemsize
     return made if same else made.view(expected.dtype)

@@ -1,4 +1,4 @@
-"""`RunResult`: what `run` gives back."""
+"""`RunResult`, the return value of `run`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RunResult:
-    """Verdict of one run. `passed` is False on a mismatch and when the run could not be made."""
+    """Verdict of one run. `passed` is False on a mismatch and when the run failed."""
 
     def __init__(
         self,
@@ -31,26 +31,26 @@ class RunResult:
         self.profile = profile
         self.directory = work_dir
         self.bench = bench
-        self.bench_stats = bench  # its first name
+        self.bench_stats = bench  # the name in the oldest era
         self.validated = False  # whether any output was compared
         self.could_run = True  # False: the failure is not a mismatch
         self.was_executed = True  # False: `tilelet tasks` only counted
         self.tasks: dict[str, int] = {}  # kernel -> number of tasks
-        self.all_counted = True  # False: there are more tasks, which nobody counted
-        self.where: list[Where] = []  # of each failed output: which regions are wrong
+        self.all_counted = True  # False: counting stopped early
+        self.where: list[Where] = []  # wrong regions of each failed output
         self.error_was_read = False
         self.error = error
 
     @property
     def work_dir(self) -> Path | None:
-        """The folder of what the run writes. It exists once somebody asks: scripts hand it on."""
+        """The output directory of the run, created on first access, because scripts pass it on."""
         return self.directory.root if isinstance(self.directory, RunDirectory) else self.directory
 
     @property
     def error(self) -> str | None:
         """The full report of a failure; None if passed.
 
-        Scripts usually print it. `tilelet run` prints it at the end if a script never looks.
+        Scripts usually print it. Otherwise `tilelet run` prints it at the end.
         """
         self.error_was_read = True
         return self._error

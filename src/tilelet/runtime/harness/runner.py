@@ -49,12 +49,12 @@ def run(
 ) -> Any:
     """Run a program and compare its outputs with a golden.
 
-    `run(program, specs, golden_fn, ...)` gives a `RunResult` and raises nothing: what goes wrong is
+    `run(program, specs, golden_fn, ...)` returns a `RunResult` and raises nothing: failures are
     in `result.error`. `tensor_specs` and `golden` are the older names of `specs` and `golden_fn`;
-    with them, outputs start as zeros whatever their `init_value` says.
+    with them, outputs start as zeros regardless of `init_value`.
 
     `run(program, *tensors, config=None)` runs on the tensors given, which receive the results, and
-    gives the compiled program. Without tensors it only compiles.
+    returns the compiled program. Without tensors it only compiles.
 
     fn: another name of `program`
     config, compile_cfg, runtime_cfg: settings, all of the same kind (see `RunConfig`), also as a
@@ -62,7 +62,7 @@ def run(
     rtol, atol: tolerances, 1e-5 unless given here or in `config`
     compare_fn: a comparator for some outputs, by name, or one for all
     golden_data: a folder with stored inputs and expected results, used instead of `golden_fn`
-    runtime_dir: an existing folder for what the run writes
+    runtime_dir: an existing directory for the output of the run
     save_data: keep inputs and expected results
     benchmark: accepted, without effect: see `tilelet profile`
     """
@@ -96,7 +96,7 @@ def run(
 
 
 def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
-    """`run` for a `@pl.jit` function: the specs say what it is specialized to."""
+    """`run` for a `@pl.jit` function, which is specialized to the specs."""
     return run(fn, *args, **options)
 
 
@@ -111,7 +111,7 @@ def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) 
 
 
 def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> RunResult:
-    """Nothing but Ctrl-C and a debugger's `quit` leaves this function as an exception."""
+    """Run a case; only Ctrl-C and a debugger's `quit` leave this function as exceptions."""
     start = time.perf_counter()
     now = session.current()
     result = RunResult(passed=False, test_name=getattr(program, "name", "program"))

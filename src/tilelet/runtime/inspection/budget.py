@@ -1,4 +1,4 @@
-"""What a program uses, against what it may use: tasks, modelled time, bytes, on-chip memory."""
+"""Budgets of programs: tasks, modelled time, bytes, on-chip memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNITS = {
 
 @dataclass(frozen=True)
 class Budget:
-    """What a call of a program uses on a machine.
+    """Resource usage of one call on a machine.
 
     by_kernel  the same, kernel by kernel, for each figure
     """
@@ -33,7 +33,7 @@ class Budget:
     )
 
     def over(self, limits: Mapping[str, float]) -> str:
-        """What exceeds its limit, and where most of it is; "" if nothing does."""
+        """Return the exceeded limits and their main causes, or ""."""
         lines: list[str] = []
         for name, limit in limits.items():
             used = getattr(self, name)

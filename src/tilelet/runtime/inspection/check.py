@@ -1,4 +1,4 @@
-"""`tilelet.check`: make the checks on what a function runs.
+"""`tilelet.check`: check the programs that a function runs.
 
 v = tilelet.check(softmax, x, out, platform="a2a3")
 assert v.ok, v                     # the findings in full
@@ -30,12 +30,12 @@ def check(
     **named: Any,
 ) -> Verdict:
     """Check a program: a `@pl.jit` function, a program, a compiled one, or a function that runs
-    some. `args` are what it is called with; programs whose shapes are all known need none.
+    some. `args` are its arguments; programs with known shapes need none.
 
-    Kernels are executed only where a check needs it, and on copies: the arguments stay as they are.
+    Kernels are executed only if a check needs it, on copies of the arguments.
 
-    platform  a machine's name, or a file of your own; `period` the month of its runtime
-    only      names of the checks to make; all that are not opt-in, if none are named
+    platform  a machine's name or file; `period` is the month of its runtime
+    only      names of the checks to make; by default all that are not opt-in
     """
     from tilelet.checks.registry import chosen
     from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on

@@ -28,14 +28,14 @@ def diverge(
     platform: str = "a2a3",
     **named: Any,
 ) -> Answer:
-    """Look for the first statement that goes wrong, against the golden and against double.
+    """Find the first wrong statement, compared with the golden and with double precision.
 
     `args` are those of `tilelet.runtime.run`: the specs, the golden, tolerances. Any other function
-    is called, and looked at is the first program it runs that has a finding, else the first.
+    is called; the result is about the first program it runs that has a finding, else the first.
 
     budget    work for repairs, in nominal seconds
     all_fp32  carry FP32 instead of double beside every value
-    platform  whose rules of order count
+    platform  the machine whose ordering rules apply
     """
     from tilelet.diag.catalogue.command import BadFlag
     from tilelet.divergence.answer import Options
@@ -64,8 +64,8 @@ def diverge(
 
 
 def examine(name: str, case: GoldenCase, options: Options, platform: str = "a2a3") -> Answer:
-    """The answer about a case. Tasks that are right in the order of the program may still read what
-    another has not written yet: that is told, too.
+    """Examine a case. Tasks that are correct in program order may still read memory that another
+    task has not written yet; such races are reported, too.
     """
     from tilelet.divergence.answer import answer
 
@@ -76,7 +76,7 @@ def examine(name: str, case: GoldenCase, options: Options, platform: str = "a2a3
 
 
 def page_data(name: str, case: GoldenCase, result: Answer, platform: str) -> bytes:
-    """The page of a case: its modelled run, outputs against the golden, the first divergence."""
+    """Return the HTML page of a case: modelled run, output differences, first divergence."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun
     from tilelet.divergence.where import where_wrong
@@ -111,7 +111,7 @@ def _recorded(name: str, case: GoldenCase) -> Recorded:
 
 
 def _stale_reads(name: str, case: GoldenCase, platform: str) -> list[Any]:
-    """Races in which one of the two reads, by the rules of the newest runtime."""
+    """Return read-write races under the rules of the newest runtime."""
     from tilelet.checks import race
     from tilelet.checks.verdict import Subject
     from tilelet.device.machine.description import load_machine
@@ -122,7 +122,7 @@ def _stale_reads(name: str, case: GoldenCase, platform: str) -> list[Any]:
         subject = Subject(_recorded(name, case), case.arguments, load_machine(platform))
         found = race.Races(subject, subject.machine.newest_period).findings()
     except UserError:
-        return []  # what is executed cannot be told without its data
+        return []  # control flow depends on data
     return [
         StaleRead(finding.diagnostic, next(p.loc for p in finding.places if p.role == "reads"))
         for finding in found

@@ -1,4 +1,4 @@
-"""`tilelet.profile`: what an NPU would do with a call, for those who work in Python.
+"""`tilelet.profile`: the modelled time of a call on an NPU, from Python.
 
 p = tilelet.profile(softmax, x, out, platform="a2a3")
 print(p)                       # the report that `tilelet profile` prints
@@ -38,10 +38,10 @@ def profile(
     platform: str | Path = "a2a3",
     **named: Any,
 ) -> Profile:
-    """Call `function` and model what ran on `platform`: a machine's name, or a file of your own.
+    """Call `function` and model its programs on `platform`, a machine's name or file.
 
-    Results are computed as in any other call. Without a function: a context manager, for all that
-    runs in its block.
+    Results are computed as in any other call. Without a function, return a context manager for
+    all programs that run in its block.
     """
     from tilelet.device.machine.description import load_machine
 
@@ -89,7 +89,7 @@ class Run:
         return "\n\n".join(as_text(self.device_run.parts()))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: a small timeline, and the tables."""
+        """Return the notebook view: a small timeline and the tables."""
         from tilelet.diag.table_html import parts_html
         from tilelet.report.notebook import timeline_svg
 
@@ -97,9 +97,9 @@ class Run:
 
 
 class Profile(AbstractContextManager["Profile"]):
-    """The programs that ran while it was in force, on the modelled machine.
+    """The programs that ran inside the context, on the modelled machine.
 
-    result  what the function returned that `tilelet.profile` called
+    result  the return value of the profiled function
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -112,7 +112,7 @@ class Profile(AbstractContextManager["Profile"]):
         self.result: Any = None
 
     def __enter__(self) -> Self:
-        # All other settings of the session in force stay.
+        # other settings of the current session stay
         now = replace(session.current(), handler=self._handler, task_tables=[])
         self._stack.enter_context(session.active(now))
         return self

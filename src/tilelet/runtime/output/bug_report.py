@@ -1,4 +1,4 @@
-"""When Tilelet itself breaks: say so, and leave a file that lets somebody reproduce it."""
+"""Reports of bugs in Tilelet, with a file that reproduces them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.runtime.output.run_directory import RunDirectory
 
 
 def bug_text(error: BaseException, program: Any, directory: RunDirectory) -> str:
-    """The message for a bug in Tilelet; writes `report/reproducer.txt` if the disk allows."""
+    """Return the message for a bug in Tilelet, and try to write `report/reproducer.txt`."""
     if isinstance(error, InternalError):
         message = str(error)
     else:
@@ -53,7 +53,7 @@ def _program_text(program: Any) -> str:
         from tilelet.ir.printer import print_program
 
         return print_program(program)
-    except Exception as error:  # the printer may be what is broken
+    except Exception as error:  # the printer itself may be broken
         return f"program {program.name} (cannot be printed: {error!r})"
 
 

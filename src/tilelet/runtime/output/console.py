@@ -28,7 +28,7 @@ class Trace:
 
     @contextmanager
     def stage(self, name: str) -> Generator[None]:
-        """Announce a stage, and how long it took."""
+        """Print a stage and its duration."""
         self.say(f"{name} ...")
         start = time.perf_counter()
         yield
@@ -49,7 +49,7 @@ class Trace:
         self.say(f"validation skipped: {printable(why)}")
 
     def finish(self, passed: bool, seconds: float, findings: str = "") -> None:
-        """The verdict on the run; `findings`: what it has to say besides."""
+        """Print the verdict on the run, followed by `findings`."""
         self.say(f"{_verdict(passed)}{findings} ({seconds:.2f}s)")
 
     @staticmethod
@@ -94,4 +94,4 @@ class Silent(Trace):
     """For `tilelet tasks`, whose output is the table alone."""
 
     def say(self, text: str) -> None:
-        """Say nothing."""
+        """Print nothing."""

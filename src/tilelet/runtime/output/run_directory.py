@@ -1,4 +1,4 @@
-"""The run directory: `build_output/<Program>_<YYYYMMDD_HHMMSS>/`, made when something is written.
+"""The run directory: `build_output/<Program>_<YYYYMMDD_HHMMSS>/`, created on first write.
 
 passes_dump/   one readable file per pass       (--dump-passes)
 data/in, out   arguments and golden outputs     (save_data)
@@ -17,11 +17,11 @@ from tilelet.runtime.data.array_files import save_array
 from tilelet.runtime.data.arrays import Array
 
 ROOT = "build_output"
-_LONGEST_NAME = 120  # of what the user calls a thing, in the name of a file; most systems take 255
+_LONGEST_NAME = 120  # characters of a user's name in a file name; most systems allow 255
 
 
 def build_root() -> Path:
-    """The folder of all run directories: `TILELET_BUILD_DIR`, else `build_output` here."""
+    """Return the parent of all run directories: `TILELET_BUILD_DIR`, else `./build_output`."""
     chosen = os.environ.get("TILELET_BUILD_DIR") or os.environ.get("PYPTO_PROG_BUILD_DIR")
     return Path(chosen) if chosen else Path(ROOT)
 
@@ -30,7 +30,7 @@ class RunDirectory:
     """One run's directory. Nothing exists on disk before the first `path` call."""
 
     def __init__(self, program: str, root: Path | None = None, exact: Path | None = None) -> None:
-        """`exact` is a directory the user chose; else a new one is made under `root`."""
+        """`exact`: a directory chosen by the user; default: a new one under `root`."""
         self._program = file_name(program) or "program"
         self._root = root
         self._path = exact
@@ -40,7 +40,7 @@ class RunDirectory:
         return self._path is not None and self._path.is_dir()
 
     def path(self, *parts: str) -> Path:
-        """A path inside the directory; its parent exists afterwards."""
+        """Return a path inside the directory, creating its parent."""
         if self._path is None:
             self._path = _unique(self._root or build_root(), self._program)
         self._path.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ class RunDirectory:
 
     @property
     def root(self) -> Path:
-        """The directory itself, made if need be."""
+        """The directory itself, created if needed."""
         self.path()
         assert self._path is not None
         return self._path
@@ -66,7 +66,7 @@ class RunDirectory:
 
 
 def _unique(root: Path, program: str) -> Path:
-    """A directory of our own: two runs within one second must not share one."""
+    """Create a unique directory: two runs within one second must not share one."""
     stamp = time.strftime("%Y%m%d_%H%M%S")
     name = f"{program}_{stamp}"
     for attempt in range(1000):
@@ -80,7 +80,7 @@ def _unique(root: Path, program: str) -> Path:
 
 
 def file_name(name: str) -> str:
-    """A name of the user's as one part of a path: never another folder, and not too long."""
+    """Return a user's name as one path component without separators, of limited length."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     plain = re.sub(r"^\.+", lambda dots: "_" * len(dots[0]), plain)
     if len(plain) <= _LONGEST_NAME:

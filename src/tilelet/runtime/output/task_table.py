@@ -37,7 +37,7 @@ class TaskTable:
     def text(self) -> str:
         """One line per kernel and the total, with a column of blocks if there are launches.
 
-        A task that is no launch counts as one block, so that the total is what cores execute.
+        A task without a launch counts as one block, so that the total is the number of executions.
         """
         kernels = list(self.tasks)
         columns = [

@@ -1,4 +1,4 @@
-"""Arguments against parameters: specs, arrays and scalars must fit what the entry declares."""
+"""Binding of arguments: specs, arrays and scalars must match the entry's parameters."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Parameter:
     """A parameter of the entry function."""
 
     name: str
-    type: TensorType | ScalarType | None  # None: a `@pl.jit` parameter that takes what it gets
+    type: TensorType | ScalarType | None  # None: a `@pl.jit` parameter without a declared type
     direction: Direction
-    declared: Direction | None  # what the signature says; None: a plain `pl.Tensor`
+    declared: Direction | None  # declared direction; None: a plain `pl.Tensor`
     loc: Loc
-    default: int | float | None = None  # of a number that a call need not give
+    default: int | float | None = None  # default of an optional scalar
 
     @property
     def is_written(self) -> bool:
@@ -45,12 +45,12 @@ class Parameter:
 
     @property
     def is_pure_output(self) -> bool:
-        """Declared write-only: callers may leave it out and get it back."""
+        """Whether it is declared write-only, so that callers may omit it and get it returned."""
         return self.declared is Direction.Out
 
 
 def parameters(program: Program) -> list[Parameter]:
-    """The entry's parameters, with the directions that the passes found."""
+    """Return the entry's parameters with the directions that the passes inferred."""
     entry = program.main
     found: list[Parameter] = []
     for value, direction, said in zip(entry.params, entry.directions, entry.declarations):
@@ -60,7 +60,7 @@ def parameters(program: Program) -> list[Parameter]:
 
 
 def jit_parameters(jit_fn: Any) -> list[Parameter]:
-    """The parameters of a `@pl.jit` function, as far as its signature says what they are."""
+    """Return the parameters of a `@pl.jit` function, as far as its signature declares them."""
     return [
         Parameter(p.name, p.type, p.direction or Direction.In, p.direction, p.loc, p.default)
         for p in jit_fn.parameters
@@ -70,9 +70,9 @@ def jit_parameters(jit_fn: Any) -> list[Parameter]:
 def match_specs(
     params: Sequence[Parameter], specs: Sequence[Spec], extents: Extents | None = None
 ) -> dict[str, Spec]:
-    """The spec of every parameter. By name if the names agree, else in order.
+    """Return the spec of every parameter, by name if the names agree, else by position.
 
-    Raises what does not fit: a spec too few or too many, another shape, another dtype.
+    Raise an error for missing or extra specs, other shapes and other dtypes.
     """
     named: dict[str, Spec] = {}
     for spec in specs:
@@ -81,7 +81,7 @@ def match_specs(
         named[spec.name] = spec
     names = [p.name for p in params]
     if len(specs) == len(params) and set(named) != set(names):
-        pairs = list(zip(params, specs))  # other names, same number: the order counts
+        pairs = list(zip(params, specs))  # other names, same number: bind by position
     else:
         for spec in specs:
             if spec.name not in names:
@@ -126,7 +126,7 @@ def _check_spec(param: Parameter, spec: Spec, dims: Extents) -> None:
 
 
 def check_arguments(params: Sequence[Parameter], args: Sequence[Any]) -> None:
-    """Tensors against the shapes and dtypes that a signature states."""
+    """Check tensors against the declared shapes and dtypes."""
     dims = Extents()
     for param, arg in zip(params, args):
         if is_array(arg) and dtype_of(arg.dtype) is None:
@@ -145,7 +145,7 @@ def check_arguments(params: Sequence[Parameter], args: Sequence[Any]) -> None:
 
 
 def given_names(params: Sequence[Parameter], count: int) -> list[str]:
-    """The parameters that `count` arguments are for: all, or those that are not `pl.Out`."""
+    """Return the parameters that `count` arguments bind to: all, or all but `pl.Out`."""
     inputs = [p.name for p in params if not p.is_pure_output]
     return inputs if len(inputs) == count < len(params) else [p.name for p in params]
 
@@ -153,10 +153,10 @@ def given_names(params: Sequence[Parameter], count: int) -> list[str]:
 def bind_call(
     kernel: str, params: Sequence[Parameter], args: Sequence[Any]
 ) -> tuple[dict[str, Array | Any], dict[str, Any]]:
-    """Arguments of a direct call: what the engine gets, and the tensors that the call gives back.
+    """Return the engine's arguments of a direct call, and the tensors that it returns.
 
-    All parameters in order, and those that are written come back; or all but the `pl.Out` ones,
-    which are then made here, and alone come back. Arrays share memory with the user's tensors.
+    With all parameters given, the call returns those that are written. Omitted `pl.Out` ones are
+    allocated here, and only they are returned. Arrays share memory with the user's tensors.
     """
     inputs = [p for p in params if not p.is_pure_output]
     given = params if len(args) == len(params) else inputs
@@ -190,16 +190,16 @@ def _made_output(
 
     assert isinstance(param.type, TensorType)
     shape = dims.resolve(param.type.shape)
-    if shape is None:  # its extent is known only from the tensor itself
+    if shape is None:  # only the tensor has the extent
         raise ArgumentCount(kernel, got, [p.name for p in params], param.loc)
     array = np.zeros(shape, param.type.dtype.numpy)
     return as_tensor(array) if torch else array
 
 
 def adopted(param: Parameter, arg: Any) -> Any:
-    """An argument; that of a library which only speaks DLPack as an array of the same memory.
+    """Convert an argument; one of a library that supports only DLPack becomes an array.
 
-    Signed integers for a parameter of unsigned ones are these: the same bits.
+    Signed integers for an unsigned parameter are reinterpreted bit by bit.
     """
     if isinstance(param.type, TensorType) and is_array(arg):
         got = dtype_of(arg.dtype)
@@ -211,11 +211,11 @@ def adopted(param: Parameter, arg: Any) -> Any:
         if not is_array(arg):
             return from_dlpack(arg)
         if not dtype_of(arg.dtype):
-            return arg  # that is said elsewhere
+            return arg  # reported elsewhere
         plain = as_array(arg)
-    except Exception as error:  # what the methods of somebody's class raise
+    except Exception as error:  # methods of a user's class may raise anything
         raise UnknownData(param.name, type(arg).__name__, why=str(error)) from None
-    if is_tensor(arg) and dtype_of(arg.dtype) is FP4:  # two elements in a byte: `plain` is a copy
+    if is_tensor(arg) and dtype_of(arg.dtype) is FP4:  # packed FP4: `plain` is a copy
         if param.is_written:
             why = "torch keeps two FP4 elements in a byte; give a NumPy array"
             raise UnknownData(param.name, type(arg).__name__, why=why)
@@ -228,29 +228,29 @@ def _is_plain(arg: Any) -> bool:
 
 
 def bind_one(param: Parameter, arg: Any) -> Array | Any:
-    """One argument as engines want it: a NumPy array, or a plain number."""
+    """Convert one argument to a NumPy array or a plain number, as engines expect."""
     if isinstance(param.type, ScalarType):
         return cast("Any", arg).item() if is_array(arg) or isinstance(arg, np.generic) else arg
     return as_array(arg)
 
 
 def _same_storage(got: DType, wanted: DType) -> bool:
-    """INDEX is stored as INT64, so the two go together."""
+    """Whether two dtypes match; INDEX is stored as INT64."""
     return got is wanted or (got.numpy == wanted.numpy and got.kind in ("int", "index"))
 
 
 def _is_unsigned_form(got: DType, wanted: DType) -> bool:
-    """A signed type for the unsigned one of its width: torch has few unsigned types."""
+    """Whether a signed type represents the unsigned one: torch lacks most unsigned types."""
     return got.kind == "int" and wanted.kind == "uint" and got.itemsize == wanted.itemsize
 
 
 def _scalar_fits(got: DType, wanted: DType) -> bool:
-    """Scalars are passed by value: any integer for an integer, any float for a float."""
+    """Whether a scalar matches: any integer for an integer, any float for a float."""
     if wanted.is_float:
         return got.is_float or got.is_integer
     return not got.is_float
 
 
 def scalars_of(specs: Sequence[Spec]) -> dict[str, np.generic]:
-    """The values of the scalar specs, by name, in their own types."""
+    """Return the values of the scalar specs by name, in their declared types."""
     return {s.name: s.element.numpy.type(s.value) for s in specs if isinstance(s, ScalarSpec)}

@@ -1,4 +1,4 @@
-"""From a frontend program to something that can be called."""
+"""Compilation of frontend programs to callables."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def compile_program(
 ) -> CompiledProgram:
     """Run the passes and verify the result. `dump_dir` receives one readable file per pass.
 
-    A `@pl.jit` function whose signature says all shapes and types will do, too: what comes back is
-    called as it is, and costs less, because it means now and ever what its names mean now.
+    A `@pl.jit` function with declared shapes and types is accepted, too. Calls of the result are
+    cheaper, because global names keep their present values.
 
-    Cautions of the frontend are shown, each once per session: `now`, or the one in force.
+    Cautions of the frontend are shown once per session: `now`, or the current one.
     """
     if not isinstance(program, Program):
         program = program.specialize()
@@ -78,7 +78,7 @@ def compile_program(
 
 
 def compile_with_dumps(program: Program, config: RunConfig | None = None) -> CompiledProgram:
-    """Compile a program, with pass dumps in a run directory of its own if anybody wants them."""
+    """Compile a program, with pass dumps in its own run directory if requested."""
     now = session.current()
     folder = now.dump_folder(now.run_directory(program.name, config), config)
     return compile_program(program, folder, config, now=now)
@@ -87,17 +87,17 @@ def compile_with_dumps(program: Program, config: RunConfig | None = None) -> Com
 class CompiledProgram(StepwiseCalls):
     """A program after all passes: call it with arrays or tensors in the entry's parameter order.
 
-    Results are written into the arguments. A call gives back the written tensor, or a tuple of
-    them. `pl.Out` arguments may be left out: then it gives back these.
+    Results are written into the arguments. A call returns the written tensor, or a tuple of them.
+    If `pl.Out` arguments are omitted, it returns these.
     """
 
     def __init__(self, source: Program, program: Program, config: RunConfig | None = None) -> None:
-        self.source = source  # as the frontend made it
+        self.source = source  # from the frontend
         self.program = program  # after all passes
         self.parameters = parameters(program)
         self.config = config or RunConfig()
         self._is_c_kept = False
-        # Of a worker of several ranks: its sub-workers, and the windows that outlive a run.
+        # Of a worker of several ranks: its sub-workers, and its persistent windows.
         self.callbacks: Mapping[str, Callable[..., Any]] | None = None
         self.kept_windows: KeptWindows | None = None
         self._warm_calls = WarmCalls()
@@ -112,7 +112,7 @@ class CompiledProgram(StepwiseCalls):
 
     @property
     def output_indices(self) -> list[int]:
-        """Positions of the parameters that the program writes, without those it also takes in."""
+        """Positions of the parameters that the program writes but does not read."""
         takes_in = Direction.InOut
         return [
             i for i, p in enumerate(self.parameters) if p.is_written and p.declared is not takes_in
@@ -120,7 +120,7 @@ class CompiledProgram(StepwiseCalls):
 
     @functools.cached_property
     def output_dir(self) -> Path:
-        """A folder for what belongs to the program; the compiled object stands for it, too."""
+        """The output directory of the program; the compiled object is path-like itself."""
         return session.current().run_directory(self.name, self.config).root
 
     def __fspath__(self) -> str:
@@ -135,7 +135,7 @@ class CompiledProgram(StepwiseCalls):
         return self.program.main.kind is FunctionKind.Host
 
     def ranks_config(self, config: RunConfig) -> DistributedConfig | None:
-        """The ranks that a run's configuration asks for, else the program's own."""
+        """Return the ranks that the configuration requests, else the program's own."""
         return config.distributed_config or self.config.distributed_config
 
     @property
@@ -144,7 +144,7 @@ class CompiledProgram(StepwiseCalls):
 
     @property
     def has_return(self) -> bool:
-        """Whether the entry's text ends with `return` and something."""
+        """Whether the entry returns a value."""
         return bool(self.source.main.returned)
 
     @property
@@ -173,7 +173,7 @@ class CompiledProgram(StepwiseCalls):
         config: RunConfig | None = None,
         execute: bool = True,
     ) -> dict[str, int]:
-        """Run on arguments by name, in place; the number of tasks of each kernel."""
+        """Run on arguments by name, in place; return the number of tasks of each kernel."""
         return self.run_tasks(arguments, config, execute).counts()
 
     def run_tasks(
@@ -189,7 +189,7 @@ class CompiledProgram(StepwiseCalls):
     ) -> engines.TaskCounter:
         """Run on arguments by name, in place; return the record of the tasks.
 
-        directory   receives what `--keep-c` keeps
+        directory   receives the C text of `--keep-c`
         records     record the tasks with their arguments, not only their number
         most_tasks  limit of recorded tasks if none is executed; None: no limit
         """
@@ -205,7 +205,7 @@ class CompiledProgram(StepwiseCalls):
         now: Session | None = None,
         **worker: Any,
     ) -> Any:
-        """Do all that `run_tasks` would have to do before it runs: compile the C text.
+        """Compile the C text, so that `run_tasks` need not.
 
         Of a program of several ranks: a `DistributedWorker`, with its options.
         """
@@ -244,7 +244,7 @@ class CompiledProgram(StepwiseCalls):
         return engines.get(chosen, engines.RunRequest(folder, records, most_tasks, directory, now))
 
     def prepared(self) -> PreparedCalls | None:
-        """For calls of one signature; None if programs, or this one, are interpreted here."""
+        """Return a fast path for calls of one signature; None if the program is interpreted."""
         if self.has_ranks or not engines.runs_natively(self.program):
             return None
         from tilelet.cpu.plan.verify import PlanError
@@ -257,13 +257,13 @@ class CompiledProgram(StepwiseCalls):
             return None  # `run_tasks` reports it
 
     def _is_data_dependent(self) -> bool:
-        """Whether data decides what a kernel does, which only the interpreter writes down."""
+        """Whether kernels have data-dependent control flow, which only the interpreter records."""
         from tilelet.tasks.control_points import sites
 
         return any(sites(kernel) for kernel in self.program.kernels)
 
     def _c_folder(self, directory: RunDirectory | None, now: Session) -> Path | None:
-        """The folder of the C text, if it is to be kept: once per program."""
+        """Return the directory of the C text if it is to be kept, once per program."""
         if not now.keep_c or directory is None or self._is_c_kept:
             return None
         self._is_c_kept = True
@@ -275,11 +275,11 @@ class CompiledProgram(StepwiseCalls):
         return folder
 
     def task_counts(self, arguments: Mapping[str, Array | Any]) -> dict[str, int]:
-        """The number of tasks of each kernel, without executing any."""
+        """Return the number of tasks of each kernel without executing any."""
         return self.execute(arguments, execute=False)
 
     def as_python(self) -> str:
-        """The program after all passes, as `pl` text."""
+        """Return the program after all passes as `pl` text."""
         from tilelet.ir.printer import print_program
 
         return print_program(self.program)
@@ -305,7 +305,7 @@ class ProgramCall:
 
     @property
     def written(self) -> dict[str, Any]:
-        """The tensors that the call returns, by parameter name."""
+        """Return the tensors that the call returns, by parameter name."""
         return self._bound[1]
 
 

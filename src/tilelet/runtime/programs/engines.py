@@ -1,4 +1,4 @@
-"""What executes a compiled program: native code, or the interpreter."""
+"""Engines that execute compiled programs: native code or the interpreter."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TaskCounter(Protocol):
 
 
 class EngineResult(Protocol):
-    """What an engine gives back; results are in the arguments' arrays."""
+    """The result of an engine run; outputs are in the arguments' arrays."""
 
     @property
     def tasks(self) -> TaskCounter: ...
@@ -53,9 +53,9 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is wanted of a run besides its results.
+    """Requests of a run besides its results.
 
-    c_folder    gives the folder for the C text, if that is to be kept; called if there is C text
+    c_folder    returns the directory for the C text if it is to be kept
     records     record the tasks with their arguments, not only their number
     most_tasks  limit of recorded tasks if none is executed; None: no limit
     directory   receives a reproducer if a plan is wrong
@@ -83,10 +83,10 @@ def known() -> list[str]:
 
 
 def get(name: str | None = None, request: RunRequest | None = None) -> Engine:
-    """A fresh engine; `UnknownEngine` if there is none of that name.
+    """Return a fresh engine; raise `UnknownEngine` for an unknown name.
 
     Without a name it is the session's, else the default, or the interpreter if there is no C
-    compiler. Who names `cpu` gets it, or `NoCompiler`.
+    compiler. An explicit `cpu` without a compiler raises `NoCompiler`.
     """
     request = request or RunRequest()
     now = request.session
@@ -102,7 +102,7 @@ _no_compiler_said = threading.Event()
 
 
 def _has_compiler() -> bool:
-    """Whether there is a C compiler; that there is none is said once."""
+    """Whether there is a C compiler; print once if there is none."""
     from tilelet.native.toolchain import find_compiler
 
     try:
@@ -117,7 +117,7 @@ def _has_compiler() -> bool:
 
 
 def runs_natively(program: Program) -> bool:
-    """Whether programs are run natively here unless somebody wants another engine, and this one."""
+    """Whether this program runs natively by default."""
     if not _has_compiler():
         return False
     from tilelet.cpu.run.engine import stops_for_a_debugger

@@ -1,4 +1,4 @@
-"""What a `@pl.jit` function does when it is called, compiled or lowered."""
+"""Calls, compilation and lowering of `@pl.jit` functions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tilelet.runtime.programs.compiler import (
 )
 from tilelet.runtime.programs.warm_calls import NOT_WARM, WarmCalls
 
-# Compiled programs by the identity of the frontend's, and by their ranks; the program is kept, so
-# ids stay unique.
+# Compiled programs by the id of the frontend program and by ranks; keeping the program keeps the id
+# unique.
 _COMPILED: dict[tuple[int, tuple[int, ...]], tuple[Program, CompiledProgram]] = {}
 
 
@@ -43,10 +43,10 @@ def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> A
 def _call(
     jit_fn: Any, args: Sequence[Any], config: RunConfig
 ) -> tuple[Any, CompiledProgram, list[str]]:
-    """The results, the program that was run, and the names of the parameters for `args`."""
+    """Return the results, the program that was run, and the parameter names of `args`."""
     program = compile(jit_fn, args, config)
     names = given_names(jit_parameters(jit_fn), len(args))
-    # An undeclared number is part of the program's text, not an argument of it.
+    # an undeclared number is part of the program's text, not an argument
     present = {p.name for p in program.parameters}
     passed = [arg for name, arg in zip(names, args) if name in present]
     return program(*passed, config=config), program, names
@@ -80,7 +80,7 @@ def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:
 
 
 def example(type_: Any) -> Any:
-    """An array of this shape and element type which takes no memory: one element, seen as many."""
+    """Return an array of this shape and type that takes no memory: one broadcast element."""
     return np.broadcast_to(np.zeros((), type_.dtype.numpy), type_.shape)
 
 

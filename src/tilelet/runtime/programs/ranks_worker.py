@@ -1,7 +1,7 @@
-"""`DistributedWorker`: programs of several ranks kept ready, with tensors that stay on a rank.
+"""`DistributedWorker`: registered programs of several ranks, with resident tensors.
 
-On a board each rank is a process with memory of its own. Here the ranks share this process, so a
-resident tensor is an array that calls use in place, and a run that is submitted is done at once.
+On a board each rank is a process with its own memory. Here the ranks share this process: a
+resident tensor is an array used in place, and a submitted run completes at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StackedDeviceTensor:
 
 
 class DistributedRunHandle:
-    """A run that was submitted: it is done."""
+    """A submitted run, which is complete."""
 
     def __init__(self, result: Any) -> None:
         self._result = result
@@ -90,7 +90,7 @@ class DistributedWorker:
         startup_timeout_s: float | None = None,
         inherited_host_tensors: Sequence[Any] = (),
     ) -> None:
-        del startup_timeout_s, inherited_host_tensors  # of processes, which there are none of
+        del startup_timeout_s, inherited_host_tensors  # options of processes, without effect here
         if reset_persistent_windows and not persistent:
             raise ValueError("reset_persistent_windows=True needs persistent=True")
         several = isinstance(compiled, Sequence)
@@ -104,7 +104,7 @@ class DistributedWorker:
     def _bound(
         self, callbacks: Mapping[str, Callback], overrides: Mapping[str, Callback]
     ) -> dict[str, Callback]:
-        """The function of every sub-worker, as the scheduler calls it: with arrays."""
+        """Return the function of every sub-worker, which the scheduler calls with arrays."""
         found: dict[str, Callback] = {}
         empty: set[str] = set()
         for program in self._programs:
@@ -163,7 +163,7 @@ class DistributedWorker:
     def alloc_tensor(
         self, shape: Sequence[int], dtype: Any, *, init: Any = None, worker_id: int = 0
     ) -> Any:
-        """A tensor that stays on a rank: of torch if the dtype is, else an array."""
+        """Return a resident tensor: a torch tensor for a torch dtype, else an array."""
         del worker_id
         self._check_open("alloc_tensor")
         element = dtype_of(dtype)
@@ -184,7 +184,7 @@ class DistributedWorker:
     def alloc_stacked_tensor(
         self, host: Any, *, worker_ids: Sequence[int] | None = None
     ) -> StackedDeviceTensor:
-        """A copy of a stack whose shard i stays on rank `worker_ids[i]` (i unless given)."""
+        """Copy a stack so that shard i is resident on rank `worker_ids[i]` (default: i)."""
         self._check_open("alloc_stacked_tensor")
         shards = int(host.shape[0])
         ids = tuple(range(shards)) if worker_ids is None else tuple(worker_ids)
@@ -202,7 +202,7 @@ class DistributedWorker:
         as_array(host)[...] = as_array(stacked.whole)
 
     def release_inherited_host_tensor_refs(self) -> None:
-        """Tensors were copied when they were made resident."""
+        """No-op: tensors were copied when they became resident."""
 
     def close(self) -> None:
         self._owned_tensors.clear()
@@ -231,7 +231,7 @@ def program_callbacks(compiled: CompiledProgram) -> dict[str, Callback]:
 
 
 def _shown(value: Any) -> Any:
-    """An operand of a sub-worker as its text expects it: a torch tensor."""
+    """Convert an operand of a sub-worker to a torch tensor."""
     return as_tensor(as_array(value)) if is_array(value) else value
 
 

@@ -1,4 +1,4 @@
-"""Calling a compiled program in steps, as scripts do that drive a board's worker themselves.
+"""Stepwise calls of a compiled program, for scripts that drive a board's worker themselves.
 
 A worker registers the program's `chip_callable`, and runs it with arguments and a configuration
 that the program made. Here the callable is the program, and the steps are those of a call.
@@ -18,7 +18,7 @@ RUNTIME_NAME = "tilelet"
 
 @dataclasses.dataclass(frozen=True)
 class CallConfig:
-    """What one run of a worker is told: the configuration, and numbers that only a board has."""
+    """The parameters of one worker run: the configuration, and values for a board."""
 
     config: RunConfig
     aicpu_thread_num: int = 1

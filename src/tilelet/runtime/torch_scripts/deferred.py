@@ -1,18 +1,18 @@
-"""Tensors of torch whose elements are computed when somebody looks at them.
+"""Lazy torch tensors, whose elements are computed on first access.
 
-A script that is only recorded (`tilelet tasks`, `tilelet profile`) makes its inputs all the same:
-it draws weights and quantises them for minutes, and nobody reads one of them. While `Deferring` is
-in force, large tensors that torch makes are only written down, with all that is computed from them,
-and whatever asks for elements (`item()`, `numpy()`, a shape that depends on them) has computed what
-it needs: the same operations in the same order, so the same elements.
+A script that is only recorded (`tilelet tasks`, `tilelet profile`) still creates its inputs: it may
+draw and quantize weights for minutes, although nothing reads them. While `Deferring` is active,
+operations that create large tensors, and those on their results, are only recorded. A request for
+elements (`item()`, `numpy()`, a shape that depends on them) runs the operations it needs, in the
+same order, so that elements are the same.
 
-What is written down stands on a `Tape`. Operations are those of torch's dispatcher, whose schemas
-say what is a view and what is written in place; a view shares the storage number of its base. To
-compute a storage, every operation that writes it and all they read are run, and before one that
-writes in place, those which read the elements that it replaces.
+Recorded operations are on a `Tape`. They are those of torch's dispatcher, whose schemas declare
+views and in-place writes; a view shares the storage number of its base. To compute a storage, run
+every operation that writes it and their operands; before an in-place write, run the operations that
+read the elements it replaces.
 
-Draws: the generator's state is kept with the operation, and the generator moves on at once by as
-many numbers as the draw takes, which small draws of the same kind tell.
+Random operations keep the generator's state, and the generator is advanced at once by as many
+numbers as the operation consumes, which is known from small operations of the same kind.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _Tensor: Any = torch.Tensor
 _FunctionMode: Any = import_module("torch.overrides").TorchFunctionMode
 _DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 
-LARGE = 1 << 16  # elements; fewer are sooner computed than written down
+LARGE = 1 << 16  # elements; smaller tensors are computed faster than recorded
 # Elements of large tensors that a script makes before any is deferred: to describe operators
 # without elements torch first loads its compiler, which takes a second.
 _FREE = 1 << 24
-_MOST = 20_000  # operations on a tape: beyond, a script works element by element
+_MOST = 20_000  # maximum number of operations on a tape
 
 _FACTORIES = [
     "arange",
@@ -65,7 +65,7 @@ _FACTORIES = [
     "zeros_like",
 ]
 
-# What gives out the memory of a tensor, or works on it without torch's dispatcher.
+# Functions that expose a tensor's memory or bypass torch's dispatcher.
 _LOOKS = [
     "numpy",
     "__array__",
@@ -87,7 +87,7 @@ _LOOKS = [
 
 
 class Storage:
-    """Memory that some cells share; `is_open` if the script may reach it past the tape."""
+    """Memory shared by cells; `is_open` if the script can access it outside the tape."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -95,7 +95,7 @@ class Storage:
 
 @dataclass(eq=False)
 class Cell:
-    """A tensor on the tape: what is known of it without its elements, and these once computed."""
+    """A tensor on the tape: its metadata, and its elements once computed."""
 
     meta: Any
     storage: Storage
@@ -104,7 +104,7 @@ class Cell:
 
 @dataclass(eq=False)
 class Operation:
-    """A call of an operator, in whose arguments cells stand for tensors."""
+    """A recorded operator call, with cells in place of tensors."""
 
     function: Any
     args: tuple[Any, ...]
@@ -112,12 +112,12 @@ class Operation:
     results: list[ref[Cell] | None]  # None: an argument that was written
     reads: set[Storage]
     writes: set[Storage]
-    replaces: set[Storage]  # those of them that are written in place
-    state: tuple[Any, Any] | None = None  # a generator and where it stood
+    replaces: set[Storage]  # cells written in place
+    state: tuple[Any, Any] | None = None  # a generator and its state
 
     @property
     def is_wanted(self) -> bool:
-        """Whether anybody could still see what it does."""
+        """Whether its effect is still observable."""
         return bool(self.replaces) or any(cell is not None and cell() for cell in self.results)
 
     def run(self) -> None:
@@ -143,10 +143,10 @@ class Tape:
 
     def __init__(self) -> None:
         self._pending: list[Operation] = []
-        self._made = 0  # elements of large tensors, so far
+        self._made = 0  # elements of large tensors so far
 
     def takes(self, elements: int) -> bool:
-        """Whether a new tensor of so many elements is to be written down."""
+        """Whether to defer a new tensor of this many elements."""
         if elements >= LARGE:
             self._made += elements
         return elements >= LARGE and self._made > _FREE
@@ -157,7 +157,7 @@ class Tape:
             self._run(self._pending)
 
     def compute(self, storages: set[Storage], readers: bool = False) -> None:
-        """Run what writes these storages; with `readers`, also what reads them."""
+        """Run the operations that write these storages; with `readers`, also their readers."""
         wanted, replaced = set(storages), set(storages) if readers else set[Storage]()
         chosen: list[Operation] = []
         for operation in reversed(self._pending):
@@ -180,7 +180,7 @@ _TAPE = Tape()
 
 
 class Deferred(_Tensor):
-    """A tensor whose elements are computed when somebody looks at them."""
+    """A tensor whose elements are computed on first access."""
 
     cell: Cell
 
@@ -201,7 +201,7 @@ class Deferred(_Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named: dict[str, Any] = kwargs or {}
         if not _looks(getattr(func, "__name__", ""), (*args, *named.values())):
-            # Else it needs memory after all, or is a mistake, which the tensors themselves tell.
+            # Otherwise the tensors are computed; mistakes are reported by the operation itself.
             with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(Exception):
                 return func(*args, **named)
         return func(*_map(opened, args), **_map(opened, named))
@@ -212,13 +212,13 @@ class Deferred(_Tensor):
 
 
 def _looks(name: str, args: Sequence[Any]) -> bool:
-    """Whether a function needs the elements, or (of matrices) would take another way without."""
+    """Whether a function needs the elements, or would choose another algorithm without them."""
     nuclear = any(isinstance(a, str) and a == "nuc" for a in args)
     return name in _LOOKS or name.startswith("linalg_") or nuclear
 
 
 class Deferring(_FunctionMode):
-    """While it is in force, large tensors that the script makes are `Deferred`."""
+    """While active, large tensors that the script creates are `Deferred`."""
 
     def __init__(self) -> None:
         super().__init__()  # pyright: ignore[reportUnknownMemberType]
@@ -233,14 +233,14 @@ class Deferring(_FunctionMode):
 
 
 class _Making(_DispatchMode):
-    """In a function that makes a tensor: its operators, which have no tensors as arguments yet."""
+    """Active in functions that create tensors, whose operators have no tensor arguments."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _dispatch(func, args, kwargs or {})
 
 
 def opened(value: Any) -> Any:
-    """A tensor with its elements, which the script may change from now on."""
+    """Return a computed tensor that the script may modify."""
     if not isinstance(value, Deferred):
         return value
     storage = value.cell.storage
@@ -251,7 +251,7 @@ def opened(value: Any) -> Any:
 
 
 def _value(value: Any) -> Any:
-    """A tensor with its elements, for a look at them."""
+    """Return a computed tensor for reading."""
     if not isinstance(value, Deferred):
         return value
     _TAPE.compute({value.cell.storage})
@@ -259,7 +259,7 @@ def _value(value: Any) -> Any:
 
 
 def _dispatch(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """An operator: written down if its result is large or deferred already, else run."""
+    """Record an operator if its result is large or an operand is deferred, else run it."""
     made = _without_elements(function, args, named)
     if made is None:
         return _run_now(function, args, named)
@@ -292,7 +292,7 @@ def _dispatch(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> An
 
 
 def _result(value: Any, alias: Any, passed: Sequence[tuple[Any, Any]]) -> Deferred:
-    """What an operator gives: an argument that it changed, a view of one, or a new tensor."""
+    """Return the cell of a result: a modified argument, a view of one, or a new tensor."""
     if alias is None:
         return Deferred(Cell(value, Storage()))
     sets = alias.before_set  # none where the result is a list
@@ -301,7 +301,7 @@ def _result(value: Any, alias: Any, passed: Sequence[tuple[Any, Any]]) -> Deferr
 
 
 def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any | None:
-    """The result as torch describes it without elements; None if that cannot be written down."""
+    """Return the result on the meta device; None if the operation cannot be recorded."""
     tensors = list(_tensors((args, named)))
     if not any(isinstance(t, Deferred) for t in tensors):
         size = _size(function, args, named)
@@ -328,12 +328,12 @@ def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any
     described.pop("pin_memory", None)
     try:
         return function(*_map(_described, args), **described)
-    except Exception:  # it has no form without elements, or is called wrongly, which will be seen
+    except Exception:  # no meta kernel, or wrong arguments, which running it will report
         return None
 
 
 def _size(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | None:
-    """How many elements a function makes; None if its arguments do not say."""
+    """Return how many elements a function creates; None if unknown."""
     for declared, value in zip(function._schema.arguments, args):
         if declared.name == "size":
             return math.prod(value)
@@ -343,7 +343,7 @@ def _size(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | 
 
 
 def _depends_on_elements(function: Any, tensors: Sequence[Any]) -> bool:
-    """Whether elements decide the shape of the result, or are the result."""
+    """Whether the shape of the result depends on elements."""
     if function is torch.ops.aten.index.Tensor:
         return any(t.dtype in (torch.bool, torch.uint8) for t in tensors[1:])
     odd = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
@@ -367,7 +367,7 @@ def _run_now(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any
 
 
 def _passed(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """Arguments, each with what the schema says of its memory."""
+    """Yield arguments with their alias information in the schema."""
     declared = function._schema.arguments
     by_name = {a.name: a.alias_info for a in declared}
     return [
@@ -377,12 +377,12 @@ def _passed(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list
 
 
 def _changed(passed: Sequence[tuple[Any, Any]]) -> list[Any]:
-    """Tensors that an operator writes in place."""
+    """Return the tensors that an operator writes in place."""
     return [t for value, info in passed if info and info.is_write for t in _tensors(value)]
 
 
 def _with_aliases(function: Any, made: Any) -> Iterator[tuple[Any, Any]]:
-    """Each tensor of a result, and what the schema says of its memory."""
+    """Yield tensors of a result with their alias information in the schema."""
     returns = function._schema.returns
     for value, declared in zip([made] if len(returns) == 1 else made, returns):
         for tensor in _tensors(value):
@@ -419,13 +419,13 @@ def _described(value: Any) -> Any:
     if isinstance(value, Deferred):
         return value.cell.meta
     if isinstance(value, _Tensor):
-        # A number that torch made a tensor of takes no part in deciding the result's type.
+        # A wrapped number does not take part in type promotion.
         return value if value.ndim == 0 else value.to("meta")
     return value
 
 
 def _kept(value: Any) -> Any:
-    """An argument on the tape: the script may change small tensors afterwards."""
+    """Copy a small argument, which the script may modify later."""
     if isinstance(value, Deferred):
         return value.cell
     return value.clone() if isinstance(value, _Tensor) else value
@@ -439,12 +439,12 @@ def _real(value: Any) -> Any:
 
 _STATE_BYTES = 5056
 _FILLS = ("normal_", "uniform_", "random_", "randn_like", "rand_like", "randint_like")
-# Where the state of torch's generator on the CPU has what.
+# Layout of the state of torch's CPU generator.
 _LEFT, _NEXT, _KEY, _REST = 8, 16, 24, 24 + 8 * mersenne_twister.WORDS
 
 
 def _after_draw(generator: Any, function: Any, args: Any, named: Any, meta: Any) -> Any | None:
-    """The generator's state after a draw of `meta`'s shape; None if only drawing can tell."""
+    """Return the generator's state after a draw of `meta`'s shape; None if unknown."""
     state = generator.get_state()
     if state.numel() != _STATE_BYTES or not meta.is_contiguous() or meta.numel() < LARGE:
         return None
@@ -458,7 +458,7 @@ def _after_draw(generator: Any, function: Any, args: Any, named: Any, meta: Any)
 
 
 def _taken(generator: Any, function: Any, args: Any, named: Any, size: int) -> int | None:
-    """How many numbers a draw of `size` elements takes from the generator."""
+    """Return how many numbers a draw of `size` elements consumes."""
     names = [a.name for a in function._schema.arguments]
     small = list(args)
     if function.overloadpacket.__name__ in _FILLS:
@@ -472,7 +472,7 @@ def _taken(generator: Any, function: Any, args: Any, named: Any, size: int) -> i
     before = generator.get_state()
     function(*small, **named)
     after = generator.get_state()
-    if not torch.equal(before[_REST:], after[_REST:]):  # it keeps a number for the next draw
+    if not torch.equal(before[_REST:], after[_REST:]):  # it caches a number for the next draw
         return None
     return (_position(after) - _position(before)) % mersenne_twister.WORDS
 
@@ -483,7 +483,7 @@ def _position(state: Any) -> int:
 
 
 def _moved(state: Any, steps: int) -> Any:
-    """The state after `steps` more numbers."""
+    """Return the state after `steps` more numbers."""
     key = state[_KEY:_REST].view(torch.int64).numpy().astype(np.uint32)
     key, position = mersenne_twister.moved(key, _position(state), steps)
     moved = state.clone()

@@ -1,4 +1,4 @@
-"""A Mersenne Twister (MT19937) that moves on by billions of numbers without making them.
+"""A Mersenne Twister (MT19937) that can jump ahead by billions of numbers.
 
 Its words obey a linear recurrence over bits: with the characteristic polynomial `p` of the step
 from one word to the next (Matsumoto and Nishimura, 1998), the words from number `n` on are the
@@ -18,17 +18,17 @@ Words = np.ndarray[Any, np.dtype[np.uint32]]
 WORDS = 624
 _MIDDLE, _MATRIX, _UPPER = 397, 0x9908B0DF, 0x80000000
 _DEGREE = 19937
-_FEW = 1 << 22  # so many numbers are made in the time that a jump takes
+_FEW = 1 << 22  # numbers that can be generated in the time of a jump
 
 
 def moved(key: Words, position: int, steps: int) -> tuple[Words, int]:
-    """The state after `steps` numbers: all words, and how many of them have been given out."""
+    """Return the state after `steps` numbers: all words, and how many of them were used."""
     if steps < _FEW:
         return _stepped(key, position, steps)
     blocks, position = divmod(position + steps, WORDS)
-    if not position:  # the next words are only made with the next number
+    if not position:  # the next words are generated with the next number
         blocks, position = blocks - 1, WORDS
-    # The first word of a generator that has made nothing yet obeys no recurrence.
+    # The first word of an unused generator does not satisfy the recurrence.
     return _jumped(_next_block(key), WORDS * (blocks - 1)), position
 
 
@@ -54,7 +54,7 @@ def _jumped(block: Words, words: int) -> Words:
 
 def _next_block(key: Words) -> Words:
     words = np.concatenate([key, np.empty(WORDS, np.uint32)])
-    for start, end in ((0, 227), (227, 454), (454, WORDS)):  # as many as need none of themselves
+    for start, end in ((0, 227), (227, 454), (454, WORDS)):  # independent words
         mixed = words[start:end] & np.uint32(_UPPER)
         mixed |= words[start + 1 : end + 1] & np.uint32(_UPPER - 1)
         mixed = (mixed >> np.uint32(1)) ^ (mixed & np.uint32(1)) * np.uint32(_MATRIX)
@@ -80,7 +80,7 @@ def _characteristic() -> int:
 
 @functools.cache
 def _multiples() -> list[int]:
-    """For every byte above the degree, the multiple of the polynomial that has it there."""
+    """Return, for every byte above the degree, the polynomial's multiple with that byte."""
     p = _characteristic()
     rows = [p << shift for shift in range(8)]
     found: list[int] = []
@@ -94,10 +94,10 @@ def _multiples() -> list[int]:
 
 
 def _power(exponent: int) -> int:
-    """`x**exponent` modulo the polynomial."""
+    """Return `x**exponent` modulo the polynomial."""
     result = 1
     for bit in _bits(exponent):
-        result = _remainder(int(f"{result:b}", 4) << bit)  # squared: bits go twice as far
+        result = _remainder(int(f"{result:b}", 4) << bit)  # squaring spreads the bits
     return result
 
 

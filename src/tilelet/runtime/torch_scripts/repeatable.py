@@ -1,4 +1,4 @@
-"""Repeatable draws of a script, also from a torch or NumPy that it has yet to import.
+"""Reproducible random numbers of a script, also from modules it has not imported yet.
 
 This is the entry of the plugin for torch scripts: only a script that imports torch loads the rest.
 """
@@ -20,12 +20,12 @@ from tilelet.runtime.gc_pause import no_garbage
 
 @contextmanager
 def repeatable(seed: int, *, deferred: bool = False) -> Generator[None]:
-    """A script's own draws repeat from run to run: also those of a torch that it has yet to import.
+    """Make a script's random numbers reproducible, also those of a torch imported later.
 
-    What the script seeds itself counts, as everywhere. NumPy's generators take as long to import as
-    the rest of NumPy; most scripts have no use for them.
+    Seeds that the script sets take precedence. NumPy's generators, which take as long to import as
+    the rest of NumPy, are seeded only when imported.
 
-    deferred: large tensors of torch are only drawn when somebody looks at them
+    deferred: draw large torch tensors on first access
     """
     start = zlib.crc32(f"script {seed}".encode())
     with ExitStack() as stack:
@@ -48,7 +48,7 @@ def repeatable(seed: int, *, deferred: bool = False) -> Generator[None]:
 
 
 class _Finder:
-    """Lets Python find torch and NumPy's generators, and seeds them when they are imported."""
+    """Import hook that seeds torch and NumPy's generators when they are imported."""
 
     def __init__(self, actions: Mapping[str, Callable[[Any], object]]) -> None:
         self._actions = actions
@@ -68,7 +68,7 @@ class _Finder:
 
 
 class _Loader:
-    """Loads a module, and then does with it what is to be done."""
+    """Loads a module, then calls a function with it."""
 
     def __init__(self, loader: Any, then: Callable[[Any], object]) -> None:
         self._loader = loader

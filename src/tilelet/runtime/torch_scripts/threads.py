@@ -1,8 +1,8 @@
-"""Short work of torch is done by one thread.
+"""Run small torch operations on one thread.
 
-Goldens often compute block by block, in tens of thousands of small operations. torch divides those
-too, and its threads wait for each other by spinning: on a machine that has other work to do, an
-operation of 50 us takes a millisecond.
+Goldens often compute block by block, in tens of thousands of small operations. torch parallelizes
+these, too, and its threads wait by spinning: on a busy machine an operation of 50 us takes a
+millisecond.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from tilelet.runtime.data.arrays import loaded_torch
 
 SHORT_PRODUCT = 1 << 22
-"""Fewer multiplications than this are no work for several threads."""
+"""Minimum number of multiplications for several threads."""
 SHORT = 1 << 19
-"""Nor are fewer elements than this."""
+"""Minimum number of elements for several threads."""
 
 
 @contextmanager
 def short_work_alone() -> Generator[None]:
-    """Operations on few elements take one thread, all others as many as were set."""
+    """Runs small operations on one thread, all others on the configured number."""
     torch = loaded_torch()
     threads = torch.get_num_threads() if torch else 1
     if torch is None or threads == 1:
@@ -51,7 +51,7 @@ def _mode(torch: Any) -> Any:
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
             wanted = 1 if _is_short(torch, work, func, args) else self.threads
-            # Where the golden sets the number itself, it stays so.
+            # A number of threads set by the golden takes precedence.
             if wanted != self.now and torch.get_num_threads() == self.now:
                 torch.set_num_threads(wanted)
                 self.now = wanted
@@ -78,7 +78,7 @@ def _is_short(
 
 
 def _products(torch: Any) -> dict[Any, Callable[..., int]]:
-    """For each product how many multiplications it takes, at most."""
+    """Map each product op to an upper bound on its multiplications."""
     tensor = torch.Tensor
     found: dict[Any, Callable[..., int]] = dict.fromkeys(
         (

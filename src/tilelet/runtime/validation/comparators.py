@@ -1,9 +1,8 @@
 """The comparators of `compare_fn`: each returns a function that judges one output.
 
 Such a function is called as `compare(actual, expected, *, actual_outputs, expected_outputs, inputs,
-rtol, atol)` and gives `(ok, message)`. Arrays and torch tensors are both accepted. None of them
-passes an output that holds NaN, but where the golden says so by `allclose_where_defined` or
-`ignore_nan`.
+rtol, atol)` and returns `(ok, message)`. Arrays and torch tensors are both accepted. None of them
+passes an output with NaN, except where `allclose_where_defined` or `ignore_nan` allow it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tilelet.runtime.validation.differences import Differences, detail_lines, sc
 Verdict = tuple[bool, str]
 Comparator = Callable[..., Verdict]
 
-# Below this magnitude (the smallest normal FP16 number) a relative difference says nothing.
+# Below this magnitude (the smallest normal FP16 number) relative differences are meaningless.
 _SMALLEST = 2.0**-14
 
 
@@ -40,8 +39,8 @@ def ratio_allclose(
     """Pass if at most `max_error_ratio` of the elements are not close, and all are finite.
 
     With `valid_rows` only that many leading rows of `valid_axis` are judged; `zero_tail` demands
-    that the rest of the actual output is zero. With `ignore_nan` anything may stand where the
-    golden holds NaN, unless it holds nothing else.
+    that the rest of the actual output is zero. With `ignore_nan`, elements are not compared where
+    the golden is NaN, unless it is NaN everywhere.
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
@@ -111,11 +110,11 @@ def ratio_reldiff(
 
 
 data_compare = ratio_reldiff
-"""The first name of `ratio_reldiff`."""
+"""The original name of `ratio_reldiff`."""
 
 
 def bf16_allclose_or_ulp(max_ulp: int = 1) -> Comparator:
-    """Pass if each element is close, or at most `max_ulp` steps of BF16 from the golden's."""
+    """Pass if each element is close to the golden, or within `max_ulp` BF16 steps of it."""
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
         a, e = as_array(actual), as_array(expected)
@@ -135,7 +134,7 @@ def bf16_allclose_or_ulp(max_ulp: int = 1) -> Comparator:
 
 
 def _steps(x: Array) -> Array:
-    """BF16 numbers by their place in the order of all of them; both zeros are 0."""
+    """Map BF16 values to ordinals; both zeros are 0."""
     bits = np.ascontiguousarray(x).view(np.int16).astype(np.int32)
     return np.where(bits < 0, -(bits & 0x7FFF), bits)
 
@@ -150,7 +149,7 @@ def input_prefix_ratio_allclose(
     max_error_ratio: float = 0.005,
     max_show: int = 10,  # noqa: ARG001 - the report has its own measure
 ) -> Comparator:
-    """`ratio_allclose` of as many leading rows as the input `valid_rows_name` says.
+    """`ratio_allclose` of the leading rows, counted by the input `valid_rows_name`.
 
     With `exact_tail` the other rows must equal the golden's.
     """
@@ -169,10 +168,9 @@ def input_prefix_ratio_allclose(
 
 
 def allclose_where_defined() -> Comparator:
-    """`allclose` of the elements that the golden defines; where it holds NaN, anything may stand.
+    """`allclose` of the elements that are not NaN in the golden.
 
-    Goldens of the language's own tests mark so what a kernel leaves alone: what lies outside the
-    valid region of a store.
+    Goldens of the language's own tests mark elements outside the valid region of a store by NaN.
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
@@ -187,7 +185,7 @@ def allclose_where_defined() -> Comparator:
 
 
 def _where_defined(actual: Array, expected: Array) -> tuple[Array, Array, int]:
-    """Both with zeros where the golden is NaN, and how many elements it defines."""
+    """Return both arrays with zeros where the golden is NaN, and the number of other elements."""
     if expected.dtype.kind in "iub":
         return actual, expected, expected.size
     free = np.isnan(to_double(expected))
@@ -230,7 +228,7 @@ def topk_pair_compare(
         if vals_name not in actual_outputs:
             return False, f"there is no output '{vals_name}', only {ticked(actual_outputs)}"
         values = as_array(actual_outputs[vals_name])
-        if vals_name in expected_outputs:  # a script may have computed them from what was picked
+        if vals_name in expected_outputs:  # a script may have computed them from the selection
             golden_values = as_array(expected_outputs[vals_name])
             found = scan(values, golden_values, rtol, atol)
             if found.mismatched:
@@ -257,7 +255,7 @@ def topk_pair_compare(
 
 
 def topk_set_compare() -> Comparator:
-    """Judge the indices of a top-k as sets: each row holds the golden's, in any order."""
+    """Judge the indices of a top-k as sets: rows may differ from the golden's in order."""
 
     def compare(actual: Any, expected: Any, **_: Any) -> Verdict:
         a, e = (np.sort(as_array(x), axis=-1) for x in (actual, expected))
@@ -362,7 +360,7 @@ class _Pool:
         judge: Comparator,
         context: Mapping[str, Any],
     ) -> str:
-        """What is wrong with the rows of one rank; empty if nothing is."""
+        """Return the mistakes in the rows of one rank, or ""."""
         named = slots[slots >= 0].astype(np.int64)
         if named.size and named.max() >= rows.shape[0]:
             return f"'{self.mapping_name}' names row {named.max()} of {rows.shape[0]}"
@@ -383,9 +381,9 @@ def error_distribution(
     quantiles: Sequence[float] = (0.5, 0.9, 0.99, 0.999, 1.0),
     always_pass: bool = True,
 ) -> Comparator:
-    """Report how the differences are distributed. Passes whatever they are, unless told otherwise.
+    """Report the distribution of differences; always pass by default.
 
-    diff_thds: say of each of these numbers how many elements differ by more
+    diff_thds: report for each threshold how many elements differ by more
     quantiles: of the differences, from 0 to 1
     always_pass: False for the verdict of `allclose`
     """
@@ -410,7 +408,7 @@ def error_distribution(
 
 
 def _verdict(ok: bool, summary: str, found: Differences, actual: Array, expected: Array) -> Verdict:
-    """`ok`, unless something is not finite; the message has the details only on failure."""
+    """Return `ok` and a message with details on failure; fail if a value is not finite."""
     if found.not_finite == 0 and ok:
         return True, summary
     if ok:
@@ -432,7 +430,7 @@ def _from(array: Array, axis: int, start: int) -> Array:
 
 
 def _in_order(values: Array, descending: bool) -> Array:
-    """For each position of the last axis: whether it is in order with both its neighbors."""
+    """Whether each position of the last axis is in order with both neighbors."""
     step = np.diff(values, axis=-1)
     right = step <= 0 if descending else step >= 0
     edge = np.ones((*values.shape[:-1], 1), dtype=bool)
@@ -440,7 +438,7 @@ def _in_order(values: Array, descending: bool) -> Array:
 
 
 def _has_repeats(indices: Array) -> Array:
-    """For each row of the last axis: whether an element occurs twice."""
+    """Whether an element occurs twice, for each row of the last axis."""
     ordered = np.sort(indices, axis=-1)
     return (ordered[..., 1:] == ordered[..., :-1]).any(axis=-1)
 

@@ -1,4 +1,4 @@
-"""How two outputs differ: one scan over both, and the report of what it found.
+"""Differences of two outputs, and their report.
 
 The rule is that of `torch.allclose`: |actual - expected| <= atol + rtol * |expected| for every
 element. Equal infinities are close, NaN never is. Differences are taken in double; of integers,
@@ -20,15 +20,15 @@ from tilelet.runtime.data.arrays import Array, as_array, to_double
 WORST = 5  # elements shown
 ROWS = 5  # mismatching rows shown
 ROW_VALUES = 4  # values shown of each
-# Elements compared at once: bounds the memory of the comparison, whatever the size of the output.
+# Elements compared at once, which bounds the memory of a comparison.
 _BLOCK = 1 << 21
 
 
 class Element(NamedTuple):
-    """One mismatching element; ordered by how bad it is."""
+    """One mismatching element, ordered by severity."""
 
     badness: float
-    place: int  # into the flattened output
+    place: int  # flat index in the output
     actual: object
     expected: object
     difference: float
@@ -37,7 +37,7 @@ class Element(NamedTuple):
 
 @dataclass
 class Differences:
-    """What a scan over two outputs of the same shape found."""
+    """Statistics of a scan over two outputs of the same shape."""
 
     shape: tuple[int, ...]
     rtol: float
@@ -72,14 +72,14 @@ class Differences:
         return math.sqrt(self._difference_squares / self._expected_squares)
 
     def position(self, index: int) -> tuple[int, ...]:
-        """The index of a flattened element in the output's own axes."""
+        """Return the index of a flattened element in the output's own axes."""
         return tuple(int(i) for i in np.unravel_index(index, self.shape)) if self.shape else ()
 
     def add(self, start: int, actual: Array, expected: Array) -> None:
         """Count one block of elements, the first of which has the flat index `start`."""
         difference, magnitude, equal = _distance(actual, expected)
         finite = np.isfinite(difference)
-        with np.errstate(invalid="ignore"):  # of an infinite one, nothing is allowed
+        with np.errstate(invalid="ignore"):  # no tolerance for infinite values
             allowed = self.atol + self.rtol * magnitude
         bad = np.flatnonzero(~(equal | (finite & (difference <= allowed))))
         self.total += actual.size
@@ -163,7 +163,7 @@ def allclose(actual: Any, expected: Any, rtol: float = 1e-5, atol: float = 1e-8)
 
 
 def failure_text(name: str, found: Differences, actual: Any, expected: Any) -> str:
-    """What a failed comparison shows: counts, tolerances, norms, worst elements, first rows."""
+    """Return the text of a failed comparison: counts, tolerances, norms, worst elements, rows."""
     share = 100.0 * found.mismatched / max(found.total, 1)
     lines = [
         f"Output '{name}' does not match golden.",
@@ -178,7 +178,7 @@ def detail_lines(found: Differences, actual: Any, expected: Any) -> list[str]:
     """Norms, NaN and Inf counts, worst elements and first mismatching rows."""
     lines = _special_lines(found)
     if max(found.nan_actual, found.nan_expected) < found.total:
-        # Beside NaNs the norm is of what is left, and says so.
+        # With NaNs, the norm is over the other elements, and labelled so.
         of = " of the finite elements" if found.not_finite else ""
         norms = f"Relative L2 error{of}: {found.relative_l2:.4g}"
         lines.append(f"{norms}; largest difference: {found.largest:.6g}")
@@ -217,7 +217,7 @@ def _element_text(found: Differences, element: Element) -> str:
 
 
 def _row_lines(found: Differences, row: int, actual: Array, expected: Array) -> list[str]:
-    """The row's index and count, and the first values of both sides from its first mismatch on."""
+    """Return a row's index and count, and values of both sides from its first mismatch on."""
     width = found.shape[-1] if found.shape else 1
     place = found.position(row * width)[:-1]
     a = actual[place].reshape(-1) if found.shape else actual.reshape(-1)
@@ -234,7 +234,7 @@ def _row_lines(found: Differences, row: int, actual: Array, expected: Array) -> 
 
 
 def value_text(value: object) -> str:
-    """A number with the digits that matter."""
+    """Format a number with its significant digits."""
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
@@ -249,7 +249,7 @@ def _distance(actual: Array, expected: Array) -> tuple[Array, Array, Array]:
         a, e = to_double(actual), to_double(expected)
         with np.errstate(invalid="ignore"):
             return np.abs(a - e), np.abs(e), a == e
-    # The difference of two integers of 64 bits is exact modulo 2^64, and positive.
+    # the absolute difference of 64-bit integers, exact modulo 2^64
     larger, smaller = np.maximum(actual, expected), np.minimum(actual, expected)
     wide = larger.astype(np.uint64) - smaller.astype(np.uint64)
     return wide.astype(np.float64), np.abs(expected.astype(np.float64)), actual == expected

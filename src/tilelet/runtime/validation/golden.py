@@ -1,4 +1,4 @@
-"""Calling the user's golden function, and checking that it did its work."""
+"""Call the user's golden function, and check that it wrote its outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Golden = Callable[..., Any]
 Bits = NDArray[np.bool_]
 Scalar = np.generic
 
-# Written over an output to see whether the golden replaces it; no result is made of such bytes.
+# Fill pattern that shows whether the golden writes an output; no result has such bytes.
 _MARK = 0x5A
 
 
@@ -71,9 +71,9 @@ def compute_golden(
     seed: int | None = None,
     now: Session | None = None,
 ) -> dict[str, Array]:
-    """Run the golden on copies of the arguments; give the expected array of every output.
+    """Run the golden on copies of the arguments; return the expected array of every output.
 
-    `seed` is a `draw_seed`, for what the golden draws.
+    `seed` is the `draw_seed` of the golden's random numbers.
     `outputs` are certainly compared. `maybe_outputs` are in the result only if the golden writes
     them. `fresh` are outputs without initial data: the golden must write each of them.
     """
@@ -88,7 +88,7 @@ def compute_golden(
         name
         for name in unchanged
         if name not in written
-        # What torch says that it did not write is no output; a missing one is looked at again.
+        # Tensors that torch reports as unwritten are not outputs.
         and (name in fresh or (name in maybe_outputs and touched.get(name) is None))
     ]
     if suspects or not written:
@@ -112,13 +112,13 @@ def _call(
     use_torch: bool,
     seed: int,
 ) -> tuple[dict[str, Any], dict[str, bool]]:
-    """One call. The result holds every tensor, as the golden left, replaced or returned it.
+    """Call the golden once; return every tensor as it was left, replaced or returned.
 
-    Also: whether it wrote to each, as far as torch tells.
+    Also return whether each was written, as far as torch knows.
     """
     wrap = as_tensor if use_torch else np.asarray
     tensors: dict[str, Any] = {name: wrap(array) for name, array in arrays.items()}
-    # Scalars too have no axes rather than being plain numbers, so that `.item()` works on them.
+    # Scalars are arrays without axes, so that `.item()` works on them.
     tensors |= {name: wrap(np.array(value)) for name, value in scalars.items()}
     names = set(tensors)
     before = dict(tensors)
@@ -146,7 +146,7 @@ def _call(
 
 
 def _version(tensor: Any) -> int | None:
-    """How often torch has written to a tensor, also through its views; of others it is unknown."""
+    """Return torch's version counter of a tensor, which also counts writes through views."""
     try:
         return int(tensor._version)
     except (AttributeError, RuntimeError):
@@ -165,7 +165,7 @@ def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
 
 
 def _result(name: str, value: Any, like: Array) -> Array:
-    """What the golden left under `name`, in the output's element type."""
+    """Return the golden's array `name` in the output's element type."""
     try:
         found = as_array(value) if is_array(value) else np.asarray(value)
         if found.shape != like.shape:
@@ -189,17 +189,17 @@ def unchanged_elements(
 ) -> dict[str, Bits]:
     """Return which elements of some arrays the golden leaves as it found them.
 
-    An element that equals its initial data may have been written: so the golden runs on other
-    initial data, which no computation yields.
+    An element that equals its initial value may have been written, so the golden runs again on
+    initial data that no computation yields.
     """
     marked = {name: array.copy() for name, array in arrays.items()}
     for name in names:
-        # A bool has no spare value to mark it with; any other array has.
+        # BOOL has no spare value for the fill pattern.
         _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
     try:
         tensors, _ = _call(golden, marked, scalars, outputs, use_torch, seed)
     except GoldenRaised:
-        # It fails on such data, so it reads it.
+        # a failure on such data means that it is read
         return {name: np.zeros(arrays[name].shape, np.bool_) for name in names}
     return {name: _still_marked(_result(name, tensors[name], arrays[name])) for name in names}
 

@@ -1,9 +1,9 @@
-"""Golden results on disk: a golden runs again only if its source or its inputs changed.
+"""Cache of golden results: a golden runs again only if its source or inputs changed.
 
 An entry's name is a hash over the golden's source, everything the source refers to (helper
 functions, constants, the user's own modules), the versions of the libraries it uses, and all input
-data. Whatever cannot be hashed makes a golden uncacheable, never wrong. Entries are private files
-with a digest: what is not as it was stored is computed again.
+data. A golden that refers to anything unhashable is not cached. Entries are private files with a
+digest; a modified entry is computed again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tilelet.runtime.data.array_files import BadFileError, Seal, load_arrays, sa
 from tilelet.runtime.data.arrays import Array, as_array, is_array, is_dtype, loaded_torch, raw
 
 LIMIT = 2 << 30  # bytes kept; the oldest entries go first
-# Objects of these packages among a module's names say nothing that its text does not say.
+# Objects of these packages in a module's namespace are determined by its text.
 _STATELESS = ("__future__", "logging", "re", "tilelet", "types", "typing")
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), type(...), range, slice)
 
 
 class GoldenCache:
-    """The entries in one folder. Every failure of the disk means: no cache, not: no run."""
+    """The cache entries in one folder. A disk error disables the cache only."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
@@ -67,7 +67,7 @@ class GoldenCache:
         return digest.hexdigest()
 
     def load(self, key: str) -> dict[str, Array] | None:
-        """The entry's arrays; None if there is none, or it is not as it was stored."""
+        """Return the entry's arrays; None if it is missing or was modified."""
         try:
             folder = self._trusted()
             entry, seal = _entry(folder, key), _seal(folder, key)
@@ -82,7 +82,7 @@ class GoldenCache:
             with contextlib.suppress(OSError):
                 entry.unlink()
             return None
-        with contextlib.suppress(OSError):  # a folder that can only be read
+        with contextlib.suppress(OSError):  # a read-only folder
             os.utime(entry)
         return arrays
 
@@ -93,7 +93,7 @@ class GoldenCache:
             self._prune(folder)
 
     def _trusted(self) -> Path:
-        """The folder; `OSError` if there is none that nobody else could have written to."""
+        """Return the folder; raise `OSError` unless only this user can write to it."""
         try:
             return private.make_folder((self._folder or cache.user_folder()) / "golden")
         except (RuntimeError, ValueError) as error:  # no home directory; a path with a null byte
@@ -115,7 +115,7 @@ def _entry(folder: Path, key: str) -> Path:
 
 
 def _seal(folder: Path, key: str) -> Seal:
-    """Digests of what is stored under `key`, made with the secret of the folder."""
+    """Return a keyed digest of the entry `key`, with the secret of the folder."""
     secret = private.key_of(folder)
 
     def seal(arrays: Mapping[str, Array]) -> str:
@@ -137,7 +137,7 @@ class _Hasher:
 
     def __init__(self, digest: Any) -> None:
         self._digest = digest
-        # By identity; the objects are kept, because an id is free again when its object is gone.
+        # By id; the objects are kept alive, so that ids stay unique.
         self._seen: dict[int, Any] = {}
 
     def add(self, value: Any) -> None:
@@ -217,7 +217,7 @@ class _Hasher:
             self._digest.update(Path(module.__file__ or "").read_bytes())
         except OSError:
             raise _NotHashable from None
-        # Its text is not all: it may use other modules, and a script may change its constants.
+        # The text is not enough: it may use other modules, and a script may change its constants.
         for name, value in vars(module).items():
             home = getattr(value, "__module__", None)
             if name.startswith("__") or type(value).__module__.partition(".")[0] in _STATELESS:
@@ -230,7 +230,7 @@ class _Hasher:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Every name that the code, and the functions defined in it, look up."""
+    """Return every name that the code, and functions defined in it, look up."""
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -239,7 +239,7 @@ def _names(code: types.CodeType) -> set[str]:
 
 
 def _imports(code: types.CodeType) -> set[str]:
-    """Modules that the code, and the functions defined in it, import when they run."""
+    """Return modules that the code, and functions defined in it, import when run."""
     found = {i.argval for i in dis.get_instructions(code) if i.opname == "IMPORT_NAME"}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -248,10 +248,10 @@ def _imports(code: types.CodeType) -> set[str]:
 
 
 def _is_library(module: str | None) -> bool:
-    """Whether a module is Python's or an installed package's: its version stands for its text."""
+    """Whether a module is Python's or an installed package's, identified by its version."""
     top, _, inside = (module or "").partition(".")
     if top == "tilelet":
-        return not inside.startswith("models")  # programs with goldens, like a user's own
+        return not inside.startswith("models")  # shipped programs have goldens, too
     if top in sys.stdlib_module_names:
         return True
     loaded = sys.modules.get(top)

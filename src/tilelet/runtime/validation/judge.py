@@ -1,4 +1,4 @@
-"""Every output against its golden."""
+"""Judgement of outputs against their goldens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judge:
-    """Compares outputs, each by its own comparator, by one for all, or by `allclose`."""
+    """Compares outputs by their own comparator, by a common one, or by `allclose`."""
 
     rtol: float
     atol: float
@@ -41,7 +41,7 @@ class Judge:
         expected: Mapping[str, Array],
         inputs: Mapping[str, Any],
     ) -> list[Judgement]:
-        """One judgement per expected output, in their order."""
+        """Return one judgement per expected output, in order."""
         chosen = self.compare_fn
         comparators = dict.fromkeys(expected, chosen) if callable(chosen) else chosen
         for name in comparators:
@@ -100,7 +100,7 @@ def validate_golden(
     compare_fn: Mapping[str, Callable[..., Any]] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> None:
-    """Compare tensors or arrays by name; AssertionError with the full report on a mismatch."""
+    """Compare tensors or arrays by name; raise AssertionError with a report on a mismatch."""
     arrays = {name: as_array(value) for name, value in outputs.items()}
     expected = {name: as_array(value) for name, value in golden.items()}
     missing = [name for name in expected if name not in arrays]

@@ -1,4 +1,4 @@
-"""`report/numbers.json`: how far the outputs of a failed run are from the golden, and where.
+"""`report/numbers.json`: differences of a failed run's outputs from the golden.
 
 {"version": 1, "outputs": [{"name", "ok", "shape", "total", "mismatched", "rtol", "atol",
   "relative_l2", "text", "map": {"rows", "columns", "cells"}, "histogram": {"first", "counts"},
