@@ -198,7 +198,7 @@ class Advisor:
         *,
         small: bool = True,
     ) -> None:
-        """Return each fault with the best chain of rewritings that begins with it."""
+        """Add each fault with the best chain of rewritings that begins with it."""
         assert start.subject is not None
         chains = {chain[0][1].text: chain for chain in reversed(ranked)}
         others = self._small(start, chains) if small else []
@@ -392,7 +392,7 @@ class Advisor:
         return known
 
     def _found(self, subject: Subject, rules: Sequence[Rule]) -> Iterator[tuple[Rule, Advice]]:
-        """Return the findings of some rules, one per rule and statement."""
+        """Yield the findings of some rules, one per rule and statement."""
         for rule in rules:
             seen: set[object] = set()
             for advice in rule.find(subject):
@@ -424,7 +424,7 @@ class Advisor:
         return self._finding(rule, advice, chain, original)
 
     def _finding(self, rule: Rule, advice: Advice, chain: Chain, start: Attempt) -> Finding:
-        """Whether a fault has a correct rewriting."""
+        """Make a finding of a fault whose rewriting is correct."""
         after = self._try(chain[-1][1].text or "")
         newest = None
         if rule.needs_newer and start.subject is not None and after.subject is not None:

@@ -209,7 +209,7 @@ class ExportedPrograms:
 
     @cached_property
     def _parts(self) -> list[Source]:
-        """Return the source files of the program's functions; nothing else of them is run."""
+        """Source files of the program's functions, reduced to these."""
         lines: dict[str, list[int]] = {}
         for loc in self._origins.values():
             for at in (loc, *loc.callers):

@@ -1,7 +1,6 @@
 """Import aliases: `pypto…` and `golden…` are Tilelet's own modules under other names.
 
-A finder in front of Python's own answers for these names, so nothing is built before a script
-imports it, and a real `pypto` on the path is neither loaded nor touched.
+A finder before Python's own resolves these names lazily; a real `pypto` on the path is not loaded.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# An alias is a module of ours, or a namespace made of names from our modules.
+# An alias is a module of ours, or a namespace with names from our modules.
 REAL = {"pypto.language": "tilelet.language"}
 
 _RUNTIME = {
@@ -143,7 +142,7 @@ ROOTS = ("pypto", "golden")
 
 
 def names_of(module: str) -> list[str]:
-    """What can be imported from an alias module: for suggestions."""
+    """Return the names in an alias module, for suggestions."""
     contents = NAMESPACES.get(module, {})
     parts = [n.rpartition(".") for n in (*NAMESPACES, *REAL)]
     children = [name for parent, _, name in parts if parent == module]
@@ -151,7 +150,7 @@ def names_of(module: str) -> list[str]:
 
 
 class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Answers imports of the chosen roots."""
+    """Finds modules of the chosen roots."""
 
     def __init__(
         self,
@@ -159,9 +158,9 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         on_import: Callable[[str], None],
         absent: Callable[[str], object] | None = None,
     ) -> None:
-        """`on_import` hears the name of a root when a script first imports it.
+        """`on_import` is called with the name of a root when a script first imports it.
 
-        absent: makes what stands for names that Tilelet has nothing for; None: importing them fails
+        absent: creates placeholders for names that Tilelet lacks; None: importing them fails
         """
         self._roots = tuple(roots)
         self._on_import = on_import
@@ -178,7 +177,7 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if fullname in self._roots:
             self._on_import(fullname)
         if fullname not in NAMESPACES and not _real_name(fullname) and self._absent is None:
-            # Not None: Python would look for it in the folders of the module behind the alias.
+            # Not None: Python would search the folders of the aliased module.
             raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         has_children = any(n.startswith(f"{fullname}.") for n in (*NAMESPACES, *REAL))
         is_package = has_children or self._absent is not None
@@ -188,7 +187,7 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         name = module.__name__
         real = _real_name(name)
         if real:
-            # The import system hands out what is in `sys.modules` when this returns.
+            # The import system uses the entry of `sys.modules` when this returns.
             sys.modules[name] = importlib.import_module(real)
             return
         module.__doc__ = f"Tilelet's stand-in for `{name}`."
@@ -198,7 +197,7 @@ class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def _real_name(alias: str) -> str | None:
-    """The module behind an alias (`pypto.language.types`: `tilelet.syntax.types`), if any."""
+    """Return the module of an alias (`pypto.language.types`: `tilelet.syntax.types`), or None."""
     for prefix, real in REAL.items():
         if alias == prefix or alias.startswith(f"{prefix}."):
             name = real + alias.removeprefix(prefix)
@@ -207,7 +206,7 @@ def _real_name(alias: str) -> str | None:
 
 
 def _lookup(module: str, absent: Callable[[str], object] | None = None) -> Callable[[str], object]:
-    """A module `__getattr__`: names are fetched from their homes when first used."""
+    """Return a module `__getattr__` that imports names on first use."""
     contents = NAMESPACES.get(module, {})
     homes = {name: home for home, names in contents.items() for name in names}
 
@@ -233,7 +232,7 @@ def install(
     on_import: Callable[[str], None] = lambda _: None,
     absent: Callable[[str], object] | None = None,
 ) -> None:
-    """Let `roots` (`pypto`, `golden`) mean Tilelet's modules from now on; see `AliasFinder`."""
+    """Alias `roots` (`pypto`, `golden`) to Tilelet's modules; see `AliasFinder`."""
     if any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         return
     foreign = [root for root in roots if root in sys.modules and not is_alias(root)]
@@ -243,14 +242,14 @@ def install(
 
 
 def uninstall() -> None:
-    """Undo `install`: for running several scripts in one process."""
+    """Undo `install`, for several scripts in one process."""
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, AliasFinder)]
     for name in [n for n in sys.modules if is_alias(n) or _is_real_alias(n)]:
         del sys.modules[name]
 
 
 def is_alias(module: str) -> bool:
-    """Whether a loaded module is one of ours under another name."""
+    """Whether a loaded module is an alias."""
     spec = getattr(sys.modules.get(module), "__spec__", None)
     return isinstance(getattr(spec, "loader", None), AliasFinder)
 
@@ -260,13 +259,13 @@ def _is_real_alias(module: str) -> bool:
 
 
 def find_other(root: str) -> str | None:
-    """Where Python's own path has a `root` with code in it; None if nowhere."""
+    """Return the location of a real package `root` on Python's path, or None."""
     spec = importlib.machinery.PathFinder.find_spec(root, sys.path)
     if spec is None:
         return None
     if spec.origin:
         return spec.origin
-    # A folder without `__init__.py`: a package only if it holds code, else somebody's data.
+    # A folder without `__init__.py` is a package only if it contains code.
     for place in spec.submodule_search_locations or ():
         if any(Path(place).glob("*.py")):
             return place

@@ -1,6 +1,6 @@
-"""`pypto.runtime.benchmark`: a program launched again and again, and what a launch takes.
+"""`pypto.runtime.benchmark`: launch a program repeatedly and time it.
 
-There is no device: its time is that of the model, the same for every launch.
+The device time is modelled, and the same for every launch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilelet.runtime.session import current
 
 
 def _of(samples: str, figure: Callable[[list[float]], float]) -> Any:
-    """A property: a figure of some samples, 0 if there are none."""
+    """Return a property with a statistic of some samples, 0 if there are none."""
 
     def value(stats: BenchmarkStats) -> float:
         found: list[float] = getattr(stats, samples)
@@ -28,10 +28,10 @@ def _of(samples: str, figure: Callable[[list[float]], float]) -> Any:
 
 @dataclass
 class BenchmarkStats:
-    """Times of the launches after the first ones, in microseconds.
+    """Times of the launches after the warm-up, in microseconds.
 
-    device_wall_us  by the model; nothing, if no kernel was executed (`tilelet tasks`)
-    host_wall_us    of this machine, which has computed the results
+    device_wall_us  modelled; empty if no kernel was executed (`tilelet tasks`)
+    host_wall_us    measured on this CPU
     """
 
     device_wall_us: list[float] = field(default_factory=list[float])

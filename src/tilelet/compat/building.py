@@ -1,4 +1,4 @@
-"""`ir.Program([function, ...], name, span)`: a program of functions that stand alone."""
+"""`ir.Program([function, ...], name, span)`: a program of separate functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelet.ir.programs import Programs
 
 
 class Span:
-    """Where something stands in a file. Functions know that themselves, so it has no effect."""
+    """A source span. It has no effect, because functions have their own locations."""
 
     def __init__(self, *place: object) -> None:
         self.place = place
@@ -24,7 +24,7 @@ class Span:
 
 
 class _Program(type):
-    """`ir.Program` is asked for as a class, too."""
+    """Makes `ir.Program` usable with `isinstance`."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, core.Program)
@@ -49,7 +49,7 @@ class _Program(type):
 
 
 def _of_lowered(name: str, functions: Mapping[str, core.Function]) -> core.Program | Programs:
-    """Of functions that `pl.parse` gave, or that were taken from a program."""
+    """Build a program of functions from `pl.parse` or from another program."""
     control = [f.name for f in functions.values() if f.kind is not core.FunctionKind.InCore]
     entries = control or list(functions)
     found = {e: core.Program(name, functions, e) for e in entries}
@@ -57,6 +57,6 @@ def _of_lowered(name: str, functions: Mapping[str, core.Function]) -> core.Progr
 
 
 class Program(metaclass=_Program):
-    """A program, made of functions or asked for with `isinstance`."""
+    """A program; callable with functions, and usable with `isinstance`."""
 
     def __init__(self, *_: Any) -> None: ...

@@ -1,4 +1,4 @@
-"""How many cores a chip has, as scripts that fill all of them ask `pypto.backend`."""
+"""Core counts of chips, for scripts that query `pypto.backend`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What Tilelet does with each public name and parameter of the language; docs/compatibility.md.
+"""Support of each public name and parameter of the language; docs/compatibility.md.
 
 `dialects/2026-08.json` lists the names of the language as of August 2026 and of their parameters,
-those after `|` by keyword only. Nothing else is written down here that the code says itself.
+those after `|` by keyword only. Everything else is derived from the code.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Finding:
-    """What becomes of a name, or of a parameter of it. `why`: the reason, or the error's code."""
+    """Support of a name or parameter. `why`: the reason, or the code of the error."""
 
     name: str
     parameter: str | None
@@ -105,12 +105,12 @@ class Finding:
 
 
 def names() -> dict[str, str]:
-    """The public names of the language, each with the names of its parameters."""
+    """Return the public names of the language with their parameter names."""
     return dict(AUGUST.names)
 
 
 def findings() -> Iterator[Finding]:
-    """Every name, and every parameter of the names that there are."""
+    """Yield the support of every name and of its parameters."""
     for name, parameters in names().items():
         value, refusal = look_up(name)
         if refusal is not None:
@@ -122,7 +122,7 @@ def findings() -> Iterator[Finding]:
 
 
 def look_up(name: str) -> tuple[Any, str | None]:
-    """What `pl.NAME` is, or the code of the error that it gives."""
+    """Return the value of `pl.NAME`, or the code of its error."""
     value: Any = language
     try:
         for part in name.split("."):
@@ -151,7 +151,7 @@ def _parameter(name: str, value: Any, parameter: str) -> Finding:
     known = inspect.signature(value).parameters if spec is None else spec.signature.parameters
     meant = parameter if spec is None else spellings.spelled(spec, parameter)
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in known.values())
-    takes_any = takes_any or spec is not None  # `*args` of the language stand for named ones here
+    takes_any = takes_any or spec is not None  # `*args` of the language are named parameters here
     if meant in known or (takes_any and parameter in ("args", "kwargs")):
         return Finding(name, parameter, SUPPORTED)
     return Finding(name, parameter, REFUSED, UnknownKeyword.code)
@@ -162,7 +162,7 @@ def _scratch(parameter: str) -> str | None:
 
 
 def compatibility_markdown() -> str:
-    """The page docs/compatibility.md."""
+    """Return the contents of docs/compatibility.md."""
     found = list(findings())
     total = [f for f in found if f.parameter is None]
     there = sum(f.state == SUPPORTED for f in total)

@@ -1,10 +1,9 @@
-"""`pytest -p tilelet.compat.pytest_plugin PATH/tests/st`: the language's own tests, run here.
+"""`pytest -p tilelet.compat.pytest_plugin PATH/tests/st`: run the language's own tests.
 
 `pypto` and `golden` mean Tilelet's modules, as under `tilelet run`. The tests' harness keeps its
-own cases and fixtures; in place of its runner, which drives a board, stands `compat.test_cases`.
-Tests whose subject is the text of generated code, or what only a board has, are skipped, and say
-so; a test of behavior that first looks for generated files goes on. There are 16 devices unless
-`--device` says otherwise.
+own cases and fixtures; `compat.test_cases` replaces its runner, which drives a board. Tests of
+generated code, or of features that only a board has, are skipped with a reason; tests of behavior
+that first look for generated files continue. There are 16 devices, or those of `--device`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SKIPPED_FOLDERS = {
 
 
 class Absent:
-    """A name of the original implementation that has no like here. Using it skips the test."""
+    """A name of the original implementation without equivalent. Using it skips the test."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -48,11 +47,11 @@ class Absent:
         pytest.skip(reason, allow_module_level=True)
 
     looked_at = False
-    """While a suite looks at its tests without running them, which expects plain exceptions."""
+    """Active during collection, which expects plain exceptions."""
 
 
 class BuildFolder(type(Path())):  # type: ignore[misc]  # the class of paths on this system
-    """The folder of generated files: all exist; reading one that Tilelet does not write skips."""
+    """A folder in which all files exist; reading one that Tilelet does not write skips the test."""
 
     def is_dir(self, **_: Any) -> bool:
         return True
@@ -88,17 +87,17 @@ keep_refused(test_cases.Refused)
 
 @pytest.hookimpl
 def pytest_plugin_registered(plugin: Any) -> None:
-    """Tests of a board's folder ask whether there is one: there is something as good."""
+    """Report a board as present, because suites for a board ask for one."""
     if hasattr(plugin, "is_hardware_available"):
         plugin.is_hardware_available = lambda: True
-    # The suites of March 2026 would also know where its runtime is.
+    # The suites of March 2026 also need the location of its runtime.
     if hasattr(plugin, "ensure_simpler_available"):
         plugin.ensure_simpler_available = lambda: Path(__file__).parent
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Offer as many devices as any test of several ranks takes."""
+    """Provide as many devices as any test of several ranks needs."""
     if getattr(config.option, "device", None) == "0":
         config.option.device = "0-15"
 
@@ -106,7 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_sessionstart() -> Iterator[None]:
     yield
-    # A golden is a method of a test case: its text alone does not say what it computes.
+    # A golden is a method of a test case, whose text does not determine its results.
     _sessions.append(session.active(Session(golden_cache=False)))
     _sessions[-1].__enter__()
 
@@ -127,13 +126,13 @@ def pytest_collection_finish() -> Iterator[None]:
     Absent.looked_at = False
 
 
-# What compiled programs and workers have for a board's own workers and files.
+# Attributes of compiled programs and workers for a board.
 BOARD_ONLY = ("from_dir", "output_dir", "_w")
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
-    """Tests of what only a board has are skipped, where they first ask for it."""
+    """Skip a test when it first uses a feature that only a board has."""
     outcome = yield
     error = outcome.excinfo[1] if outcome.excinfo else None
     missing = ""
@@ -150,7 +149,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """The runner's file has the name of a test."""
+    """Ignore the runner's file, which is named like a test."""
     is_runner = collection_path.parts[-3:] == ("harness", "core", "test_runner.py")
     return True if is_runner else None
 
@@ -166,7 +165,7 @@ def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module
 
 
 class SkippedModule(pytest.Module):
-    """A file of tests that is not even imported."""
+    """A test file that is skipped without being imported."""
 
     reason = ""
 

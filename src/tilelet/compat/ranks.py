@@ -1,4 +1,4 @@
-"""What scripts of several ranks import, in terms of Tilelet."""
+"""Names that scripts of several ranks import."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ DistributedCompiledProgram = CompiledProgram
 
 
 def _tensor_from_continuous(tensor: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
-    """An operand of a callback, which is a tensor already."""
+    """Return an operand of a callback, which already is a tensor."""
     return tensor

@@ -1,4 +1,4 @@
-"""What scripts import from `pypto.backend`, `pypto.ir` and `pypto` itself, in terms of Tilelet."""
+"""Names that scripts import from `pypto.backend`, `pypto.ir` and `pypto`."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ __all__ = [
 ]
 
 CodegenBackend = BackendType
-"""The first name of it."""
+"""The original name."""
 
 PartialCodegenError = UserErrors
-"""What scripts catch when a kernel has mistakes."""
+"""The exception that scripts catch for mistakes in kernels."""
 
 _backend: BackendType | None = None
 
 
 def set_backend_type(backend: BackendType) -> None:
-    """Remember the processor family; on a CPU it changes nothing."""
+    """Store the processor family, which has no effect on a CPU."""
     global _backend  # noqa: PLW0603
     _backend = backend
 
@@ -72,17 +72,17 @@ def reset_for_testing() -> None:
 
 
 def serialize(node: Program | Function) -> bytes:
-    """A program or a function as bytes: its text, which `deserialize` reads."""
+    """Return a program or function as bytes of its text, which `deserialize` reads."""
     return node.as_python().encode()
 
 
 def deserialize(data: bytes) -> Program | Function:
-    """What `serialize` was given."""
+    """Return the program or function that was serialized."""
     return parse(bytes(data).decode())
 
 
 class LogLevel(enum.IntEnum):
-    """Accepted by `set_log_level`, which has nothing to do here."""
+    """Levels of `set_log_level`, without effect."""
 
     DEBUG = 0
     INFO = 1
@@ -94,7 +94,7 @@ class LogLevel(enum.IntEnum):
 
 
 def set_log_level(level: LogLevel) -> None:
-    """Tilelet has no log to be silenced."""
+    """Do nothing: Tilelet has no log."""
 
 
 _set_thread_log_level = set_log_level
@@ -109,21 +109,21 @@ def configure_log(level: object) -> None:
 
 
 class MemoryPlanner(enum.Enum):
-    """Who places tiles on chip. Accepted: here the memory plan is that of `tilelet check`."""
+    """The memory planner; accepted without effect."""
 
     PYPTO = "PYPTO"
     DSA_RP = "DSA_RP"
     PTOAS = "PTOAS"
 
 
-# How much a board records of its lanes, as options of test suites name it.
+# Trace levels of a board, as named by test suites.
 _SWIMLANE_MAX_LEVEL = 4
 _SWIMLANE_FULL_LEVEL = 4
 _SWIMLANE_CLI_HELP = "how much to record of the lanes of a chip; without effect here"
 
 
 def _Stage(name: str) -> AbstractContextManager[None]:  # noqa: N802  # pyright: ignore[reportUnusedFunction]
-    """A stage of a script's own runner, in the trace of ours."""
+    """Print a stage of a script's own runner."""
     return Trace().stage(name)
 
 
@@ -152,7 +152,7 @@ def compile(  # noqa: A001
 
 
 def python_print(program: Program | Function) -> str:
-    """The program, or the function, as `pl` text."""
+    """Return a program or function as `pl` text."""
     from tilelet.ir.printer import print_function, print_program
 
     return print_function(program) if isinstance(program, Function) else print_program(program)
@@ -182,6 +182,6 @@ class PassManager:
     def run_passes(
         self, program: Program, dump_ir: bool = False, output_dir: str | None = None
     ) -> Program:
-        """The program after all passes; with `dump_ir`, one file per pass in `output_dir`."""
+        """Run all passes; `dump_ir` writes one file per pass to `output_dir`."""
         folder = Path(output_dir) if dump_ir and output_dir else None
         return compile_program(program, folder).program

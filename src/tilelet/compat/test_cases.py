@@ -1,7 +1,7 @@
-"""What stands in for `harness.core.test_runner` of the language's own tests.
+"""Replacement of `harness.core.test_runner` in the language's own tests.
 
-A test case there is an object that gives a program, tensors and what is expected of them; `run`
-executes it here. The rest of the module are the names that the tests' fixtures import.
+A test case is an object with a program, tensors and expected results; `run` executes it. The rest
+of the module are names that the tests' fixtures import.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilelet.runtime.validation.comparators import allclose_where_defined
 
 
 class Refused:
-    """A program that could not be made: the mistake is reported by the test that needs it.
+    """A program that failed to build; the test that uses it reports the mistake.
 
     One such program must not hide the other tests of its file.
     """
@@ -42,7 +42,7 @@ class Refused:
 
 
 class TestRunner:
-    """Runs test cases: `runner.run(case)` gives a `RunResult`."""
+    """Runs test cases: `runner.run(case)` returns a `RunResult`."""
 
     __test__ = False
 
@@ -80,10 +80,10 @@ def _tensor(spec: Any) -> TensorSpec:
 
 
 def _initial(spec: Any) -> Any:
-    """An initial value; a function of the shape is called with it, as there."""
+    """Return an initial value; a function is called with the shape, as in the original."""
     value = spec.init_value
     if value is None:
-        return 0  # not left to the golden: it may write a part of an output only
+        return 0  # the golden may write only part of an output
     if not callable(value) or getattr(value, "__module__", "") == "torch":
         return value
     made: Callable[..., Any] = value
@@ -121,7 +121,7 @@ class TestSuite:
         return f"{self.name}: {passed} of {len(results)} passed"
 
 
-# What the fixtures look at: the device of the last test, and a pipeline of a board.
+# State that fixtures read: the device of the last test, and a board's pipeline.
 _last_device: dict[str, int | None] = {"value": None}
 
 
@@ -136,7 +136,7 @@ def execution_summary_lines() -> Sequence[str]:
 
 
 def __getattr__(name: str) -> Callable[..., None]:
-    """Any other function that fixtures call around a test: queues and pipelines of a board."""
+    """No-op for other functions that fixtures call: queues and pipelines of a board."""
     if not _of_the_original() & {name, "*"}:
         raise AttributeError(f"the runner of these tests has no `{name}`", name=name)
 
@@ -146,7 +146,7 @@ def __getattr__(name: str) -> Callable[..., None]:
 
 
 def _of_the_original() -> set[str]:
-    """The names that the runner beside the tests defines; it is never run."""
+    """Return the names that the suite's runner defines; it is never run."""
     folders: list[str] = getattr(sys.modules.get("harness.core"), "__path__", [])
     for file in (Path(folder) / "test_runner.py" for folder in folders):
         with contextlib.suppress(OSError, SyntaxError, ValueError):

@@ -1,7 +1,7 @@
-"""`ChipWorker`: programs kept ready on a chip, and tensors kept in its memory; here in a process.
+"""`ChipWorker`: registered programs and resident tensors, in this process.
 
-A worker of PyPTO owns a device. Here there is nothing to own: programs are compiled objects, memory
-is the host's, and a worker only remembers what it was given.
+A worker of PyPTO owns a device. Here programs are compiled objects and memory is the host's, so a
+worker only stores references.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ChipWorker", "RegistrationHandle", "Worker"]
 
 
 class RegistrationHandle:
-    """A program of a worker: call it, until it is unregistered."""
+    """A registered program, callable until it is unregistered."""
 
     def __init__(self, worker: ChipWorker, compiled: CompiledProgram) -> None:
         self.compiled = compiled
@@ -45,7 +45,7 @@ class RegistrationHandle:
 
 
 class ChipWorker:
-    """Runs what it is given, as calls of the programs themselves do."""
+    """Runs programs as direct calls do."""
 
     def __init__(self, config: RunConfig | None = None, **_: Any) -> None:
         self.config = config or RunConfig()
@@ -55,7 +55,7 @@ class ChipWorker:
 
     @property
     def aicpu_dlopen_count(self) -> int:
-        """How many programs were made ready; a call makes none ready again."""
+        """Number of registered programs."""
         return len(self._handles)
 
     host_dlopen_count = aicpu_dlopen_count
@@ -75,7 +75,7 @@ class ChipWorker:
         return compiled(*args, config=config)
 
     def alloc_tensor(self, shape: Sequence[int], dtype: Any, init: Any = None) -> Any:
-        """A tensor that stays where it is: of torch if the dtype is, else an array."""
+        """Return a resident tensor: a torch tensor for a torch dtype, else an array."""
         self._check_open()
         element = dtype_of(dtype)
         assert element is not None, f"no element type {dtype}"
@@ -86,19 +86,19 @@ class ChipWorker:
         return as_tensor(array) if type(dtype).__module__.startswith("torch") else array
 
     def free_tensor(self, tensor: Any) -> None:
-        """Memory is freed when nobody refers to it; the worker copies it no more."""
+        """Forget a tensor; its memory is freed with the last reference."""
         self._memory.pop(as_array(tensor).ctypes.data, None)
 
     def copy_to(self, dst_dev_ptr: Any, src_host_ptr: int, nbytes: int) -> None:
-        """Bytes of the host's memory into that of a tensor of this worker."""
+        """Copy host memory to a tensor of this worker."""
         ctypes.memmove(self._address(dst_dev_ptr, nbytes), src_host_ptr, nbytes)
 
     def copy_from(self, dst_host_ptr: int, src_dev_ptr: Any, nbytes: int) -> None:
-        """Bytes of a tensor of this worker into the host's memory."""
+        """Copy a tensor of this worker to host memory."""
         ctypes.memmove(dst_host_ptr, self._address(src_dev_ptr, nbytes), nbytes)
 
     def _address(self, pointer: Any, nbytes: int) -> int:
-        """A pointer of `alloc_tensor`, or the method of a tensor that gives it."""
+        """Return an address given as an integer or as a tensor's `data_ptr` method."""
         self._check_open()
         address: int = pointer() if callable(pointer) else pointer  # type: ignore[assignment]
         if not 0 <= nbytes <= self._memory.get(address, -1):
@@ -128,7 +128,7 @@ class ChipWorker:
 
 
 class Worker:
-    """The worker below `ChipWorker`: callables are registered for a number, and run by it."""
+    """The low-level worker: callables are registered and run by number."""
 
     def __init__(self, **_: Any) -> None:
         self._worker = ChipWorker()
@@ -143,13 +143,13 @@ class Worker:
         return number
 
     def run(self, number: int, args: Sequence[Any], config: CallConfig | None = None) -> None:
-        """Run what was registered; results are in `args`."""
+        """Run a registered callable; results are in `args`."""
         self._handles[number](*args, config=config.config if config else None)
 
     def unregister(self, number: int) -> None:
         self._handles.pop(number).unregister()
 
-    unregister_callable = unregister  # as it was called in May 2026
+    unregister_callable = unregister  # its name in May 2026
 
     def close(self) -> None:
         self._worker.close()

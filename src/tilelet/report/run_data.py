@@ -168,7 +168,7 @@ class _RunData:
 
     @cached_property
     def tick(self) -> float:
-        """Return the time unit in microseconds: a nanosecond, or more if 32 bits require it."""
+        """The time unit in microseconds: a nanosecond, or more if 32 bits require it."""
         end = max(float(self.timeline.finish.max(initial=0.0)), self.timeline.orchestrator_end)
         tick = 0.001
         while end / tick >= 1 << 31:
@@ -225,7 +225,7 @@ class _RunData:
     # Arguments
 
     def add_arguments(self) -> None:
-        """Return regions and scalars of all tasks, by argument position."""
+        """Add regions and scalars of all tasks, by argument position."""
         regions = self.stream.regions
         names: dict[str, int] = {}
         tensor = [names.setdefault(b.name, len(names)) for b in regions.buffers]

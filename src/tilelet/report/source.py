@@ -1,10 +1,10 @@
-"""The user's files with what each line costs in a modelled run.
+"""The user's source files with the modelled cost of each line.
 
-time     of a line: by how much its steps move the end of their kernel (`line_costs`), for all
-         executions; these times add up to the time of all kernels
+time     contribution of a line's steps to kernel time (`line_costs`), over all executions; times
+         of all lines add up to the time of all kernels
 path     the same for the executions on the critical path
-bytes    moved from and to global memory by the line's transfers
-tasks    that the scope or call on the line submits, with their times as a whole
+bytes    global memory traffic of the line's transfers
+tasks    tasks that the scope or call on the line submits, with their total times
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.core import Loc
 
 MOST_FOLLOWED = 150
-"""Signatures that are followed step by step; kernels with more count their longest ones."""
+"""Maximum number of signatures simulated step by step, longest first."""
 
 MOST_TEXT = 2_000_000
-"""Characters of source text in a page."""
+"""Maximum number of source characters in a page."""
 
 
 class SourceFiles:
-    """Numbers the files that a page shows; folders are left out, as in all reports."""
+    """Numbers the files of a page, without their folders."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -41,7 +41,7 @@ class SourceFiles:
         return self._numbers.setdefault(file, len(self._numbers))
 
     def place(self, loc: Loc | None) -> list[int] | None:
-        """File number and line; None if the place is not known."""
+        """Return file number and line; None if the location is unknown."""
         return [self.number(loc.file), loc.line] if loc is not None and loc.line > 0 else None
 
     def data(self) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ class SourceFiles:
 
 
 def _short_paths(files: list[str]) -> list[str]:
-    """Names without folders; with as many of them as it takes to tell two files apart."""
+    """Return file names with as many folders as needed to make them unique."""
     parts = [PurePath(file).parts or (file,) for file in files]
     depth = [1] * len(files)
     for _ in range(8):
@@ -71,7 +71,7 @@ def _short_paths(files: list[str]) -> list[str]:
 
 @dataclass
 class LineCost:
-    """`called_us` is the time of what the line calls, inlined elsewhere."""
+    """Costs of a line; `called_us` is the time of inlined callees."""
 
     time_us: float = 0.0
     path_us: float = 0.0
@@ -95,9 +95,9 @@ class SourceCosts:
         self._followed: dict[int, ModelledExecution] = {}
 
     def _weights(self, path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """By cost: time of all executions, of those on the critical path, and their number.
+        """Return, by cost: total time, time on the critical path, and number of executions.
 
-        The vector lanes of a mixed block run beside its cube: one record of each block counts.
+        Vector lanes of a mixed block run in parallel with its cube: count one record per block.
         """
         t, stream = self.timeline, self.stream
         has_cube = np.array([k is not None and Core.AIC in k.cores for k in stream.kernels], bool)
@@ -125,7 +125,7 @@ class SourceCosts:
         return self._followed[cost]
 
     def chosen(self) -> Iterator[tuple[int, float]]:
-        """Costs to follow, and by how much each stands for others of its kernel."""
+        """Yield the costs to simulate, each with a weight for the others of its kernel."""
         order: list[int] = np.argsort(-self.exec_us, kind="stable")[:MOST_FOLLOWED].tolist()
         kernels = np.array(self.stream.cost_kernel, np.int64)
         total = np.bincount(kernels, self.exec_us, len(self.stream.kernels))
@@ -136,7 +136,7 @@ class SourceCosts:
                 yield cost, float(total[kernel] / followed[kernel])
 
     def lines(self) -> list[list[Any]]:
-        """[file, line, time, path, called, path of called, read, written, tasks, scope, path]."""
+        """Rows [file, line, time, path, called, called path, read, written, tasks, scope, path]."""
         found: dict[tuple[int, int], LineCost] = {}
 
         def at(loc: Loc) -> LineCost:
@@ -166,7 +166,7 @@ class SourceCosts:
         if execution is None or view is None:
             return
         followed = sum(s.added for s in execution.steps.values()) + execution.start_us
-        # Waiting for global memory and other cores stretches all steps alike.
+        # Waiting for global memory and other cores is distributed over all steps.
         stretch = factor * float(self.exec_us[cost]) / followed if followed else 0.0
         on_path = factor * float(self.path_us[cost]) / followed if followed else 0.0
         blocks = factor * float(self.blocks[cost])
@@ -198,7 +198,7 @@ class SourceCosts:
                 line.scope_path_us += path_us
 
     def typical_execution(self, kernel: int) -> dict[str, Any]:
-        """The steps of a kernel, and when its pipes do them: with the cost that takes most time."""
+        """Return the steps of a kernel and their pipe activity, for its most expensive cost."""
         view = self.stream.kernels[kernel]
         mine = np.flatnonzero(np.array(self.stream.cost_kernel) == kernel)
         if view is None or not len(mine):

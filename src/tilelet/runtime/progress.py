@@ -1,4 +1,4 @@
-"""A line on the terminal while something takes long."""
+"""Progress line on the terminal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from tilelet.diag.text import printable
 
 DELAY = 2.0  # seconds before anything is shown
-_PERIOD = 0.1  # seconds between two looks at what is going on
+_PERIOD = 0.1  # seconds between two updates
 
 Count = Callable[[], int]
 
 
 @dataclass(eq=False)
 class _Activity:
-    """What is going on, and if somebody counts, how many tasks of it there were so far."""
+    """The current activity, and the number of tasks so far, if counted."""
 
     what: str
     count: Count | None
@@ -29,7 +29,7 @@ class _Activity:
         return f"{what}: {self.count():,} tasks" if self.count else what
 
 
-# Everything under way, the latest last; one display shows that.
+# All current activities, the latest last; the display shows the latest.
 _activities: list[_Activity] = []
 _display: _Display | None = None
 _lock = threading.Lock()
@@ -69,7 +69,7 @@ def _end(activity: _Activity) -> None:
 
 
 def _in_forked_child() -> None:
-    """What goes on belongs to the parent, whose thread writes the line; so may the lock."""
+    """Reset the state after a fork: activities and perhaps the lock belong to the parent."""
     global _display, _lock
     _lock, _display = threading.Lock(), None
     _activities.clear()
@@ -90,7 +90,7 @@ class _Display:
         sys.breakpointhook = self._hook
 
     def stop(self) -> None:
-        if sys.breakpointhook is self._hook:  # else somebody has put another before it
+        if sys.breakpointhook is self._hook:  # otherwise another one was started
             sys.breakpointhook = self._hook.behind
         self._done.set()
         self._thread.join()
@@ -104,7 +104,7 @@ class _Display:
         text = TextColumn("{task.description}", markup=False)
         columns = (text, BarColumn(bar_width=20), TimeElapsedColumn())
         console = Console(file=sys.stderr)
-        # How many tasks there will be is known only afterwards: the bar moves to and fro.
+        # The total is unknown, so the bar is indeterminate.
         with Progress(*columns, console=console, transient=True) as bar:
             line = bar.add_task(_latest(), total=None)
             bar.tasks[0].start_time = bar.get_time() - DELAY
@@ -114,7 +114,7 @@ class _Display:
 
 @dataclass
 class _Hook:
-    """What `breakpoint()` calls while a line is shown: the terminal is for the debugger then."""
+    """Hook of `breakpoint()` that ends the line, because the debugger needs the terminal."""
 
     behind: Callable[..., object]
     display: _Display
@@ -131,10 +131,10 @@ class _Hook:
 
 
 def under_way() -> str:
-    """What is going on, if anything is; nothing if a line on the terminal shows it."""
+    """Return the current activity; None if a progress line shows it."""
     return "" if _display is not None else _latest()
 
 
 def _latest() -> str:
-    activities = _activities[-1:]  # a copy: others come and go
+    activities = _activities[-1:]  # a copy, because threads modify the list
     return str(activities[0]) if activities else ""

@@ -6,7 +6,7 @@
     def test_softmax_stays_small(assert_budget):
         assert_budget(softmax, x, out, tasks=64, us=40, gm_bytes=2**20, vec_kib=96)
 
-It is there as soon as Tilelet is installed; `-p no:tilelet` leaves it out.
+It is active once Tilelet is installed; `-p no:tilelet` disables it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 
 @pytest.fixture
 def tilelet_check() -> Callable[..., Any]:
-    """Check a program as `tilelet.check` does, and fail with what it finds; gives the verdict."""
+    """Check a program as `tilelet.check` does and fail with its findings; return the verdict."""
 
     def run(program: Any, *args: Any, **options: Any) -> Any:
         __tracebackhide__ = True
@@ -40,7 +40,7 @@ def assert_budget() -> Callable[..., Any]:
     tasks     number of tasks
     us        modelled microseconds on `platform`
     gm_bytes  bytes between global memory and the cores
-    vec_kib   KiB of the vector memory, of the kernel that needs most
+    vec_kib   largest vector memory of a kernel, in KiB
     """
 
     def run(

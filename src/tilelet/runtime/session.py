@@ -1,7 +1,7 @@
-"""Settings of a command, its program handler, and what has happened so far.
+"""The session: settings of a command, its program handler, and results so far.
 
-Entry points read the session in force, because a script cannot pass one; what they call gets it as
-an argument. Without a command line a default session is in force.
+Entry points use the current session, because a script cannot pass one; other code gets it as an
+argument. Without a command line there is a default session.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ DEFAULT_ENGINE = "cpu"
 
 
 def environment_wants_only_results() -> bool:
-    """Whether no environment variable asks for more than results; see `wants_only_results`."""
+    """Whether no environment variable requests more than results; see `wants_only_results`."""
     get = os.environ.get
     return get("TILELET_ENGINE") in (None, "", DEFAULT_ENGINE) and not get("TILELET_SCHEDULE_SEED")
 
 
 def is_on(variable: str) -> bool:
-    """Whether an environment variable is set, and not to 0."""
+    """Whether an environment variable is set to a value other than 0."""
     return os.environ.get(variable, "0") not in ("", "0")
 
 
@@ -71,7 +71,7 @@ class Session:
 
     results: list[RunResult] = field(default_factory=list[RunResult])
     verdicts: list[Any] = field(default_factory=list[Any])  # `checks.verdict.Verdict`s
-    # Of each program that was checked, the checks that were not made or not finished, and why.
+    # Checks of each program that were not made or not finished, with the reason.
     unchecked: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     programs_seen: int = 0  # compiled or run, by whatever call
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -82,7 +82,7 @@ class Session:
 
     @property
     def chosen_engine(self) -> str | None:
-        """What the command line or `TILELET_ENGINE` names; None if they leave it open."""
+        """The engine of the command line or `TILELET_ENGINE`, or None."""
         return self.engine or os.environ.get("TILELET_ENGINE") or None
 
     @property
@@ -99,7 +99,7 @@ class Session:
         return config.platform or self.platform or DEFAULT_PLATFORM
 
     def announce(self, config: RunConfig) -> None:
-        """Say once which requests of a script a CPU run does not serve."""
+        """Print once which requests of a script have no effect on a CPU."""
         platform = self.platform_of(config)
         if not platform.endswith("sim"):
             self.report([NoBoard(platform).diagnostic])
@@ -108,11 +108,11 @@ class Session:
             self.say_once(f"note: only a board makes the records of {records}")
 
     def run_directory(self, name: str, config: RunConfig | None = None) -> RunDirectory:
-        """The directory of a run of this program; it is made when something is written."""
+        """Return the run directory of a program, created on first write."""
         return RunDirectory(name, root=self.build_dir, exact=config.directory if config else None)
 
     def dump_folder(self, directory: RunDirectory, config: RunConfig | None = None) -> Path | None:
-        """The folder of pass dumps, if anybody asked for them."""
+        """Return the folder of pass dumps if they are requested."""
         if not self.dump_passes and not (config and config.dump_passes):
             return None
         try:
@@ -124,7 +124,7 @@ class Session:
         return folder
 
     def cannot_dump(self, error: CannotWrite) -> None:
-        """Raise if the command line asked for dumps; a script's own request only gets a note."""
+        """Raise if the command line requested dumps; for a script's own request, print a note."""
         if self.dump_passes:
             raise error
         self.say_once(f"note: no pass dumps: {error.diagnostic.message}")
@@ -155,12 +155,12 @@ class Session:
                 print(text, file=sys.stderr, flush=True)
 
     def add_errors(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """Keep errors for the machine formats; the text is in the result."""
+        """Collect errors for machine formats; the text is in the result."""
         self.diagnostics += [d for d in diagnostics if d not in self.diagnostics]
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 mismatch (or finding, if those count), 3 could not run: the worst of all."""
+        """The worst exit code: 0 pass, 1 mismatch (or finding, if those count), 3 not run."""
         if any(not r.could_run for r in self.results):
             return 3
         findings = self.strict and any(not verdict.ok for verdict in self.verdicts)
@@ -168,7 +168,7 @@ class Session:
 
 
 def _same(a: Diagnostic, b: Diagnostic) -> bool:
-    """Whether one of them is enough: a note says the same of all lines of a file."""
+    """Whether two cautions are equal; notes are compared by file instead of line."""
     if a.severity != "note" or a.loc is None or b.loc is None:
         return a == b
     return (a.code, a.message, a.loc.file) == (b.code, b.message, b.loc.file)
@@ -183,13 +183,13 @@ def _default() -> Session:
 
 
 def current() -> Session:
-    """The session in force, for entry points."""
+    """Return the current session, for entry points."""
     return _active[-1] if _active else _default()
 
 
 @contextmanager
 def active(session: Session) -> Generator[Session]:
-    """Make `session` the one in force."""
+    """Make `session` the current one."""
     _active.append(session)
     try:
         yield session

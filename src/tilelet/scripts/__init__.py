@@ -1,1 +1,1 @@
-"""Running what a user names: a script, a module, or a program that ships with Tilelet."""
+"""Run a target: a script, a module, or a shipped program."""

@@ -1,4 +1,4 @@
-"""The documents that `verdict`, `advise` and `tune` print for programs: one layout for all.
+"""The JSON documents of `verdict`, `advise` and `tune`, which share one layout.
 
 `answers.schema.json` is that layout; docs/answers.md is made from it.
 """
@@ -53,7 +53,7 @@ def document(
 def costs_data(
     us: float, interval: Sequence[float] | None, tasks: int, gm_bytes: int
 ) -> dict[str, Any]:
-    """`costs` of the schema."""
+    """Return the `costs` object of the schema."""
     return {
         "us": round(us, 4),
         "interval_us": [round(bound, 4) for bound in interval] if interval else None,
@@ -63,7 +63,7 @@ def costs_data(
 
 
 def answers_markdown() -> str:
-    """docs/answers.md."""
+    """Return the contents of docs/answers.md."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     parts = [_HEAD + f"## document\n\n{schema['description']}\n\n" + _table(schema)]
     parts += [
@@ -87,7 +87,7 @@ def _name(body: dict[str, Any]) -> str:
 
 
 def _kind(body: dict[str, Any]) -> str:
-    """What a field holds, in words."""
+    """Describe the type of a field."""
     if "$ref" in body:
         return f"[{_name(body)}](#{_name(body)})"
     if "anyOf" in body:

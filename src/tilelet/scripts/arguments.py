@@ -25,7 +25,7 @@ class SharedOption:
 
 
 class ArgumentLog:
-    """Arguments that nobody has read so far."""
+    """Arguments that were not read so far."""
 
     def __init__(self, shared: Sequence[SharedOption]) -> None:
         self.shared = shared
@@ -33,7 +33,7 @@ class ArgumentLog:
         self.left_over: list[str] | None = None  # by every argparse parser; None: none has run
 
     def unread(self, arguments: Sequence[str]) -> list[str]:
-        """The arguments, or the part of them that no parser of the script knows."""
+        """Return the arguments, or those that no parser of the script knows."""
         if self.left_over is not None:
             return [word for word in arguments if word in self.left_over]
         return [] if self.was_read else list(arguments)

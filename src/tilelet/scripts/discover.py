@@ -23,7 +23,7 @@ _ENTRIES = (FunctionKind.Opaque, FunctionKind.Orchestration)
 def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool = False) -> None:
     """Compile (or, for `tilelet tasks`, count) every program among a script's names.
 
-    `made`: the script has made programs, or has tried to, and may have kept none.
+    `made`: the script has created programs, or tried to, and may not have kept any.
     """
     programs = list(_programs(names))
     if not programs and made:
@@ -36,7 +36,7 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool 
 
 
 def _programs(names: Mapping[str, Any]) -> list[Program]:
-    """Programs, fully annotated `@pl.jit` functions, and what `build…()` functions return."""
+    """Return programs, annotated `@pl.jit` functions, and results of `build…()` functions."""
     found: dict[int, Program] = {}
     for name, value in names.items():
         if isinstance(value, Programs):
@@ -52,7 +52,7 @@ def _programs(names: Mapping[str, Any]) -> list[Program]:
 
 
 def _of_functions(names: Mapping[str, Any]) -> Iterator[Program]:
-    """`@pl.function`s outside classes, each as the entry of a program."""
+    """Yield `@pl.function`s outside classes, each as the entry of a program."""
     for value in names.values():
         if isinstance(value, KernelFunction) and value.kind in _ENTRIES:
             program = build_program(value.name, {value.name: value}, value.loc())
@@ -61,7 +61,7 @@ def _of_functions(names: Mapping[str, Any]) -> Iterator[Program]:
 
 
 def _of_inlines(names: Mapping[str, Any]) -> Iterator[Program]:
-    """Functions to inline, each as a program of its own, if it can be one.
+    """Yield inline functions that can be programs on their own.
 
     One whose parameters are tiles needs a caller's scope around it.
     """
@@ -99,7 +99,7 @@ def _from_function(name: str, value: Any) -> Program | None:
 
 
 def _incomplete(names: Mapping[str, Any]) -> dict[str, str]:
-    """Kernels and builders of the script that need to be given something, and what."""
+    """Return kernels and builders of the script that need arguments, with their names."""
     from tilelet.frontend.jit import JitFunction
 
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the exit code of `tilelet` means. Every command decides it here."""
+"""Exit codes of `tilelet`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 PASSED = 0
 FINDINGS = 1
-"""A mismatch, something that a machine would refuse, a page that is not up to date."""
+"""A mismatch, a refusal by the machine, or an outdated page."""
 
 WRONG_USAGE = 2
-"""What was typed cannot be meant: an unknown option, a value that an option cannot have."""
+"""A usage error: an unknown option or an invalid value."""
 
 COULD_NOT_RUN = 3
-"""What was asked for is clear, and could not be done."""
+"""A valid request failed."""
 
-# What a process leaves behind after SIGINT and SIGPIPE, by convention.
+# Conventional codes after SIGINT and SIGPIPE.
 INTERRUPTED, BROKEN_PIPE = 130, 141
 
 
 def of_error(error: UserError) -> int:
-    """The code of a command that ended with `error`, whichever command it is."""
+    """Return the exit code of a command that ended with `error`."""
     from tilelet.diag.catalogue import checks, command, device, page, portability, sampling, tuner
 
     usage = (
@@ -54,7 +54,7 @@ def of_error(error: UserError) -> int:
 
 
 def of_script(outcome: ScriptExit, now: Session) -> int:
-    """A script that notices a failure exits with 1; the session knows whether it was a mismatch.
+    """Return the exit code of a script that exited with 1, depending on the session's results.
 
     Any other code is the script's own.
     """
@@ -62,5 +62,5 @@ def of_script(outcome: ScriptExit, now: Session) -> int:
 
 
 def of_findings(found: bool, otherwise: int = PASSED) -> int:
-    """The code of a command that looks for problems."""
+    """Return the exit code of a command that reports findings."""
     return FINDINGS if found else otherwise

@@ -1,7 +1,7 @@
-"""Ctrl-C while modules are imported: those that are written in C make an `ImportError` of it.
+"""Ctrl-C during imports, which C extensions turn into an `ImportError`.
 
-So it waits for the command's own modules. In a script's imports it is remembered, and the error
-that became of it is known for what it is.
+Imports of the command's own modules delay it. During a script's imports it is recorded, so that the
+resulting error is recognized.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _waits = threading.Event()
 
 @contextlib.contextmanager
 def noticed() -> Generator[None]:
-    """Remember Ctrl-C in the block, which raises `KeyboardInterrupt` as ever."""
+    """Record Ctrl-C in the block, which raises `KeyboardInterrupt` as usual."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or not is_usual:
         yield
@@ -33,7 +33,7 @@ def noticed() -> Generator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Generator[None]:
-    """Ctrl-C in the block comes at its end."""
+    """Delay Ctrl-C to the end of the block."""
     _waits.set()
     try:
         yield
@@ -46,7 +46,7 @@ def deferred() -> Generator[None]:
 class _Notice:
     """A handler of Ctrl-C."""
 
-    raises_interrupt = True  # so native code may run under it as under Python's own
+    raises_interrupt = True  # native code may run under it, as under Python's own
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         _was_pressed.set()
@@ -55,7 +55,7 @@ class _Notice:
 
 
 def explains(error: BaseException) -> bool:
-    """Whether an exception is what became of Ctrl-C."""
+    """Whether an exception was caused by Ctrl-C."""
     if isinstance(error, KeyboardInterrupt):
         return True
     return _was_pressed.is_set() and isinstance(error, ImportError | SyntaxError | SystemError)

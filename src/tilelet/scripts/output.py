@@ -1,4 +1,4 @@
-"""Where the command line writes to: streams that are closed, or whose disk is full."""
+"""Standard streams that are closed, or whose disk is full."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, TextIO
 
-_failures: list[OSError] = []  # of writing to the streams, so far
+_failures: list[OSError] = []  # errors of writing to the streams
 
 
 def open_closed_streams() -> None:
-    """A process may start without them; then what is printed goes nowhere."""
+    """Replace missing standard streams by null devices."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
@@ -21,7 +21,7 @@ def open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def watched() -> Generator[None]:
-    """Remember the errors of printing, by whomever: they are no bugs, and not about other files."""
+    """Record errors of printing, which are neither bugs nor about other files."""
     streams = [sys.stdout, sys.stderr]
     for stream in streams:
         for name in ("write", "flush"):
@@ -47,12 +47,12 @@ def _watching(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def failed_by(error: BaseException) -> bool:
-    """Whether it is printing that failed."""
+    """Whether an error came from printing."""
     return any(error is failure for failure in _failures)
 
 
 def discard() -> None:
-    """Forget what cannot be written: Python would complain about it at its end."""
+    """Discard unwritten output, which Python would report at exit."""
     for stream in (sys.stdout, sys.stderr):
         if not _flushed(stream):
             with contextlib.suppress(OSError, ValueError):
@@ -60,7 +60,7 @@ def discard() -> None:
 
 
 def say_failed(error: OSError) -> None:
-    """Say that the output could not be written, if that can be said anywhere."""
+    """Try to report that the output could not be written."""
     from tilelet.diag.catalogue.command import CannotWrite
 
     discard()

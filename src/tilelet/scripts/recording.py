@@ -1,4 +1,4 @@
-"""Running a script, or a program that ships with Tilelet, only to record its tasks."""
+"""Run a script or shipped program to record its tasks."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from tilelet.scripts.target import Target
 
 @dataclass(frozen=True)
 class RecordingOptions:
-    """How a script runs when only its tasks are wanted.
+    """Options of recording a script.
 
-    platform  what the script is told to run on
+    platform  the platform passed to the script
     execute   run the kernels, too
     quiet     diagnostics are kept, not printed
     pypto     what `import pypto` means: "tilelet" or "installed"
     golden    what `import golden` means: "tilelet" or "script"
-    most_tasks  of one run that are recorded, unless they are executed; None: all
-    keep_arguments  of calls, for checks: they are copied
+    most_tasks  maximum number of recorded tasks per run, unless executed; None: all
+    keep_arguments  copy the arguments of calls, for checks
     """
 
     platform: str | None = None
@@ -45,10 +45,10 @@ class RecordingOptions:
 
 @dataclass
 class Recording:
-    """What a target gave: its runs, or why there are none.
+    """The runs of a target, or why there are none.
 
     outcome      how the script ended
-    session      what it did on the way
+    session      the session it ran in
     """
 
     outcome: ScriptExit
@@ -58,12 +58,12 @@ class Recording:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """What was said on the way, for machine formats."""
+        """Collected diagnostics, for machine formats."""
         return self.session.diagnostics
 
 
 def record(target: Target, options: RecordingOptions, explore: Explore | None = None) -> Recording:
-    """Run `target`, without executing kernels unless asked to, and return all that it ran.
+    """Run `target` and return its runs; kernels are executed only on request.
 
     `explore` takes programs of several ranks, which are refused without it.
     """
@@ -80,7 +80,7 @@ def record(target: Target, options: RecordingOptions, explore: Explore | None = 
         platform=options.platform if options.platform in PLATFORMS else None,
         quiet_diagnostics=options.quiet,
     )
-    # Stdout is for the report alone.
+    # stdout is reserved for the report
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
         outcome = target.run(now)

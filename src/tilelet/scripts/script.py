@@ -1,4 +1,4 @@
-"""Running somebody's script as `__main__`, and telling apart the ways in which it can end."""
+"""Run a user's script as `__main__`, and classify how it ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tilelet.scripts.waiting import notes_on_stderr
 
 @dataclass
 class ScriptExit:
-    """How a script ended: its exit code and what is still to be said about it."""
+    """The outcome of a script: its exit code and pending messages."""
 
     code: int = 0
     errors: list[Diagnostic] = field(default_factory=list[Diagnostic])
@@ -50,7 +50,7 @@ class ScriptExit:
 
     @property
     def says_why(self) -> bool:
-        """Whether something else than its arguments has ended the script."""
+        """Whether the script failed for a reason other than its arguments."""
         return bool(self.errors or self.traceback or self.bug)
 
 
@@ -60,7 +60,7 @@ class Script:
     def __init__(self, path: str, module: str | None = None, text: str | None = None) -> None:
         self.path = path
         self.module = module
-        self.text = text  # what runs in place of what the file holds
+        self.text = text  # replacement for the contents of the file
         # Absolute, as Python has it: the script may change the working directory.
         self.file = str(Path(path).absolute())
 
@@ -77,7 +77,7 @@ class Script:
         except UserError as error:
             return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
         except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
-            return self._raised(error)  # the latter: nested more deeply than Python's compiler goes
+            return self._raised(error)  # RecursionError: nested too deeply for Python's compiler
         with (
             repeatable(now.seed, deferred=not now.handler.executes),
             self._as_main(levels_up(source)) as module,
@@ -103,7 +103,7 @@ class Script:
 
     @contextmanager
     def _shown_in_messages(self) -> Generator[None]:
-        """Whoever asks for lines of the file gets those that run: kernels are parsed from them."""
+        """Register the lines that run with `linecache`, from which kernels are parsed."""
         if self.text is None:
             yield
             return
@@ -124,7 +124,7 @@ class Script:
             if not path.exists():
                 others = near(path.stem, [file.stem for file in path.parent.glob("*.py")])
                 raise FileMissing(self.path, [str(path.with_name(f"{name}.py")) for name in others])
-            # A shell's `<(...)` is written to by somebody; any other pipe might never be.
+            # A shell's `<(...)` has a writer; another pipe might block.
             if path.is_fifo() and not self.path.startswith(("/dev/", "/proc/")):
                 raise NotAScript(self.path, "it is a pipe")
             source = path.read_bytes()
@@ -136,7 +136,7 @@ class Script:
 
     @contextmanager
     def _as_main(self, levels: int) -> Generator[types.ModuleType]:
-        """What Python sets up for a script, undone at the end.
+        """Set up the interpreter state of a script, and restore it at the end.
 
         A script that imports its neighbors by `from .` is part of a package: as many folders as it
         goes up, and all that are packages by their files. Packages of the folder that Tilelet is
@@ -167,7 +167,7 @@ class Script:
             sys.modules["__main__"], sys.path[:] = saved
 
     def _stopped(self, stop: SystemExit, now: Session) -> ScriptExit:
-        """`SystemExit`: the code as Python understands it."""
+        """Return the exit code of a `SystemExit`, as Python interprets it."""
         if stop.code == FINDINGS and not now.handler.executes and now.programs_seen:
             return _stopped_while_counting()
         if stop.code is None or isinstance(stop.code, int):
@@ -207,7 +207,7 @@ class Script:
         return self._raised(error)
 
     def _import_problem(self, error: ImportError) -> UserError | None:
-        """An import that Tilelet can say more about than Python does."""
+        """Explain a failed import, if Tilelet knows more than Python."""
         name = error.name or ""
         frame = _last_user_frame(error)
         loc = Loc(frame.filename, frame.lineno or 0) if frame else None
@@ -220,14 +220,14 @@ class Script:
         return None
 
     def _missing_name(self, error: AttributeError) -> UserError:
-        """`pypto.x.y` of something that Tilelet's stand-in does not have."""
+        """Return the missing name `pypto.x.y` of a failed import."""
         frame = _last_user_frame(error)
         loc = Loc(frame.filename, frame.lineno or 0) if frame else None
         module = str(getattr(error.obj, "__name__", ""))
         return NotProvided(f"{module}.{error.name}", loc, names_of(module))
 
     def _raised(self, error: BaseException) -> ScriptExit:
-        """Any other exception is the script's own: its traceback, without Tilelet's frames."""
+        """Return the traceback of the script's own exception, without Tilelet's frames."""
         text = user_traceback(error)
         frames = user_frames(error)
         loc = Loc(frames[-1].filename, frames[-1].lineno or 0) if frames else None
@@ -237,13 +237,13 @@ class Script:
 
 
 def levels_up(source: bytes) -> int:
-    """How many folders up the relative imports of a text go."""
+    """Return the maximum level of relative imports in a text."""
     imports = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ImportFrom)]
     return max((n.level for n in imports), default=0)
 
 
 class WatchedOutput:
-    """A stream that remembers whether the word SKIPPED went through it."""
+    """A stream that records whether SKIPPED was printed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -259,7 +259,7 @@ class WatchedOutput:
 
 @contextmanager
 def watched_output() -> Generator[WatchedOutput]:
-    """A script that decides to run nothing says so in its output, as a rule on stdout."""
+    """Watch stdout for scripts that print SKIPPED and run nothing."""
     watched, stdout = WatchedOutput(sys.stdout), sys.stdout
     sys.stdout = watched  # type: ignore[assignment]
     try:
@@ -270,7 +270,7 @@ def watched_output() -> Generator[WatchedOutput]:
 
 
 def _stopped_while_counting() -> ScriptExit:
-    """A script that checks its results stops here, because nothing computed any."""
+    """Explain a script's failed check of results that were not computed."""
     text = "note: no kernel was executed: what the script says about its outputs does not count"
     print(text, file=sys.stderr)
     return ScriptExit()
@@ -287,7 +287,7 @@ def _in_library(frame: traceback.FrameSummary) -> bool:
 def _is_ours(error: BaseException) -> bool:
     """Whether an unexpected exception is a bug of Tilelet rather than a mistake in the script."""
     if isinstance(error, TypeError | ValueError):
-        return False  # what a wrong call of a function of ours raises
+        return False  # a wrong call of one of our functions
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if in_package(frame):
             return True
@@ -302,7 +302,7 @@ def _last_user_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def _imported_name(error: ImportError) -> str | None:
-    """`module.name` of a failed `from module import name`."""
+    """Return `module.name` of a failed `from module import name`."""
     name = getattr(error, "name_from", None)
     if name is None and "cannot import name" in str(error):
         name = str(error).split("'")[1]  # Python before 3.12 has it only in the text

@@ -1,4 +1,4 @@
-"""Running a program that ships with Tilelet, by name."""
+"""Run a shipped program by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import pypto` and `import golden` mean to a script."""
+"""Meaning of `import pypto` and `import golden` in a script."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelet.runtime.session import Session
 
 @contextlib.contextmanager
 def stand_ins(pypto: str, golden: str, now: Session) -> Generator[None]:
-    """`pypto` and `golden` mean Tilelet's, unless the user chose the other ones."""
+    """Alias `pypto` and `golden` to Tilelet's modules, unless the user chose otherwise."""
     switches = {"pypto": ("--pypto", "installed"), "golden": ("--golden", "script")}
     meant = {"pypto": pypto, "golden": golden}
     chosen = [root for root, (_, other) in switches.items() if meant[root] != other]

@@ -1,4 +1,4 @@
-"""What a command is to run: a script, or a program that ships with Tilelet, and its arguments."""
+"""The target of a command: a script or shipped program, and its arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_model(name: str) -> bool:
-    """`qwen3/scope3:tuned`: a name, not a file."""
+    """Whether a target is a name, such as `qwen3/scope3:tuned`, not a file."""
     program = name.partition(":")[0]
     if "/" not in program or program.endswith(".py"):
         return False
@@ -33,10 +33,10 @@ def is_model(name: str) -> bool:
 class Target:
     """A path or name, and the arguments that belong to it.
 
-    module   what `-m` named; `name` is its file
-    text     what to run in place of the text of the file
+    module   the module of `-m`; `name` is its file
+    text     replacement for the text of the file
     shared   options of the command that the script gets too if it declares them
-    claimed  how many of the arguments somebody has to read: those after `--` are never questioned
+    claimed  number of arguments that must be read; those after `--` need not be
     command  the command that was typed, and the spellings of its options
     """
 
@@ -50,7 +50,7 @@ class Target:
 
     @classmethod
     def of_module(cls, module: str) -> Target:
-        """`-m package.module`: looked for where Python would, the working directory first."""
+        """Find `-m package.module` as Python does, in the working directory first."""
         place = Path(*module.split("."))
         for folder in (Path.cwd(), *map(Path, sys.path)):
             for file in (folder / place.with_suffix(".py"), folder / place / "__main__.py"):
@@ -63,7 +63,7 @@ class Target:
         return is_model(self.name)
 
     def run(self, now: Session) -> ScriptExit:
-        """Run it to its end. An argument that nobody reads is an error of whoever typed it."""
+        """Run it to its end. An unread argument is a usage error."""
         with given(self._program, self.arguments, self.shared) as log:
             outcome = self._run(now)
         unread = log.unread(self.arguments[: self.claimed])
@@ -103,7 +103,7 @@ class Target:
         raise BadFlag(message, [*did_you_mean(close), *([] if parses else [hand_over])])
 
     def argument_of(self, *names: str) -> str | None:
-        """The value of an option among the arguments: after it, or joined by `=`."""
+        """Return the value of an option among the arguments: the next one, or after `=`."""
         for option, value in zip(self.arguments, [*self.arguments[1:], ""]):
             name, equals, joined = option.partition("=")
             if name in names:
@@ -112,7 +112,7 @@ class Target:
 
     @property
     def words(self) -> list[str]:
-        """The target as it is typed after a command."""
+        """The target as typed after a command."""
         words = list(self.arguments)
         if self.claimed < len(words):
             words.insert(self.claimed, "--")

@@ -1,4 +1,4 @@
-"""A note for whoever waits: what a script has been busy with for so long."""
+"""Notes about what a long-running script is doing."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FIRST = 15.0  # seconds until the first note; each further one takes twice as lo
 
 @contextmanager
 def notes_on_stderr(script: str, first: float = FIRST) -> Generator[None]:
-    """While the block runs, say now and then what goes on, here or in the script's own code.
+    """While the block runs, print from time to time what Tilelet or the script is doing.
 
-    Scripts draw their inputs before they hand them over, which may take minutes.
+    Scripts may draw inputs for minutes before they call Tilelet.
     """
     done = threading.Event()
     main = threading.get_ident()
@@ -46,11 +46,11 @@ def notes_on_stderr(script: str, first: float = FIRST) -> Generator[None]:
 
 
 def _place(script: str, frame: FrameType | None) -> str:
-    """The line of the script that runs, or that called what runs."""
+    """Return the innermost running line of the script."""
     while frame is not None:
         code = frame.f_code
         if Path(code.co_filename).is_relative_to(_PACKAGE):
-            return ""  # what takes long in Tilelet says so itself
+            return ""  # long operations in Tilelet report themselves
         if _is_own(script, code.co_filename):
             where = f"{Path(code.co_filename).name}:{frame.f_lineno}"
             inside = "" if code.co_name == "<module>" else f" in {code.co_name}"
@@ -60,5 +60,5 @@ def _place(script: str, frame: FrameType | None) -> str:
 
 
 def _is_own(script: str, file: str) -> bool:
-    """The script and what lies beside or below it, but not what is installed."""
+    """Whether a file is the script, or beside or below it, but not installed."""
     return Path(file).is_relative_to(Path(script).parent) and "site-packages" not in file

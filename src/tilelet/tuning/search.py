@@ -1,8 +1,9 @@
 """Search strategies: exhaustive for few candidates, else coordinate descent with restarts.
 
 A tile size mostly affects its own kernels, so coordinate descent finds most of the gain, and each
-step is one batch for all workers. Two knobs that share a buffer must change together: when no single
-knob helps, neighboring values of pairs are tried; then the search restarts from a perturbed optimum.
+step is one batch for all workers. Two knobs that share a buffer must change together: when no
+single knob helps, neighboring values of pairs are tried; then the search restarts from a perturbed
+optimum.
 
 The order of candidates depends only on their scores and the seed, not on timing.
 """

@@ -56,7 +56,7 @@ def _loads(source: Source, later: Sequence[ast.stmt], stored: Window) -> Iterato
 
 
 def _part(source: Source, node: ast.AST) -> Window | None:
-    """Whether a load has a valid shape."""
+    """Return the window of a load with a valid shape, or None."""
     if source.call_of(node) != "slice" or not isinstance(node, ast.Call) or not node.keywords:
         return None
     if len(node.args) != 3 or {k.arg for k in node.keywords} != {"valid_shape"}:

@@ -63,7 +63,7 @@ def explore_ranks(
     config: RunConfig,
     explore: Explore | None = None,
 ) -> bool:
-    """Explore a program of several ranks; refuse it if the handler does not support that."""
+    """Explore a program of several ranks; return whether to run it. By default it is refused."""
     if explore is None:
         raise RanksOnly(program.program.main.loc)
     ranks = program.ranks_config(config)

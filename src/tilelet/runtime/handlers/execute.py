@@ -253,7 +253,7 @@ def _keep_numbers(
     actual: Mapping[str, Array],
     expected: Mapping[str, Array],
 ) -> None:
-    """Return the differences of each output from the golden, for the HTML page."""
+    """Write the differences of each output from the golden, for the HTML page."""
     from tilelet.runtime.validation.numbers_file import numbers_json
 
     where, case = run.result.where, run.case

@@ -371,7 +371,7 @@ def as_spec(spec: Spec, array: Array) -> Array:
 
 
 def _is_fresh(spec: Spec, is_seed: bool) -> bool:
-    """An output that starts as zeros, not as data."""
+    """Whether an output starts as zeros instead of data."""
     if not isinstance(spec, TensorSpec) or not spec.is_output:
         return False
     return is_seed or (spec.init_value is None and spec.from_checkpoint is None)

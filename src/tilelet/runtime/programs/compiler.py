@@ -305,7 +305,7 @@ class ProgramCall:
 
     @property
     def written(self) -> dict[str, Any]:
-        """Return the tensors that the call returns, by parameter name."""
+        """The tensors that the call returns, by parameter name."""
         return self._bound[1]
 
 

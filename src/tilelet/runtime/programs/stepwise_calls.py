@@ -26,7 +26,7 @@ class CallConfig:
 
 
 class StepwiseCalls:
-    """The steps of a call, for whoever makes them himself."""
+    """The steps of a call as separate methods."""
 
     parameters: Sequence[Parameter]
     config: RunConfig
@@ -39,22 +39,20 @@ class StepwiseCalls:
 
     @property
     def runtime_config(self) -> dict[str, Any]:
-        """What a board's runtime would be set up with."""
+        """The runtime configuration of a board."""
         return {"runtime": self.runtime_name}
 
     @property
     def chip_callable(self) -> Any:
-        """What a worker registers."""
+        """The callable that a worker registers."""
         return self
 
     def build_call_config(self, config: RunConfig | None = None, **numbers: int) -> CallConfig:
-        """The configuration of a run; `aicpu_thread_num=` and `block_dim=` are kept, and unused."""
+        """Return the configuration of a run; `numbers` have no effect."""
         return CallConfig(config or self.config, **numbers)
 
     def build_orch_args(self, *args: Any, worker: Any = None) -> tuple[list[Any], list[Any], bool]:
-        """The arguments of a run: as a worker takes them, as the caller sees them, and whether
-        outputs among them were made here, because they were left out.
-        """
+        """Return a worker's arguments, those the caller sees, and whether outputs were omitted."""
         del worker  # memory is the same for all of them
         _, written = bind_call(self.name, self.parameters, args)
         is_complete = len(args) == len(self.parameters)

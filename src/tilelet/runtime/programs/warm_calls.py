@@ -1,9 +1,9 @@
-"""The short way of a call on arguments like those of an earlier call.
+"""Fast path for repeated calls with the same signature.
 
-An ordinary call checks its arguments, finds or makes the program for them, and asks the session
-what is wanted. What it has found out holds for every call of the same signature, as long as names
-outside the kernel mean the same and the session wants nothing but results. Such calls go from here
-straight to native code; all others go the ordinary way, which raises whatever there is to say.
+An ordinary call checks its arguments, finds or compiles the program, and consults the session. The
+outcome is valid for every call of the same signature as long as global names keep their values and
+the session wants only results. Such calls go straight to native code; all others take the ordinary
+path, which also reports errors.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from tilelet.cpu.run.prepared import PreparedCalls
     from tilelet.runtime.programs.compiler import CompiledProgram
 
-NOT_WARM: Any = object()  # what a call gives that has to go the ordinary way
+NOT_WARM: Any = object()  # result of a call that must take the ordinary path
 _KEPT = 64  # signatures of one function
 
 Signature = tuple[object, ...]
-Made = tuple[tuple[int, ...], Any]  # shape and element type of an output that the call makes
+Made = tuple[tuple[int, ...], Any]  # shape and element type of an allocated output
 
 
 class Captures(Protocol):
-    """What a kernel's text meant by names from outside it."""
+    """Values of the global names in a kernel's text."""
 
     def are_current(self) -> bool: ...
 
@@ -46,7 +46,7 @@ class WarmCalls:
         self._scalars: frozenset[int] = frozenset()
 
     def call(self, args: Sequence[Any]) -> Any:
-        """The results; `NOT_WARM`, and nothing was done, if that takes the ordinary way."""
+        """Return the results, or `NOT_WARM` without doing anything."""
         found = _seen(args, self._scalars)
         if found is None:
             return NOT_WARM
@@ -60,8 +60,8 @@ class WarmCalls:
         names: Sequence[str],
         captures: Captures | None = None,
     ) -> None:
-        """An ordinary call has gone well. `names` are those of the parameters for `args`; those
-        that the program lacks are numbers in its text.
+        """Record a successful ordinary call. `names` are the parameter names of `args`; those that
+        the program lacks are constants in its text.
         """
         now = session.current()
         positions = {name: i for i, name in enumerate(names)}
@@ -98,12 +98,12 @@ class WarmCalls:
 
 
 def _is_of_its_type(param: Parameter, arg: Any) -> bool:
-    """Signed integers for unsigned ones are looked at as such by the ordinary way."""
+    """Whether types match; the ordinary path handles signed arrays for unsigned parameters."""
     return not isinstance(param.type, TensorType) or arg.dtype == param.type.dtype.numpy
 
 
 def _made(param: Parameter) -> Made | None:
-    """An output that the caller leaves out; None if its shape depends on other arguments."""
+    """Return the type of an omitted output; None if its shape depends on other arguments."""
     if not isinstance(param.type, TensorType):
         return None
     shape = tuple([d for d in param.type.shape if isinstance(d, int)])
@@ -114,9 +114,9 @@ _type_of: Callable[[object], type[object]] = type
 
 
 def _seen(args: Sequence[Any], scalars: Collection[int]) -> tuple[Signature, Sequence[Any]] | None:
-    """What two calls must have in common, and the arguments as arrays and numbers.
+    """Return the signature of a call, and its arguments as arrays and numbers.
 
-    None if there are arguments that only the ordinary way knows.
+    None if only the ordinary path supports an argument.
     """
     parts: list[object] = []
     arrays: list[Any] | None = None
@@ -133,7 +133,7 @@ def _seen(args: Sequence[Any], scalars: Collection[int]) -> tuple[Signature, Seq
             arrays = [*args] if arrays is None else arrays
             arrays[i] = arg = array
         shape = arg.shape
-        if not shape:  # a number, to some
+        if not shape:  # a subclass of int
             return None
         parts.append((shape, arg.strides, arg.dtype, arg.flags.num))
     return tuple(parts), args if arrays is None else arrays
@@ -145,19 +145,18 @@ def _of_tensor(arg: Any) -> Any | None:
         return None
     try:
         return as_array(arg)
-    except (TypeError, RuntimeError):  # of another device, sparse, conjugated: said elsewhere
+    except (TypeError, RuntimeError):  # other devices and sparse tensors are rejected elsewhere
         return None
 
 
 @dataclass(frozen=True)
 class _WarmCall:
-    """All that calls of one signature have in common.
+    """The shared state of calls with one signature.
 
-    captures   what names outside the kernel meant; None for a program that was compiled for good:
-               neither they nor the environment change it
-    arguments  for each parameter of the program the position of its argument, or shape and element
-               type of an output that is made here
-    results    positions of the parameters that a call gives back
+    captures   values of global names; None for a compiled program, which does not depend on them
+    arguments  position of each parameter's argument, or shape and element type of an output that
+               is allocated here
+    results    positions of the returned parameters
     """
 
     prepared: PreparedCalls
@@ -168,7 +167,7 @@ class _WarmCall:
     wants_torch: bool
 
     def __call__(self, args: Sequence[Any], arrays: Sequence[Any]) -> Any:
-        """Run; `NOT_WARM` if something is not as it was, and nothing was done."""
+        """Run, or return `NOT_WARM` without doing anything if something has changed."""
         now = session.current()
         if now is not self.session or not now.wants_only_results:
             return NOT_WARM

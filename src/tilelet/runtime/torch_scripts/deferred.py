@@ -367,7 +367,7 @@ def _run_now(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any
 
 
 def _passed(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """Yield arguments with their alias information in the schema."""
+    """Return arguments with their alias information in the schema."""
     declared = function._schema.arguments
     by_name = {a.name: a.alias_info for a in declared}
     return [

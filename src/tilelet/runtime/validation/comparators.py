@@ -430,7 +430,7 @@ def _from(array: Array, axis: int, start: int) -> Array:
 
 
 def _in_order(values: Array, descending: bool) -> Array:
-    """Whether each position of the last axis is in order with both neighbors."""
+    """Return for each position of the last axis whether it is in order with its neighbors."""
     step = np.diff(values, axis=-1)
     right = step <= 0 if descending else step >= 0
     edge = np.ones((*values.shape[:-1], 1), dtype=bool)
@@ -438,7 +438,7 @@ def _in_order(values: Array, descending: bool) -> Array:
 
 
 def _has_repeats(indices: Array) -> Array:
-    """Whether an element occurs twice, for each row of the last axis."""
+    """Return for each row of the last axis whether an element occurs twice."""
     ordered = np.sort(indices, axis=-1)
     return (ordered[..., 1:] == ordered[..., :-1]).any(axis=-1)
 
