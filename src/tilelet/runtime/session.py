@@ -53,7 +53,7 @@ class Session:
     """The handler of programs, the settings of a command, and the results so far."""
 
     handler: ProgramHandler = field(default_factory=_execute)
-    engine: str | None = None  # None: nobody has chosen one here
+    engine: str | None = None  # None: no engine was chosen
     over_mpi: bool = False  # this process is one rank of several, started by mpiexec
     seed_valid: bool = False  # track valid regions as the first compilers did
     platform: str | None = None  # the script's own `-p`

@@ -175,7 +175,7 @@ def _programs(question: Question) -> Sequence[RecordedRun]:
 def _agreement(
     before: Sequence[RecordedRun], after: Sequence[RecordedRun], question: Question
 ) -> tuple[str, Claim]:
-    """Where a candidate differs from the start, or empty; and how far it is known not to."""
+    """Return the first difference from the start, or "", and the claim of equality."""
     from tilelet.equivalence.data_control import integer_trials, overlapping_arguments
     from tilelet.equivalence.proof import prove_equal
     from tilelet.equivalence.trials import differs_from, run_outputs

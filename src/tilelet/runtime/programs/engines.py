@@ -59,7 +59,7 @@ class RunRequest:
     records     record the tasks with their arguments, not only their number
     most_tasks  limit of recorded tasks if none is executed; None: no limit
     directory   receives a reproducer if a plan is wrong
-    session     whose settings hold: the session in force unless given
+    session     whose settings apply; default: the current session
     """
 
     c_folder: Callable[[], Path | None] = lambda: None
@@ -132,7 +132,7 @@ def of_ranks(
     chosen: str | None = None,
     over_mpi: bool = False,
 ) -> Engine:
-    """The engine for a program of several ranks; `kept` are windows that outlive a run."""
+    """Return the engine for a program of several ranks; `kept` are its persistent windows."""
     if over_mpi:
         from tilelet.ranks.mpi import MpiEngine as RanksEngine
     else:
@@ -153,7 +153,7 @@ def _interpreter(request: RunRequest) -> Engine:
 
 def _native(request: RunRequest) -> Engine:
     if request.session.seed_valid:
-        return _interpreter(request)  # native code tracks valid regions one way only
+        return _interpreter(request)  # native code supports one way of tracking valid regions
     from tilelet.cpu.run.engine import CpuEngine
     from tilelet.native.toolchain import unused_level
 
