@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
 from tests.kernels import lowered
 
 from tilelet.equivalence import execute
 from tilelet.equivalence.proof import prove_equal
+from tilelet.equivalence.trials import difference
 from tilelet.ir.core import Program
 from tilelet.language.text import parse
 
@@ -318,6 +320,28 @@ def test_sums_in_another_order_are_equal_but_for_rounding() -> None:
     assert prove_equal(program(SUM_LEFT), program(SUM_RIGHT), rounding=True).holds
     swapped = map(program, DIFFERENT["operands that change places"])
     assert not prove_equal(*swapped, rounding=True).holds
+
+
+def test_products_do_not_distribute_over_sums_of_infinities() -> None:
+    """(2 - 1) * inf is infinite, 2 * inf - 1 * inf is not a number."""
+    factored = """
+    task:
+        z[0:16, :] = pl.matmul(pl.add(x[0:16, :], x[16:32, :]), y[:, :])
+    """
+    distributed = """
+    task:
+        z[0:16, :] = pl.add(pl.matmul(x[0:16, :], y[:, :]), pl.matmul(x[16:32, :], y[:, :]))
+    """
+    assert prove_equal(program(factored), program(factored), rounding=True).holds
+    assert not prove_equal(program(factored), program(distributed), rounding=True).holds
+
+
+def test_an_infinity_is_not_a_rounding_of_nan() -> None:
+    old = {"z": np.array([1.0, np.inf, np.nan], np.float32)}
+    assert difference([[old]], [[{"z": old["z"].copy()}]], rounding=True) == ""
+    for other in ([1.0, np.nan, np.nan], [1.0, -np.inf, np.nan]):
+        new = {"z": np.array(other, np.float32)}
+        assert "more than rounding" in difference([[old]], [[new]], rounding=True)
 
 
 def test_a_product_is_split_but_for_rounding() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fuzz import rewrites
+from tests.fuzz import near_equal, rewrites
 from tests.fuzz.rewrites import REWRITES, Judge, Text
 
 from tilelet.device.machine.description import load_machine
@@ -29,6 +29,25 @@ def test_a_wrong_proof_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Equivalence, "proof", lambda *_: Proof(True))
     tally = judged(70_000, 25).tally
     assert {rule for _, rule, _, _ in tally.wrong} >= {"fill"}
+
+
+def test_nearly_equal_programs() -> None:
+    tally = near_equal.Tally()
+    for seed in range(60_000, 60_025):
+        tally.judge(seed)
+    assert tally.wrong == []
+    assert tally.outcomes["equal"] > 20
+    assert tally.outcomes["not shown equal"] > 20
+
+
+def test_a_wrong_proof_of_a_nearly_equal_program_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Equivalence, "proof", lambda *_: Proof(True))
+    tally = near_equal.Tally()
+    for seed in range(60_000, 60_005):
+        tally.judge(seed)
+    assert len(tally.wrong) > 5
 
 
 def test_a_seed_gives_the_same_program_again() -> None:

@@ -1,22 +1,22 @@
 """Sums and products of FP32 elements without their order: what is equal but for rounding.
 
 A term is read as an integer modulo a product of three primes. Each prime is small enough for the
-products of a matrix product to be exact in double precision. Terms do not cancel: infinities and
-NaNs would not.
+products of a matrix product to be exact in double precision. Terms do not cancel, and products do
+not distribute over sums: with infinities and NaNs neither holds (`(2 - 1) * inf` is infinite,
+`2 * inf - 1 * inf` is not a number).
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tilelet.equivalence.terms import Terms
+from tilelet.equivalence.terms import Terms, combine, tag
 
 _PRIMES = (1048573, 1048571, 1048559)
 MODULUS = np.uint64(_PRIMES[0] * _PRIMES[1] * _PRIMES[2])
 _MINUS = np.uint64(739391)
 """An arbitrary factor that stands for -1."""
-_ZERO_FACTOR = np.uint64(0x5851F42D4C957F2D) % MODULUS
-"""An arbitrary term that stands for 0 in products."""
+_FACTOR = tag("factor")
 _EXACT = 4096
 """Products of two residues that can be summed in double precision."""
 
@@ -32,8 +32,8 @@ def subtract(a: Terms, b: Terms) -> Terms:
 
 
 def matmul(a: Terms, b: Terms) -> Terms:
-    """The product; `0 * x` is not 0, because it is NaN if `x` is infinite or NaN."""
-    a, b = (np.where(x == 0, _ZERO_FACTOR, x) for x in (a, b))
+    """The product of opaque factors; `0 * x` is not 0: it is NaN if `x` is infinite or NaN."""
+    a, b = (combine(_FACTOR, x % MODULUS) for x in (a, b))
     residues = [_matmul(a, b, prime) for prime in _PRIMES]
     return _joined(*residues)
 

@@ -223,9 +223,11 @@ def _is_rounding(old: NDArray[Any], new: NDArray[Any]) -> bool:
     if old.dtype.kind in "iub":
         return False
     a, b = old.astype(np.float64), new.astype(np.float64)
-    if not (np.isfinite(a) == np.isfinite(b)).all():
-        return False
     finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)):
+        return False
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return False
     a, error = a[finite], np.abs(a[finite] - b[finite])
     unit = _eps(old.dtype)
     most = _ROUNDING.get(old.dtype.itemsize, 64.0)
