@@ -305,3 +305,9 @@ def test_the_model_waits_for_what_the_control_program_reads(
     # The path goes through the task that counts.
     assert sum(path.values()) == pytest.approx(timeline.total_us)
     assert critical_path(timeline).records[0] == 0
+
+
+def test_verdict_says_for_which_inputs_it_holds(tilelet: Run) -> None:
+    Path("k.py").write_text(MOE)
+    _, out, _ = tilelet("verdict", "--json", "k.py")
+    assert [d["code"] for d in json.loads(out)["diagnostics"]].count("W0604") == 1

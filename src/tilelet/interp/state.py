@@ -198,6 +198,7 @@ class State:
         at = offset * window.dtype.itemsize
         for task, written in reversed(self._writers.get(window.buffer.id, [])):
             if at in written.byte_range:
+                self.tasks.read_result = self.tasks.read_result or window.name
                 known = self.tasks.awaited.setdefault(len(self.tasks), ())
                 if task not in known:
                     self.tasks.awaited[len(self.tasks)] = (*known, task)

@@ -219,6 +219,7 @@ class TaskStream:
     deps         the tasks that name others in `deps=`, and those others
     awaited      tasks for which the control program waits to read what they wrote, by the number
                  of the task that it submits next
+    read_result  the first tensor of which the control program read what a task wrote, or empty
     rewritten    what the control program wrote itself, by the id of the buffer, if no task was
                  executed; None if the contents are unknown
     allocations  runtime calls that allocate tensors; see `tasks.runtime_counts`
@@ -236,6 +237,7 @@ class TaskStream:
         "deps",
         "groups",
         "most",
+        "read_result",
         "regions",
         "rewritten",
     )
@@ -245,6 +247,7 @@ class TaskStream:
         self.regions = RegionTable()
         self.deps: dict[int, tuple[int, ...]] = {}
         self.awaited: dict[int, tuple[int, ...]] = {}
+        self.read_result = ""
         self.rewritten: dict[int, list[ControlWrite] | None] = {}
         self.most: int | None = None
         self.complete = True

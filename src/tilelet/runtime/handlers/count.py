@@ -123,13 +123,19 @@ def execute_to_count(
     if data is None:
         raise problem
     arguments = data()
+    note_inputs(program, problem.name, arguments, now)
+    return program.run_tasks(arguments, records=records, now=now)
+
+
+def note_inputs(
+    program: CompiledProgram, name: str, arguments: Mapping[str, Any], now: Session
+) -> None:
+    """Report that the tasks follow from the inputs, because the control program reads `name`."""
     inputs = [p.name for p in program.parameters if not p.is_pure_output]
     digest = 0
-    for name in inputs:
-        digest = zlib.crc32(np.ascontiguousarray(arguments[name]).view(np.uint8).data, digest)
-    note = HoldsForInputs(program.name, problem.name, inputs, f"{digest:08x}")
-    now.report([note.diagnostic])
-    return program.run_tasks(arguments, records=records, now=now)
+    for given in inputs:
+        digest = zlib.crc32(np.ascontiguousarray(arguments[given]).view(np.uint8).data, digest)
+    now.report([HoldsForInputs(program.name, name, inputs, f"{digest:08x}").diagnostic])
 
 
 def note_counted(run: CaseRun, tasks: TaskCounter) -> None:

@@ -16,6 +16,7 @@ from tilelet.runtime.handlers.count import (
     NO_INPUTS,
     Data,
     note_counted,
+    note_inputs,
     record_tasks,
     say_compiled,
     zero_arguments,
@@ -156,6 +157,8 @@ class ExecuteAndRecord(Execute):
         program, run = executed.program, executed.case
         executed.session.task_tables.append(TaskTable.of(program.name, executed.tasks))
         stream = with_control_traces(program.program, executed.tasks, executed.pristine)
+        if stream.read_result:
+            note_inputs(program, stream.read_result, executed.pristine, executed.session)
         kept = executed.pristine if run or self.keep_arguments else dict[str, Any]()
         comparison, result = (run.comparison(), run.result) if run else (None, None)
         self.runs.append(
