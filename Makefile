@@ -1,4 +1,4 @@
-# make demo | test | test-quick | test-all | check | web | screenshots | fuzz | docs | site | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-quick | test-all | check | web | vscode | screenshots | fuzz | docs | site | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -19,7 +19,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-all check web web-check screenshots page-bench fuzz docs site walkthrough bench bench-against calibrate format clean
+.PHONY: help demo test test-quick test-all check web vscode web-check screenshots page-bench fuzz docs site walkthrough bench bench-against calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -65,6 +65,12 @@ check: $(INSTALLED_DEV) ## formatting, lint, types, generated pages
 
 web: web/node_modules ## build the script and the style of the page from web/
 	cd web && npm run --silent build
+
+vscode: editors/vscode/node_modules ## package the VS Code extension: editors/vscode/dist/tilelet.vsix
+	cd editors/vscode && npm run --silent build && python3 pack.py
+
+editors/vscode/node_modules: editors/vscode/package-lock.json
+	cd editors/vscode && npm ci --silent
 
 web-check: web/node_modules
 	cd web && npm run --silent check && npm run --silent test

@@ -13,6 +13,7 @@ _MODULES = {
     "check": "write",
     "export": "write",
     "examples": "write",
+    "lsp": "write",
     "verdict": "debug",
     "diverge": "debug",
     "explain": "debug",

@@ -14,6 +14,7 @@ from tilelet.cli.options import (
     execute_option,
     html_option,
     open_option,
+    platform_option,
 )
 from tilelet.cli.values import OneOf, engines, examples, folder, name_list, new_file, seconds
 from tilelet.runtime.gc_pause import no_garbage
@@ -200,3 +201,22 @@ class ExamplesCommand(Command, group=WRITE):
         from tilelet.cli.examples import examples_command
 
         return examples_command(self.names, self.copy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LspCommand(Command, group=WRITE):
+    """Serve an editor: diagnostics, hover, lenses and actions for kernels.
+
+    Examples:
+      tilelet lsp                 speaks the Language Server Protocol on stdin and stdout
+      pip install "tilelet[lsp]"  what it needs
+
+    Files are read, never executed. docs/editors.md has the settings of VS Code, Neovim and Emacs.
+    """
+
+    platform: str | None = platform_option()
+
+    def run(self) -> int:
+        from tilelet.cli.lsp import lsp_command
+
+        return lsp_command(self)

@@ -1,0 +1,314 @@
+"""What is known of a file of kernels from its text: mistakes, values, tasks and modelled time.
+
+Nothing in the file is executed. The steps are ordered by what they take, so that diagnostics come
+before figures, and `stop` is asked between them.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from tilelet.advice.core import Subject as AdviceSubject
+from tilelet.advice.rules import RULES
+from tilelet.advice.source import Source
+from tilelet.analysis.patience import OutOfSteps
+from tilelet.checks.registry import CHECKS
+from tilelet.checks.verdict import Subject, verdict_on
+from tilelet.device.machine.description import Machine, load_machine
+from tilelet.device.report.profile import KernelRow, Profile
+from tilelet.device.run import DeviceRun
+from tilelet.diag.catalogue.oracle import NotEvaluated
+from tilelet.diag.core import Diagnostic, UserError, UserErrors
+from tilelet.diag.internal import InternalError
+from tilelet.equivalence.proof import prove_equal
+from tilelet.frontend.source import nodes_in
+from tilelet.ir.core import Block, FunctionKind, Op, Program, Value
+from tilelet.ir.programs import Programs
+from tilelet.runtime import session
+from tilelet.runtime.handlers.record import RecordedRun
+from tilelet.runtime.inspection.check import recorded_runs
+from tilelet.runtime.session import Session
+from tilelet.static.evaluator import Unknown
+from tilelet.static.module import (
+    MAX_STEPS,
+    FolderLoader,
+    StaticModule,
+    TextProgram,
+    limited,
+    read_module,
+)
+
+MAX_TASKS = 20_000
+"""Tasks of a program that are modelled while somebody types."""
+_PROOF_BUDGET = 1_000_000
+"""Elements that a proof may take while somebody types."""
+
+
+class StoppedError(Exception):
+    """The text has changed: the analysis is of no more use."""
+
+
+@dataclass(frozen=True)
+class Defined:
+    """A value of a kernel, and the op that defines it; None for a parameter."""
+
+    value: Value
+    op: Op | None
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A program with its modelled run."""
+
+    program: TextProgram
+    run: DeviceRun
+
+    @property
+    def profile(self) -> Profile:
+        return self.run.summary
+
+    def kernels(self, path: str) -> Iterator[tuple[int, int, KernelRow]]:
+        """Yield the kernels whose scopes are in the file: number, line, figures."""
+        for number, kernel in enumerate(self.profile.kernels):
+            file, _, line = kernel.where.rpartition(":")
+            if PurePath(file).name == PurePath(path).name and line.isdecimal():
+                yield number, int(line), kernel
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Advice whose rewriting is proved to keep the results and modelled to be faster."""
+
+    diagnostic: Diagnostic
+    text: str
+    before_us: float
+    after_us: float
+
+
+@dataclass
+class Analysis:
+    """All that is known of one version of a file.
+
+    module       None if the text is not Python
+    diagnostics  mistakes and findings, each once
+    values       values of all kernels in the file, by name
+    """
+
+    path: str
+    text: str
+    module: StaticModule | None = None
+    diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
+    values: dict[str, list[Defined]] = field(default_factory=dict[str, list[Defined]])
+    modelled: list[Modelled] = field(default_factory=list[Modelled])
+    suggestions: list[Suggestion] = field(default_factory=list[Suggestion])
+
+    def value_at(self, name: str, line: int) -> Defined | None:
+        """Return the value that a name has in a line: that of its last definition before it."""
+        known = [d for d in self.values.get(name, []) if d.value.loc.file == self.path]
+        before = [d for d in known if d.value.loc.line <= line]
+        return max(before, key=lambda d: d.value.loc.line) if before else (known or [None])[0]
+
+    def add(self, found: list[Diagnostic]) -> None:
+        self.diagnostics = list(dict.fromkeys([*self.diagnostics, *found]))
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass
+class Analyzer:
+    """Analyses texts on one machine.
+
+    known  values of names that a run of the script gave, by file
+    """
+
+    machine: Machine = field(default_factory=lambda: load_machine("a2a3"))
+    known: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+
+    def analyze(
+        self,
+        text: str,
+        path: str,
+        stop: Callable[[], bool] = _never,
+        others: Mapping[Path, str] | None = None,
+        publish: Callable[[Analysis], None] = lambda _: None,
+    ) -> Analysis:
+        """Analyse a text; raise `StoppedError` once `stop` says so.
+
+        others   unsaved texts of other files
+        publish  is called with the analysis when its diagnostics are known, and with its figures
+        """
+        found = Analysis(path, text)
+        quiet = Session(quiet_diagnostics=True)
+        with contextlib.redirect_stdout(io.StringIO()), session.active(quiet):
+            built = self._lower(found, others or {}, stop)
+            publish(found)
+            for program, lowered in built:
+                _check(stop)
+                self._model(found, program, lowered)
+            publish(found)
+            self._advise(found, dict(built), stop)
+        return found
+
+    def module(self, text: str, path: str, others: Mapping[Path, str]) -> StaticModule:
+        module = read_module(text, path, FolderLoader(Path(path).parent, others))
+        for name, value in self.known.get(path, {}).items():
+            if isinstance(module.names.get(name), Unknown):
+                module.scope.names[name] = value
+        return module
+
+    def _lower(
+        self, found: Analysis, others: Mapping[Path, str], stop: Callable[[], bool]
+    ) -> list[tuple[TextProgram, Program]]:
+        try:
+            module = found.module = self.module(found.text, found.path, others)
+        except UserError as problem:
+            found.add([problem.diagnostic])
+            return []
+        found.add([problem.diagnostic for problem in module.problems])
+        built: list[tuple[TextProgram, Program]] = []
+        for program in module.programs:
+            _check(stop)
+            lowered = _build(program, found)
+            for one in lowered:
+                found.add(list(one.cautions))
+                _index(one, found)
+                built.append((program, one))
+        return built
+
+    def _model(self, found: Analysis, text: TextProgram, program: Program) -> None:
+        run = _recorded(program)
+        if run is None:
+            return
+        placed = Modelled(text, DeviceRun(run, self.machine))
+        subject = Subject(run, run.arguments, self.machine, brief=True)
+        cheap = [check for check in CHECKS.values() if check.cheap]
+        with contextlib.suppress(UserError, InternalError, OutOfSteps):
+            _ = placed.profile
+            found.modelled.append(placed)
+            with limited("the checks", MAX_STEPS):
+                found.add(verdict_on(subject, cheap).diagnostics)
+
+    def _advise(
+        self, found: Analysis, built: Mapping[TextProgram, Program], stop: Callable[[], bool]
+    ) -> None:
+        """Find rewritings that are proved and modelled to be faster."""
+        if not found.modelled or found.module is None:
+            return
+        subject = AdviceSubject(
+            Source(found.path, found.text), [modelled.run for modelled in found.modelled]
+        )
+        before = sum(m.profile.total_us for m in found.modelled)
+        for rule in (r for r in RULES if r.rewrites):
+            _check(stop)
+            with contextlib.suppress(UserError, UserErrors, InternalError, OutOfSteps):
+                for advice in rule.find(subject):
+                    if advice.text is None:
+                        continue
+                    after = self._proved(found, advice.text, built, advice.rounding)
+                    if after is not None and after < before:
+                        found.suggestions.append(
+                            Suggestion(advice.diagnostic, advice.text, before, after)
+                        )
+
+    def _proved(
+        self, found: Analysis, text: str, built: Mapping[TextProgram, Program], rounding: bool
+    ) -> float | None:
+        """Return the modelled time of a rewritten file, if it computes the same."""
+        originals = {program.name: lowered for program, lowered in built.items()}
+        total = 0.0
+        for program in self.module(text, found.path, {}).programs:
+            original = originals.get(program.name)
+            rewritten = program.build() if program.is_complete else None
+            if original is None or not isinstance(rewritten, Program):
+                return None
+            run = _recorded(rewritten)
+            mine = _recorded(original)
+            if run is None or mine is None:
+                return None
+            if not prove_equal(
+                mine.program, run.program, rounding=rounding, budget=_PROOF_BUDGET
+            ).holds:
+                return None
+            total += DeviceRun(run, self.machine).summary.total_us
+        return total
+
+
+def _check(stop: Callable[[], bool]) -> None:
+    if stop():
+        raise StoppedError
+
+
+def _build(program: TextProgram, found: Analysis) -> list[Program]:
+    """Lower a program; note its mistakes, or which name is not known."""
+    try:
+        unknown = next(program.unknown_names(), None)
+        if unknown is not None:
+            found.add([_as_note(unknown)])
+            return []
+        made = program.build() if program.is_complete else None
+    except UserErrors as errors:
+        found.add(list(errors.diagnostics))
+        return []
+    except UserError as error:
+        found.add([error.diagnostic])
+        return []
+    except RecursionError:
+        return []
+    if isinstance(made, Programs):
+        return list(made.by_entry.values())
+    return [made] if made is not None else []
+
+
+def _as_note(problem: NotEvaluated) -> Diagnostic:
+    """Return a name that is not known as a note: the file itself may be right."""
+    return replace(problem.diagnostic, severity="note")
+
+
+def _recorded(program: Program) -> RecordedRun | None:
+    """Record the tasks of a program of one chip whose shapes are all known and need no data."""
+    if any(f.kind is FunctionKind.Host for f in program.functions.values()):
+        return None
+    try:
+        with limited("recording", MAX_STEPS):
+            (run,) = recorded_runs(program, (), {}, MAX_TASKS)
+    except (UserError, UserErrors, InternalError, ValueError):
+        return None
+    return run
+
+
+def _index(program: Program, found: Analysis) -> None:
+    for function in program.functions.values():
+        for param in function.params:
+            found.values.setdefault(param.name, []).append(Defined(param, None))
+        for op in _ops_in(function.body):
+            for value in op.results:
+                found.values.setdefault(value.name, []).append(Defined(value, op))
+
+
+def _ops_in(block: Block) -> Iterator[Op]:
+    for op in block.ops:
+        yield op
+        for inner in op.blocks:
+            yield from _ops_in(inner)
+
+
+def assigned_names(analysis: Analysis) -> Iterator[ast.Name]:
+    """Yield the names that kernels of the file assign, each at its place."""
+    if analysis.module is None:
+        return
+    for function in analysis.module.functions:
+        if function.source is not analysis.module.source:
+            continue
+        for node in nodes_in(function.node):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            for target in targets:
+                names = target.elts if isinstance(target, ast.Tuple) else [target]
+                yield from (n for n in names if isinstance(n, ast.Name))
