@@ -1,4 +1,4 @@
-# make demo | test | test-quick | test-all | check | web | vscode | screenshots | fuzz | docs | site | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-quick | test-all | check | web | vscode | screenshots | fuzz | emulator | docs | site | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -19,7 +19,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-all check web vscode web-check screenshots page-bench fuzz docs site walkthrough bench bench-against calibrate format clean
+.PHONY: help demo test test-quick test-all check web vscode web-check screenshots page-bench fuzz emulator docs site walkthrough bench bench-against calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -88,6 +88,11 @@ page-bench: $(INSTALLED_DEV) ## measure the page in a Chromium: load and pan
 fuzz: $(INSTALLED_DEV) ## search for rewritings and programs that fail, SECONDS=600 each; SEED= repeats a search
 	$(BIN)/python -m tests.fuzz.rewrites --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)
+
+# For tests/cpu/test_aarch64.py --thorough.
+emulator: ## install a cross compiler and an emulator of aarch64 (Debian, Ubuntu; as root)
+	apt-get update -qq
+	apt-get install -y -qq --no-install-recommends gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
 
 docs: $(INSTALLED_DEV) ## regenerate the pages that are made from the code
 	$(BIN)/tilelet docs --write
