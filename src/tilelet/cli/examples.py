@@ -19,7 +19,7 @@ FOLDER = "share/tilelet/examples"
 
 def examples_command(names: Sequence[str], folder: Path | None) -> int:
     """List the examples (or those named), or copy them; files that exist are left alone."""
-    known = _files()
+    known = example_files()
     chosen = [_find(name, known) for name in names] or known
     if folder is None:
         width = max(len(path.stem) for path in chosen)
@@ -56,10 +56,10 @@ def list_models() -> str:
 
 
 def example_names() -> list[str]:
-    return [path.stem for path in _files()]
+    return [path.stem for path in example_files()]
 
 
-def _files() -> list[Path]:
+def example_files() -> list[Path]:
     """The files of the source tree, if this is one; else those that were installed with it."""
     tree = Path(__file__).parents[3] / "examples"
     if (tree.parent / "pyproject.toml").is_file():

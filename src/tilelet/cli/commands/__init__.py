@@ -14,6 +14,7 @@ _MODULES = {
     "export": "write",
     "examples": "write",
     "lsp": "write",
+    "mcp": "write",
     "verdict": "debug",
     "diverge": "debug",
     "explain": "debug",

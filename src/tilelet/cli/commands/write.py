@@ -220,3 +220,20 @@ class LspCommand(Command, group=WRITE):
         from tilelet.cli.lsp import lsp_command
 
         return lsp_command(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class McpCommand(Command, group=WRITE):
+    """Serve a coding assistant: the commands as tools of the Model Context Protocol.
+
+    Examples:
+      tilelet mcp                 speaks the protocol on stdin and stdout
+      pip install "tilelet[mcp]"  what it needs
+
+    docs/agents.md says how to write, judge and improve a kernel with these tools.
+    """
+
+    def run(self) -> int:
+        from tilelet.cli.mcp import mcp_command
+
+        return mcp_command()

@@ -1,0 +1,55 @@
+"""`tilelet mcp` with the client of the protocol's own SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp")
+
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+HELLO = str(EXAMPLES / "01_hello.py")
+
+
+def ask(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], list[str]]:
+    """Start a server, call tools; return the names of all tools and the answers."""
+
+    async def session() -> tuple[list[str], list[str]]:
+        command = StdioServerParameters(command=sys.executable, args=["-m", "tilelet", "mcp"])
+        async with Client(stdio_client(command)) as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            answers = [await client.call_tool(name, given) for name, given in calls]
+            return tools, [answer.content[0].text for answer in answers]
+
+    return asyncio.run(asyncio.wait_for(session(), 120))
+
+
+def test_tools_answer_as_the_commands_do(tmp_path: Path) -> None:
+    wrong = tmp_path / "candidate.py"
+    wrong.write_text(Path(HELLO).read_text().replace("pl.add(", "pl.sub("))
+    tools, answers = ask(
+        ("judge", {"candidate": HELLO, "reference": HELLO}),
+        ("judge", {"candidate": str(wrong), "reference": HELLO}),
+        ("judge", {"candidate": HELLO, "reference": str(tmp_path / "none.py")}),
+        ("check", {"script": HELLO}),
+        ("explain", {"code": "E0203"}),
+        ("search_ops", {"words": "row sum"}),
+        ("search_examples", {"words": "paged attention"}),
+    )
+    assert {"judge", "verdict", "check", "diverge", "profile", "advise"} <= set(tools)
+    right, broken, missing, checked, explained, ops, example = answers
+    assert json.loads(right)["judgement"]["ok"]
+    assert json.loads(broken)["judgement"]["first_wrong"]["line"] == 25
+    assert "none.py" in json.loads(missing)["error"]
+    assert json.loads(checked)["errors"] == 0
+    assert "E0203" in explained
+    assert ops.startswith("pl.row_sum(")
+    assert example.startswith("# 12_paged_decode_attention.py")
