@@ -101,9 +101,10 @@ class TuneResult:
 
     def parts(self) -> list[str | Table]:
         """Return the report."""
-        parts: list[str | Table] = [self._verdict_text(), self._change_table()]
+        parts: list[str | Table] = [self._verdict_text(), *self._change_tables()]
         parts += self._rankings()
-        parts += [comparison.why() for comparison in self.comparisons]
+        sides = "The program as it stands", "The change"
+        parts += [comparison.why(sides) for comparison in self.comparisons]
         if self.patch:
             parts.append(f"To write it into the script:\n{self.patch}")
         parts.append(self._searched())
@@ -130,26 +131,28 @@ class TuneResult:
         how = {"us": "faster, modelled", "cpu_ms": "faster on this CPU"}
         return f"{self.ratio:.2f}x {how.get(self.objective, f'fewer {_UNITS.get(self.objective)}')}"
 
-    def _change_table(self) -> Table:
+    def _change_tables(self) -> list[Table]:
+        """What to change, with what the rest would give without it, and what the change gives."""
         machines = list(self.winner.score.figures)
-        heads = ("", "now", "then", *(f"{m}: without it" for m in machines))
-        table = Table("", heads)
+        what = _LABELS[self.objective]
+        heads = ("change", "now", "then", *(f"{m} {what} without it" for m in machines))
+        changes = Table("", heads)
         knobs = {knob.name: knob for knob in self.subject.knobs}
         for name, value in self.winner.settings.items():
             less = self.winner.without.get(name)
             cells = [
                 self._figure(less.figures[m][self.objective]) if less else "-" for m in machines
             ]
-            table.rows.append((_placed(knobs[name]), str(knobs[name].value), str(value), *cells))
+            changes.rows.append((_placed(knobs[name]), str(knobs[name].value), str(value), *cells))
+        figures_of = Table("", ("figure", "now", "then", "ratio"))
         for machine, figures in self.winner.score.figures.items():
             before = self.start.figures.get(machine, {})
             for key, after in figures.items():
                 was = before.get(key)
                 cells = ("-" if was is None else _shown(key, was), _shown(key, after))
                 ratio = "" if was is None else times(after, was)
-                row = (f"{machine} {_LABELS[key]}", *cells, ratio)
-                table.rows.append((*row, *[""] * (len(heads) - len(row))))
-        return table
+                figures_of.rows.append((f"{machine} {_LABELS[key]}", *cells, ratio))
+        return [changes, figures_of] if changes.rows else [figures_of]
 
     def _figure(self, value: float) -> str:
         return _shown(self.objective, value)

@@ -176,9 +176,9 @@ class Comparison:
             table.notes.append(f"and {len(pairs) - SHOWN_KERNELS} more that differ less")
         return table
 
-    def why(self) -> str:
-        """Describe the difference and its largest causes."""
-        lines = [self.verdict()]
+    def why(self, names: tuple[str, str] = ("A", "B")) -> str:
+        """Describe the difference and its largest causes; `names` begin the sentences."""
+        lines = [self.verdict(names)]
         causes = self.causes()[:SHOWN_CAUSES]
         lines += [f"  {i}. {_signed_text(c.us)} us  {c.text}" for i, c in enumerate(causes, 1)]
         lines += [f"  note: {note}" for note in self.notes()]
@@ -202,13 +202,17 @@ class Comparison:
         alike = (self.a.machine, self.a.period) == (self.b.machine, self.b.period)
         return self.b.pair if alike else {}
 
-    def verdict(self) -> str:
+    def verdict(self, names: tuple[str, str] = ("A", "B")) -> str:
         a, b = self.a.total_us, self.b.total_us
         if abs(self.difference_us) < 0.005:
             return f"Both take {number(a)} us {MODELLED}."
-        faster, ratio = ("B", a / b) if b < a else ("A", b / a)
+        faster, ratio = (names[1], a / b) if b < a else (names[0], b / a)
         words = in_words(self.pair, a, b)
-        judged = f" B is {words}." if words and words != TIE else f" That is {words}." * bool(words)
+        judged = (
+            f" {names[1]} is {words}."
+            if words and words != TIE
+            else f" That is {words}." * bool(words)
+        )
         return (
             f"{faster} is {ratio:.2f}x faster: {number(b)} instead of {number(a)} us {MODELLED}."
             f"{judged} Largest causes, by the critical paths:"
