@@ -363,7 +363,7 @@ def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a program that takes too many steps, the first tasks are looked at, and that is said."""
     if library() is None:
         pytest.skip("no C compiler here")
-    monkeypatch.setattr(race, "MOST_STEPS", 1)
+    monkeypatch.setattr(race, "MAX_STEPS", 1)
     seed, subject = next(
         (seed, s)
         for seed in range(30)

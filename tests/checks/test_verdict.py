@@ -56,7 +56,7 @@ def many_racing(x: X, acc: ACC):
 
 def test_of_very_many_tasks_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes a whole run is not claimed; what is proved or found without it is said."""
-    monkeypatch.setattr("tilelet.checks.verdict.MOST_TASKS", 3)
+    monkeypatch.setattr("tilelet.checks.verdict.MAX_TASKS", 3)
     parts = {p.check: p for p in tilelet.check(many_tasks).parts}
     assert parts["init"].status is Status.NOT_CHECKED
     assert parts["init"].summary == "more than 3 tasks: choose smaller sizes"
@@ -67,7 +67,7 @@ def test_of_very_many_tasks_the_first_are_looked_at(monkeypatch: pytest.MonkeyPa
     assert parts["limits"].summary.startswith("the first 3 tasks of more; ")
     found = tilelet.check(many_racing, only=["race"])
     assert [f.code for f in found.findings] == ["E1103"]
-    monkeypatch.setattr("tilelet.checks.verdict.MOST_TASKS", 8)
+    monkeypatch.setattr("tilelet.checks.verdict.MAX_TASKS", 8)
     assert {p.check: p for p in tilelet.check(many_tasks).parts}["init"].status is Status.THIS_RUN
 
 

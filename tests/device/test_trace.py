@@ -109,7 +109,7 @@ def test_a_mixed_kernel_has_two_functions() -> None:
 
 
 def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "MOST_TASKS", 100)
+    monkeypatch.setattr(trace, "MAX_TASKS", 100)
     monkeypatch.setattr(trace, "KEPT_TASKS", 40)
     timeline = device_run(many_rows(400)).timeline
     thin = Trace(timeline)
@@ -169,7 +169,7 @@ def test_pipes_lie_inside_their_tasks() -> None:
 
 
 def test_pipes_of_many_tasks_are_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "MOST_PIPED", 100)
+    monkeypatch.setattr(trace, "MAX_PIPED", 100)
     events = json.loads(Trace(device_run(many_rows(400)).timeline).chrome())["traceEvents"]
     shown = {e["args"]["task"] for e in events if e["ph"] == "X" and e["pid"] == trace.PIPES_VIEW}
     assert 80 <= len(shown) <= 100

@@ -30,7 +30,7 @@ from tilelet.ir.core import Op, walk
 from tilelet.ir.views import CallView
 
 KIND = "removed edge"
-MOST_TASKS = 2000
+MAX_TASKS = 2000
 A2A3 = load_machine("a2a3")
 
 
@@ -77,7 +77,7 @@ def placed(name: str, case: GoldenCase, rng: random.Random, each: int) -> Iterat
         broken = replace(case, program=apply_edit(case.program, fault))
         start = time.perf_counter()
         subject = subject_of_case(name, broken)
-        if not 0 < len(subject.tasks) <= MOST_TASKS:
+        if not 0 < len(subject.tasks) <= MAX_TASKS:
             return
         races = race.Races(subject, max(A2A3.runtime))
         if not _matters(subject, races.graph):

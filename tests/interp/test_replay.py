@@ -12,7 +12,7 @@ from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import find_control_traces
 from tilelet.ir.core import Program
 from tilelet.passes.pipeline import run_passes
-from tilelet.tasks.control_points import MOST_KEPT, control_trace_of, decision, sites
+from tilelet.tasks.control_points import MAX_KEPT, control_trace_of, decision, sites
 from tilelet.tasks.stream import TaskStream
 
 ROWS, COLUMNS, MOST = 16, 64, 8
@@ -297,6 +297,6 @@ def test_scalars_of_the_task_are_no_site() -> None:
 
 
 def test_long_records_are_sampled_evenly() -> None:
-    ((_, times, kept),) = control_trace_of({3: list(range(10 * MOST_KEPT))})
-    assert times == 10 * MOST_KEPT
-    assert kept == tuple(range(0, 10 * MOST_KEPT, 10))
+    ((_, times, kept),) = control_trace_of({3: list(range(10 * MAX_KEPT))})
+    assert times == 10 * MAX_KEPT
+    assert kept == tuple(range(0, 10 * MAX_KEPT, 10))

@@ -152,7 +152,7 @@ def test_a_comparison_has_its_causes_and_both_runs() -> None:
 
 
 def test_large_runs_are_thinned_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_data, "MOST_TASKS", 100)
+    monkeypatch.setattr(run_data, "MAX_TASKS", 100)
     monkeypatch.setattr(run_data, "KEPT_TASKS", 40)
     run = device_run(elementwise(tasks=300))
     data = profile_document([run])

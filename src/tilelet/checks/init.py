@@ -29,7 +29,7 @@ from tilelet.ir.core import Direction, Program, Value
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Window
 
-_MOST_COMPARED = 256
+_MAX_COMPARED = 256
 """Limit on stores compared to find one that overwrites another."""
 
 
@@ -247,14 +247,14 @@ def _nearest(stores: list[Store], whole: Window, box: Box) -> Store | None:
 
 def find_misplaced(candidates: list[Store], stores: list[Store]) -> Store | None:
     """Return the first of some stores that overwrites a store of another statement or task."""
-    for store in candidates[:_MOST_COMPARED]:
+    for store in candidates[:_MAX_COMPARED]:
         if _written_before(store, stores) is not None:
             return store
     return None
 
 
 def _written_before(store: Store, stores: list[Store]) -> Store | None:
-    for other in stores[:_MOST_COMPARED]:
+    for other in stores[:_MAX_COMPARED]:
         if other is store:
             return None
         elsewhere = (other.loc, other.task) != (store.loc, store.task)
@@ -295,7 +295,7 @@ def _stores_to(subject: Subject, origin: Origin) -> list[Store]:
             for touch in touches
             if touch.writes and not any(touch.window.overlaps(r) for r in read)
         ]
-        if len(found) >= _MOST_COMPARED:
+        if len(found) >= _MAX_COMPARED:
             break
     return found
 

@@ -23,7 +23,7 @@ from tilelet.diag.source import display_path
 from tilelet.ir.core import Op, Program, Value
 from tilelet.ir.views import CallView
 
-MOST_QUESTIONS = 3000
+MAX_QUESTIONS = 3000
 """Limit on isl queries, at about a millisecond each."""
 
 INSTALL = "not proved for all sizes: needs islpy, `pip install 'tilelet[prove]'`"
@@ -71,7 +71,7 @@ class _Order:
         for a, b in pairs(_distinct(self.found.found)):
             for question in self._questions(a, b):
                 self.asked += 1
-                if self.asked > MOST_QUESTIONS:
+                if self.asked > MAX_QUESTIONS:
                     return Proof(False, "not proved for all sizes: too many pairs of accesses")
                 point = self._shown(a, b, question)
                 if point is not None:

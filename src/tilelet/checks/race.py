@@ -49,15 +49,15 @@ from tilelet.interp.iterations import Iterations, find_iterations
 from tilelet.ir.core import Op, walk
 from tilelet.tasks.window import Window
 
-MOST_FOLLOWED = 1 << 14
+MAX_FOLLOWED = 1 << 14
 """Limit on tasks to trace because their accesses cannot be computed from columns."""
 
-MOST_STEPS = 1 << 28
+MAX_STEPS = 1 << 28
 """Limit on pairs of accesses plus edges followed to decide whether their tasks are ordered: a few
 seconds. For larger programs only the first tasks are checked.
 """
 
-MOST_MODELLED = 1 << 14
+MAX_MODELLED = 1 << 14
 """Limit on tasks of a run whose superfluous edges are priced, each by another simulation."""
 
 
@@ -147,7 +147,7 @@ class Races:
         """The accesses of all tasks; tasks are traced where columns do not suffice."""
         coarse = accesses_of(self.stream, self.subject.program.functions)
         vague = np.unique(coarse.task[coarse.known == 0])
-        if not len(vague) or len(vague) > MOST_FOLLOWED:
+        if not len(vague) or len(vague) > MAX_FOLLOWED:
             return coarse
         followed: list[int] = []
         rows: list[list[int]] = []
@@ -215,7 +215,7 @@ class Races:
         lib = library()
         if lib is None:
             return find_conflicts(self.accesses, graph, self.loops), graph.tasks
-        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MOST_STEPS)
+        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MAX_STEPS)
 
     def kinds(self) -> dict[tuple[int, int], str]:
         """Return the two arguments of every unordered pair, and their tensor."""
@@ -401,7 +401,7 @@ class Races:
 
     def superfluous(self) -> list[str]:
         """Return edges between tasks without conflict, if removing them causes no race."""
-        if len(self.subject.tasks) > MOST_MODELLED or self.conflicts:
+        if len(self.subject.tasks) > MAX_MODELLED or self.conflicts:
             return []
         lib = library()
         args = (self.accesses, self.graph)

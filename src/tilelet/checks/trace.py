@@ -41,15 +41,15 @@ class Touch:
         return self.window.overlaps(other.window)
 
 
-MOST_TASKS = 4096
-MOST_BYTES = 1 << 28
+MAX_TASKS = 4096
+MAX_BYTES = 1 << 28
 """Limits above which the interpreter would take minutes, so that nothing is executed."""
 
 
 def is_small(tasks: TaskStream) -> bool:
     """Return whether the interpreter can execute the tasks in reasonable time."""
     size = sum(buffer.nbytes for buffer in tasks.regions.buffers)
-    return len(tasks) <= MOST_TASKS and size <= MOST_BYTES
+    return len(tasks) <= MAX_TASKS and size <= MAX_BYTES
 
 
 class Tracer:

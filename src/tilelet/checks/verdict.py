@@ -30,7 +30,7 @@ SMALL = 1 << 20
 """Size in bytes up to which an input may hold lengths or tables; larger ones are data."""
 
 
-MOST_TASKS = 1 << 19
+MAX_TASKS = 1 << 19
 """Limit on tasks per run: recording more takes minutes."""
 
 

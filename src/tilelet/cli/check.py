@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from tilelet.checks.registry import chosen
-from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on
+from tilelet.checks.verdict import MAX_TASKS, Subject, Verdict, verdict_on
 from tilelet.cli.commands.write import CheckCommand
 from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.page import wants_page, write_page
@@ -35,7 +35,7 @@ def check_command(options: CheckCommand) -> int:
     schedules: list[Schedules] = []
     explore = ranks_explorer(schedules, options.replay)
     recording = record(
-        options.target, options, options.platform, MOST_TASKS, keep_arguments=True, explore=explore
+        options.target, options, options.platform, MAX_TASKS, keep_arguments=True, explore=explore
     )
     for run in recording.runs:
         for machine in machines:

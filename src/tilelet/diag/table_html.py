@@ -7,7 +7,7 @@ from html import escape
 
 from tilelet.diag.tables import Table
 
-MOST_ROWS = 24
+MAX_ROWS = 24
 LONGEST = 60
 
 
@@ -26,8 +26,8 @@ def _table(table: Table) -> str:
             for side, cell in zip(sides, row)
         )
 
-    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows[:MOST_ROWS])
-    more = len(table.rows) - MOST_ROWS
+    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows[:MAX_ROWS])
+    more = len(table.rows) - MAX_ROWS
     notes = [*table.notes, *([f"and {more} more rows"] if more > 0 else [])]
     title = escape(table.title).replace("\n", "<br>")
     return (

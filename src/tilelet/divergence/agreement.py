@@ -8,7 +8,7 @@ from tilelet.divergence.matching import CLOSE, Match, Matcher
 from tilelet.divergence.record import Event, Trace
 from tilelet.divergence.scales import only_moves
 
-_MOST_MATCHES = 1500
+_MAX_MATCHES = 1500
 _ROUNDINGS = 3
 _ROUNDED_ELSEWHERE = 2.5e-3
 """Tolerance for agreement with the golden, on top of a multiple of a tile's error against double:
@@ -70,7 +70,7 @@ class Agreement:
         if number not in self._found:
             tile = self._trace.events[number].tile
             found = None
-            if tile is not None and len(self._found) < _MOST_MATCHES:
+            if tile is not None and len(self._found) < _MAX_MATCHES:
                 rounding = self._errors.get(number, CLOSE)
                 allowed = min(CLOSE, _ROUNDINGS * rounding + _ROUNDED_ELSEWHERE, self._closest)
                 found = self._matcher.find(tile.cut, allowed)

@@ -30,7 +30,7 @@ _GROWTH_SHARE = 0.05
 """Share of output elements that may differ from the golden in double precision, too, if the program
 only differs by rounding.
 """
-_MOST_SUSPECTS = 8
+_MAX_SUSPECTS = 8
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ def _first_wrong(found: Divergence, statement: Statement) -> UserError:
         helps = [f"{found.repair.text}: then {share}the outputs match the golden"]
         return FirstWrongStatement(what, statement.loc, found.kind, agrees, notes, helps)
     lines = dict.fromkeys(f"{s.loc.line} (`{s.tile}`)" for s in found.suspects)
-    shown = list(lines)[:_MOST_SUSPECTS]
+    shown = list(lines)[:_MAX_SUSPECTS]
     more = f" and {len(lines) - len(shown)} more" if len(lines) > len(shown) else ""
     notes.append(f"suspects: lines {', '.join(shown)}{more}")
     what = "the outputs go wrong from here on; no single edit fixes them"

@@ -530,7 +530,7 @@ def use_unused(op: Op, unused: Iterable[Value], carried: Container[Value]) -> It
                     yield Edit(op, kind, text, ops, place=place)
 
 
-_MOST_FACTORS = 12
+_MAX_FACTORS = 12
 
 
 def rescale_carried(op: Op, carried: Container[Value], visible: Sequence[Value]) -> Iterator[Edit]:
@@ -539,7 +539,7 @@ def rescale_carried(op: Op, carried: Container[Value], visible: Sequence[Value])
         if not is_float_tile(old) or old not in carried:
             continue
         factors = [v for v in visible if v is not old and v not in op.operands and is_float_tile(v)]
-        for value in factors[:_MOST_FACTORS]:
+        for value in factors[:_MAX_FACTORS]:
             for name in _combining_ops(old, value):
                 if name.endswith("mul"):
                     what = f"`pl.{name}` of `{old.name}` and `{value.name}`"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 
-MOST_REGIONS = 8
+MAX_REGIONS = 8
 _CLOSE = 2e-2
 """Relative L2 error up to which two regions are equal except for rounding."""
 _SAMPLE = 1 << 16
@@ -132,7 +132,7 @@ def regions_of(bad: Bools) -> list[Region]:
     if whole is not None:
         return [whole]
     found = sorted(_boxes(bad), key=lambda region: -region.wrong)
-    return found[:MOST_REGIONS]
+    return found[:MAX_REGIONS]
 
 
 def _grid(bad: Bools) -> Region | None:

@@ -24,11 +24,11 @@ import numpy as np
 
 from tilelet.divergence.error_map import Array
 
-MOST_ELEMENTS = 48 << 20
-_MOST_PER_LINE = 512
+MAX_ELEMENTS = 48 << 20
+_MAX_PER_LINE = 512
 """Limit on arrays recorded per expression, because a golden's loop may run long."""
 
-_MOST_NUMBERS = 8
+_MAX_NUMBERS = 8
 
 _SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_callee__"
 _NUMBER = "__tilelet_number__"
@@ -100,7 +100,7 @@ class GoldenTrace:
     def _number(self, value: Any, whole: bool) -> Any:
         is_number = isinstance(value, float) and math.isfinite(value)
         is_number |= whole and type(value) is int
-        if is_number and value not in (0, 1, -1) and len(self.numbers) < _MOST_NUMBERS:
+        if is_number and value not in (0, 1, -1) and len(self.numbers) < _MAX_NUMBERS:
             self.numbers[float(value)] = None
         return value
 
@@ -111,7 +111,7 @@ class GoldenTrace:
             return
         key = (file, line, text)
         count = self._counts.get(key, 0)
-        if count >= _MOST_PER_LINE or self._elements > MOST_ELEMENTS:
+        if count >= _MAX_PER_LINE or self._elements > MAX_ELEMENTS:
             return
         self._counts[key] = count + 1
         for part, suffix in _as_doubles(value):

@@ -37,9 +37,9 @@ from tilelet.ir.types import TileType
 Masks = Mapping[str, Bools]
 Progress = Callable[[str], None]
 
-_MOST_WRITERS = 12
-_MOST_PREDICTED = 120
-_MOST_TAKEN = 3
+_MAX_WRITERS = 12
+_MAX_PREDICTED = 120
+_MAX_TAKEN = 3
 _LAST_COST = 3
 _CONTROL_COST = 2
 """Cost at which windows of the control program are tried, since each needs a complete run."""
@@ -268,7 +268,7 @@ class Locator:
             event = self.trace.events[n]
             if event.task == self.trace.events[number].task and is_tensor_load(event.op):
                 found.setdefault(event.op, n)
-        return tuple((self.statement(n), self._loaded(n)) for n in [*found.values()][:_MOST_TAKEN])
+        return tuple((self.statement(n), self._loaded(n)) for n in [*found.values()][:_MAX_TAKEN])
 
     def _loaded(self, number: int) -> str:
         window = self.trace.events[number].window
@@ -416,7 +416,7 @@ class Locator:
             origins = self.trace.origins.view(self.replay.run.parameters[output])
             writers, counts = np.unique(origins[bad], return_counts=True)
             pairs = sorted(zip((-counts).tolist(), writers.tolist()))
-            candidates += [(int(n), output) for _, n in pairs[:_MOST_WRITERS] if n != NOBODY]
+            candidates += [(int(n), output) for _, n in pairs[:_MAX_WRITERS] if n != NOBODY]
         return min(candidates, key=lambda c: (len(self._everything_before(c[0])), c[0]))
 
     def _slice(self, writer: int) -> _Slice:
@@ -607,7 +607,7 @@ class Locator:
             numbers.setdefault(self.trace.events[n].op, []).append(n)
         missing: dict[Edit, Match] = {}
         scales: list[tuple[int, Edit, Match]] = []
-        for op, events in list(numbers.items())[:_MOST_PREDICTED]:
+        for op, events in list(numbers.items())[:_MAX_PREDICTED]:
             tile = self.trace.events[events[0]].tile
             if tile is None or self.is_spent:
                 continue

@@ -20,10 +20,10 @@ _LEAST_ELEMENTS = 8
 _LARGEST = 1e100
 """Squares of larger doubles overflow."""
 _PROBES = 6
-_MOST_CANDIDATES = 20000
-_MOST_RATIOS = 4 << 20
+_MAX_CANDIDATES = 20000
+_MAX_RATIOS = 4 << 20
 """Limit on golden elements indexed by their ratio to the next one."""
-_MOST_MULTIPLES = 64
+_MAX_MULTIPLES = 64
 _MIN_FACTOR_DISTANCE = 0.02
 """Ignore factors this close to 1."""
 
@@ -156,7 +156,7 @@ class Matcher:
 
         The distance is None for elements next to each other.
         """
-        flat = self._flat[:_MOST_RATIOS]
+        flat = self._flat[:_MAX_RATIOS]
         places = np.arange(flat.size, dtype=np.int64)
         owner = np.searchsorted(self._start, places, side="right") - 1
         end = np.minimum(self._start[owner + 1], flat.size)
@@ -188,7 +188,7 @@ class Matcher:
                 there = self._flat[base[kept] + i * down[kept] + j * across[kept]]
                 slack = 4 * CLOSE * max(abs(float(block[i, j])), scale)
                 kept = kept[np.abs(there / factors[kept] - block[i, j]) <= slack]
-            for k in kept[:_MOST_MULTIPLES].tolist():
+            for k in kept[:_MAX_MULTIPLES].tolist():
                 place = int(base[k]), int(down[k]), int(across[k])
                 factor = float((self._there(block, *place) * block).sum() / (block**2).sum())
                 scaled = block * factor
@@ -220,7 +220,7 @@ class Matcher:
     def _near(self, value: float, scale: float) -> Ints:
         slack = 2 * CLOSE * max(abs(value), scale)
         found = self._order[_within(self._sorted, value, slack)]
-        return found[:: max(1, found.size // _MOST_CANDIDATES)] if found.size else found
+        return found[:: max(1, found.size // _MAX_CANDIDATES)] if found.size else found
 
     def _look(
         self,

@@ -30,7 +30,7 @@ from tilelet.tasks.window import Array, Shape, TileValue, Window
 NOBODY = -1
 """The event that stands for the contents before the run."""
 
-MOST_BYTES = 2 << 30
+MAX_BYTES = 2 << 30
 """Limit on the bytes of tiles that a trace keeps."""
 
 
@@ -39,7 +39,7 @@ class UnknownAddressError(Exception):
 
 
 class TraceTooBigError(Exception):
-    """A trace would keep more tiles than `MOST_BYTES`."""
+    """A trace would keep more tiles than `MAX_BYTES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class Trace(Recorder):
                 for slot in results:
                     self._made_by[id(frame[slot])] = number
                 self._bytes += tile.data.nbytes
-                if self._bytes > MOST_BYTES:
+                if self._bytes > MAX_BYTES:
                     raise TraceTooBigError
 
         return traced

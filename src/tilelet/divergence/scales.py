@@ -22,13 +22,13 @@ from tilelet.tasks.window import TileValue
 
 _NEAR = 0.005
 """Relative distance up to which a factor equals a known one."""
-_MOST_TOGETHER = 8
+_MAX_TOGETHER = 8
 _LEAST_TOGETHER = 4
 _FEW = 8
 """Number of elements below which a tile matches everywhere, so that the tiles of all tasks must
 match.
 """
-_MOST_STEPS = 16
+_MAX_STEPS = 16
 
 Factors = Callable[[Op], Sequence[float]]
 
@@ -86,7 +86,7 @@ class MissingScales:
             event = self._trace.events[number]
             if event.tile is not None:
                 last[event.task, event.block] = event.tile.cut.astype(np.float64)
-        tiles = [tile for tile in last.values() if tile.size > 1][:_MOST_TOGETHER]
+        tiles = [tile for tile in last.values() if tile.size > 1][:_MAX_TOGETHER]
         if sum(t.size for t in tiles) < _LEAST_TOGETHER:
             return
         for factor in self._factors(op):
@@ -103,7 +103,7 @@ class MissingScales:
         These are views, padding, casts, and stores and loads.
         """
         found: list[Op] = []
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             users = {
                 self._trace.events[n].op
                 for number in self._events.get(op, ())

@@ -19,8 +19,8 @@ from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
 from tilelet.tasks.window import Buffer, Shape
 
-_MOST_LOOKED_UP = 1000
-_MOST_COMPARED = 256
+_MAX_LOOKED_UP = 1000
+_MAX_COMPARED = 256
 
 
 def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int | None:
@@ -33,7 +33,7 @@ def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int 
     first: dict[Op, int] = {}
     for number in _candidates(trace):
         first.setdefault(trace.events[number].op, number)
-    for number in list(first.values())[:_MOST_LOOKED_UP]:
+    for number in list(first.values())[:_MAX_LOOKED_UP]:
         tile = trace.events[number].tile
         match = None if tile is None else matcher.find(tile.cut)
         if tile is None or match is None or not missing[match.position]:
@@ -49,7 +49,7 @@ def find_misplaced(trace: Trace, writes: list[int]) -> tuple[int, int] | None:
 
     A write whose task also reads the memory is skipped, because it may accumulate.
     """
-    events = [(n, trace.events[n]) for n in writes[:_MOST_COMPARED]]
+    events = [(n, trace.events[n]) for n in writes[:_MAX_COMPARED]]
     readers = {
         (e.window.buffer.id, e.task) for e in trace.events if e.window is not None and not e.writes
     }

@@ -24,7 +24,7 @@ from tilelet.divergence.record import (
 from tilelet.ir.core import Program
 from tilelet.tasks.window import Window
 
-MOST_WRITERS = 6
+MAX_WRITERS = 6
 _ULPS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 
 
@@ -87,13 +87,13 @@ class Where:
             by_name: dict[str, list[Writer]] = {}  # blocks of a task cannot be told apart
             for w in self.writers:
                 by_name.setdefault(w.who, []).append(w)
-            for who, some in list(by_name.items())[:MOST_WRITERS]:
+            for who, some in list(by_name.items())[:MAX_WRITERS]:
                 wrong, written = sum(w.wrong for w in some), sum(w.written for w in some)
                 share = "all" if wrong == written else f"{wrong} of {written}"
                 what = plural(written, "element") if some[0].loc is None else f"{share} wrong"
                 lines.append(f"  {who}: {what}")
-            if len(by_name) > MOST_WRITERS:
-                more = plural(len(by_name) - MOST_WRITERS, "more write")
+            if len(by_name) > MAX_WRITERS:
+                more = plural(len(by_name) - MAX_WRITERS, "more write")
                 lines.append(f"  and {more}")
         for kernel, count in self.right.items():
             lines.append(f"  all correct: {plural(count, 'task')} of `{kernel}`")

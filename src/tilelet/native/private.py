@@ -18,7 +18,7 @@ from pathlib import Path
 
 KEY = "key"  # a file of a trusted folder: the secret that its digests are made with
 _KEY_BYTES = 32
-_MOST_LINKS = 40  # symbolic links in one path, as Linux has it
+_MAX_LINKS = 40  # symbolic links in one path, as Linux has it
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -149,7 +149,7 @@ def _check_parents(path: Path, links: int = 0) -> None:
         if found.st_uid not in trusted:
             raise NotPrivateError(f"`{folder}` belongs to another user")
         if stat.S_ISLNK(found.st_mode):
-            if links == _MOST_LINKS:
+            if links == _MAX_LINKS:
                 raise NotPrivateError(f"`{folder}` is a symbolic link without end")
             target = Path(os.path.abspath(folder.parent / folder.readlink()))  # noqa: PTH100
             _check_parents(target / "inside", links + 1)

@@ -29,13 +29,13 @@ from tilelet.report.source import SourceCosts, SourceFiles
 
 Ints = NDArray[np.int64]
 
-MOST_TASKS = 500_000
+MAX_TASKS = 500_000
 """Runs with more tasks than this are thinned."""
 
 KEPT_TASKS = 250_000
 """Approximate number of tasks after thinning."""
 
-MOST_EDGES = 4_000_000
+MAX_EDGES = 4_000_000
 JOIN = len(KINDS)
 """Kind of an edge to or from a join of many writers."""
 
@@ -111,7 +111,7 @@ class _RunData:
 
     def kept_tasks(self) -> Ints:
         count = self.stream.count
-        if count <= MOST_TASKS:
+        if count <= MAX_TASKS:
             return np.arange(count)
         on_path = self.timeline.task[np.array(self.path.records[-KEPT_TASKS // 2 :], np.int64)]
         step = -(-2 * count // KEPT_TASKS)
@@ -212,7 +212,7 @@ class _RunData:
 
     def add_edges(self) -> None:
         graph, count = self.timeline.graph, self.stream.count
-        if self.thinned or len(graph.pred) > MOST_EDGES:
+        if self.thinned or len(graph.pred) > MAX_EDGES:
             return
         consumer = np.repeat(np.arange(graph.nodes), np.diff(graph.ptr))
         between = (graph.pred < count) & (consumer < count)

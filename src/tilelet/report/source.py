@@ -24,10 +24,10 @@ from tilelet.device.report.critical import Path
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.core import Loc
 
-MOST_FOLLOWED = 150
+MAX_FOLLOWED = 150
 """Maximum number of signatures simulated step by step, longest first."""
 
-MOST_TEXT = 2_000_000
+MAX_TEXT = 2_000_000
 """Maximum number of source characters in a page."""
 
 
@@ -47,7 +47,7 @@ class SourceFiles:
     def data(self) -> list[dict[str, Any]]:
         names = _short_paths(list(self._numbers))
         found: list[dict[str, Any]] = []
-        room = MOST_TEXT
+        room = MAX_TEXT
         for file, name in zip(self._numbers, names):
             text = "".join(linecache.getlines(file))
             lines = text.splitlines() if 0 < len(text) <= room else None
@@ -126,7 +126,7 @@ class SourceCosts:
 
     def chosen(self) -> Iterator[tuple[int, float]]:
         """Yield the costs to simulate, each with a weight for the others of its kernel."""
-        order: list[int] = np.argsort(-self.exec_us, kind="stable")[:MOST_FOLLOWED].tolist()
+        order: list[int] = np.argsort(-self.exec_us, kind="stable")[:MAX_FOLLOWED].tolist()
         kernels = np.array(self.stream.cost_kernel, np.int64)
         total = np.bincount(kernels, self.exec_us, len(self.stream.kernels))
         followed = np.bincount(kernels[order], self.exec_us[order], len(self.stream.kernels))

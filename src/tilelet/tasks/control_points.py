@@ -21,10 +21,10 @@ ControlTrace = tuple[tuple[int, int, tuple[int, ...]], ...]
 """What happened at the sites of one execution of a kernel: (site, times it was reached, values).
 
 A value is a number of iterations, or 1 or 0 for a condition that was true or false. Of more than
-`MOST_KEPT` values an even sample is kept.
+`MAX_KEPT` values an even sample is kept.
 """
 
-MOST_KEPT = 64
+MAX_KEPT = 64
 
 
 def sites(function: Function) -> dict[Op, int]:
@@ -237,6 +237,6 @@ def control_trace_of(values: Mapping[int, list[int]]) -> ControlTrace:
 
 
 def _sample(values: list[int]) -> tuple[int, ...]:
-    if len(values) <= MOST_KEPT:
+    if len(values) <= MAX_KEPT:
         return tuple(values)
-    return tuple(values[i * len(values) // MOST_KEPT] for i in range(MOST_KEPT))
+    return tuple(values[i * len(values) // MAX_KEPT] for i in range(MAX_KEPT))

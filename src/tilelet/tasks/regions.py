@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tilelet.dtypes import DType
 from tilelet.tasks.window import Buffer, Shape, Window
 
-_MOST_SHORTCUTS = 4096
+_MAX_SHORTCUTS = 4096
 """Shapes that are remembered by identity; programs with more make them as they go."""
 
 
@@ -107,6 +107,6 @@ class RegionTable:
         found = self._layout_numbers.setdefault(key, len(self.layouts))
         if found == len(self.layouts):
             self.layouts.append(key)
-        if seen is not None or len(self._shortcuts) < _MOST_SHORTCUTS:
+        if seen is not None or len(self._shortcuts) < _MAX_SHORTCUTS:
             self._shortcuts[id(shape)] = (shape, found)
         return found

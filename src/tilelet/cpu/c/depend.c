@@ -6,8 +6,8 @@ enum {
     FEW_USES = 8,
     MANY_USES = 512, /* before finished ones are looked for */
     MANY_READERS = 32,
-    MOST_CELLS = 16, /* of one box; larger ones are listed apart */
-    CROWDED = 24     /* boxes in a cell that make it worth choosing smaller cells */
+    MAX_CELLS = 16, /* of one box; larger ones are listed apart */
+    CROWDED = 24    /* boxes in a cell that make it worth choosing smaller cells */
 };
 
 static int push(tl_list *list, uint64_t item) {
@@ -141,7 +141,7 @@ static int cells_of(const tl_buf *b, const tl_use *u, int64_t *first, int64_t *l
         first[i] = u->box_start[i] / b->cells.size[i];
         last[i] = (u->box_start[i] + u->box_length[i] - 1) / b->cells.size[i];
         count *= last[i] - first[i] + 1;
-        if (count > MOST_CELLS) return 0;
+        if (count > MAX_CELLS) return 0;
     }
     return (int)count;
 }

@@ -29,12 +29,12 @@
 #define PAIRED_KC (2 * KC)
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
-#define GROUP 512             /* columns of C that stay in the cache while k runs, at most */
-#define PAIRED_GROUP 256      /* the same with pairs: two blocks of B fit the L2 cache */
-#define FLIPPED_GROUP 192     /* the same where C^T is held in scratch */
-#define MOST_IN_PLACE 512     /* elements from one row of B to the next */
-#define MOST_ROWS_IN_PLACE 32 /* with more, a panel is read so often that it is worth making */
-#define MOST_UPRIGHT 4        /* rows with which C^T is not worth its empty lanes */
+#define GROUP 512            /* columns of C that stay in the cache while k runs, at most */
+#define PAIRED_GROUP 256     /* the same with pairs: two blocks of B fit the L2 cache */
+#define FLIPPED_GROUP 192    /* the same where C^T is held in scratch */
+#define MAX_IN_PLACE 512     /* elements from one row of B to the next */
+#define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read so often that it is worth making */
+#define MAX_UPRIGHT 4        /* rows with which C^T is not worth its empty lanes */
 
 /* --- blocks ------------------------------------------------------------------------------------ */
 
@@ -89,8 +89,8 @@ static int block_of_k(const tl_matmul_args *x) { return is_paired(x) ? PAIRED_KC
  * single one is not in the cache yet, and making panels waits for memory less. Rows far apart are on
  * pages of their own, and often in the same sets of the caches. */
 static int is_in_place(const tl_matmul_args *x) {
-    return x->then && is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MOST_IN_PLACE &&
-           x->m <= MOST_ROWS_IN_PLACE;
+    return x->then && is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MAX_IN_PLACE &&
+           x->m <= MAX_ROWS_IN_PLACE;
 }
 
 static int rows_of_pass(const tl_matmul_args *x, int vectors) {
@@ -444,7 +444,7 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
 
 /* Whether C^T is computed: with few rows most lanes of it would be empty, and transposing B costs
  * less than that. */
-static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MOST_UPRIGHT; }
+static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MAX_UPRIGHT; }
 
 /* C^T = B A^T by blocks that fit the scratch, each transposed into C. */
 static void run_flipped(const tl_matmul_args *x, workspace *work) {

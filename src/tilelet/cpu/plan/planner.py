@@ -14,7 +14,7 @@ from tilelet.cpu.plan.uses import Uses
 from tilelet.ir.core import Function
 from tilelet.ir.types import TensorType
 
-MOST_STREAM_BYTES = 64 << 20  # scratch limit when one thread batches tasks into streams
+MAX_STREAM_BYTES = 64 << 20  # scratch limit when one thread batches tasks into streams
 
 
 def plan_kernel(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -> KernelPlan:
@@ -27,6 +27,6 @@ def plan_kernel(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -
     tensors = [p for p in kernel.params if isinstance(p.type, TensorType)]
     numbers = {p: i for i, p in enumerate(tensors)}
     hint = batch_hint(groups, forms.steps, regions, lambda v: numbers.get(aliases.end(v) or v))
-    if scratch * max(hint.streams, hint.same_a) > MOST_STREAM_BYTES:
+    if scratch * max(hint.streams, hint.same_a) > MAX_STREAM_BYTES:
         hint = replace(hint, streams=1, same_a=1)
     return KernelPlan(kernel, regions, forms.steps, groups, slots, scratch, hint)

@@ -24,10 +24,10 @@ from tilelet.ir.views import ForView, yielded
 PRODUCTS = ("matmul", "gemv", "batch_matmul")
 ACCUMULATING = ("matmul_acc", "gemv_acc")
 
-MOST_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
-MOST_STREAMS = 4  # products; as TL_STREAMS there
+MAX_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
+MAX_STREAMS = 4  # products; as TL_STREAMS there
 WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
-MOST_RESULTS = 64 << 10  # elements of products that wait in the cache for their tasks to go on
+MAX_RESULTS = 64 << 10  # elements of products that wait in the cache for their tasks to go on
 FEW_ROWS = 64  # with more of them, reading B takes a small part of the time
 
 RECOMPUTABLE = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
@@ -257,9 +257,9 @@ def _hint_of(
         return BatchHint()
     assert rows is not None
     assert columns is not None
-    most = max(1, min(MOST_TOGETHER, WIDE_COLUMNS // columns))
-    streams = MOST_STREAMS if rows == 1 and columns <= WIDE_COLUMNS else 1
-    same_a = 1 if rows == 1 else min(MOST_TOGETHER, MOST_RESULTS // (rows * columns))
+    most = max(1, min(MAX_TOGETHER, WIDE_COLUMNS // columns))
+    streams = MAX_STREAMS if rows == 1 and columns <= WIDE_COLUMNS else 1
+    same_a = 1 if rows == 1 else min(MAX_TOGETHER, MAX_RESULTS // (rows * columns))
     if rows > FEW_ROWS or max(most, streams, same_a) < 2:
         return BatchHint()
     step = columns * tile_type(op.args["rhs"]).dtype.itemsize

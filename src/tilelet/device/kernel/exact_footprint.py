@@ -36,8 +36,8 @@ Sum = Affine[int]
 Key = tuple[int, bool]
 """Position of a parameter, and whether it is written."""
 
-MOST_BOXES = 256
-MOST_STEPS = 1 << 14
+MAX_BOXES = 256
+MAX_STEPS = 1 << 14
 """Limits of the analysis; beyond them nothing is claimed."""
 
 
@@ -88,7 +88,7 @@ class ExactFootprint:
         self.columns: list[Column] = []
         self._path = ControlPath(kernel, signature)
         self._sums = _Sums(self.columns, kernel, scalars, block, signature.blocks)
-        self._left = MOST_STEPS
+        self._left = MAX_STEPS
         self._follow(kernel.body)
         for key, boxes in self.boxes.items():
             if boxes is not None:
@@ -156,7 +156,7 @@ class ExactFootprint:
         whole = known[-1].joined(box) if known else None
         if whole is not None:
             known[-1] = whole
-        elif len(known) < MOST_BOXES:
+        elif len(known) < MAX_BOXES:
             known.append(box)
         else:
             self.boxes[key] = None

@@ -15,7 +15,7 @@ from tilelet.device.kernel.pipes import Walk
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
 
-MOST_EVENTS = 1500
+MAX_EVENTS = 1500
 """Limit on steps of one execution that are listed individually."""
 
 
@@ -85,7 +85,7 @@ def follow(kernel: DeviceKernel, machine: Machine, signature: Signature) -> Mode
         for position, begin, end, repeats in walk.events
     )
     start = machine.body.start_cycles
-    return ModelledExecution(us(start), steps, events, len(events) < MOST_EVENTS)
+    return ModelledExecution(us(start), steps, events, len(events) < MAX_EVENTS)
 
 
 class _Snapshot(list[float]):
@@ -118,7 +118,7 @@ class _StepWalk(Walk):
         else:
             cost.read += moved.nbytes
         self.latest = reached
-        if len(self.events) < MOST_EVENTS:
+        if len(self.events) < MAX_EVENTS:
             self.events.append((step.position, end - busy, end, 0))
 
     def snapshot(self) -> list[float]:
@@ -147,5 +147,5 @@ class _StepWalk(Walk):
     def passed(self, begin: float, repeats: int) -> None:
         """Account for iterations that were not simulated individually."""
         self.latest = max(self.latest, self.reached)
-        if len(self.events) < MOST_EVENTS:
+        if len(self.events) < MAX_EVENTS:
             self.events.append((-1, begin, self.reached, repeats))

@@ -45,7 +45,7 @@ def _field(**checks: Any) -> Any:
 
 # Limits on any number. No machine comes near them, but times are summed and divided by, and the
 # model keeps arrays with one entry per core.
-_SMALLEST, _GREATEST, _MOST_CORES = 1e-6, 10**12, 4096
+_SMALLEST, _GREATEST, _MAX_CORES = 1e-6, 10**12, 4096
 _LARGEST_SPREAD = 100.0  # a logarithm: a larger interval carries no information
 
 
@@ -69,7 +69,7 @@ def _share() -> Any:
 class Cores:
     """Number of clusters; each has one AIC and `vectors_per_cluster` AIVs."""
 
-    clusters: int = _count(_MOST_CORES)
+    clusters: int = _count(_MAX_CORES)
     vectors_per_cluster: int = _count(64)
     clock_ghz: float = _positive()
 

@@ -15,7 +15,7 @@ from tilelet.diag.text import shape_text
 from tilelet.ir.core import Function
 from tilelet.ir.types import Mem, TileType
 
-MOST_TRIED = 60
+MAX_TRIED = 60
 """Limit on kernels lowered and priced in the search."""
 
 _NAMED = 3
@@ -104,7 +104,7 @@ class _Search:
         return self._fit(function, pieces, self._describe(extents, axes))
 
     def _fit(self, function: Function, pieces: int, change: str) -> Fit | None:
-        if self.tried >= MOST_TRIED:
+        if self.tried >= MAX_TRIED:
             return None
         self.tried += 1
         kernel = lower_kernel(function, self.machine)

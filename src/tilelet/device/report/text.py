@@ -17,7 +17,7 @@ from tilelet.diag.tables import (
 )
 
 MODELLED = "[modelled]"
-MOST_ROWS = 12
+MAX_ROWS = 12
 """Row limit of tables that could have hundreds."""
 
 
@@ -65,9 +65,9 @@ def report_text(profile: Profile) -> str:
 
 def _first_lines(lines: Sequence[str]) -> list[str]:
     """Return the first lines, indented, and the number left out."""
-    more = len(lines) - MOST_ROWS
+    more = len(lines) - MAX_ROWS
     rest = [f"  and {more} more"] if more > 0 else []
-    return [*(f"  {line}" for line in lines[:MOST_ROWS]), *rest]
+    return [*(f"  {line}" for line in lines[:MAX_ROWS]), *rest]
 
 
 # Per function
@@ -200,7 +200,7 @@ def tensor_table(profile: Profile) -> Table:
     """Return the bytes of each tensor against compulsory traffic."""
     heads = ("tensor", "kind", "size", "read", "written", "compulsory", "ratio")
     table = Table(f"Global memory {MODELLED}", heads, left=2)
-    for t in profile.tensors[:MOST_ROWS]:
+    for t in profile.tensors[:MAX_ROWS]:
         least = t.least_read + t.least_written
         table.rows.append(
             (
@@ -213,7 +213,7 @@ def tensor_table(profile: Profile) -> Table:
                 times(t.read + t.written, least),
             )
         )
-    hidden = profile.tensors[MOST_ROWS:]
+    hidden = profile.tensors[MAX_ROWS:]
     if hidden:
         moved = byte_text(sum(t.read + t.written for t in hidden))
         table.notes.append(f"and {len(hidden)} more tensors with {moved}")
@@ -268,7 +268,7 @@ def roofline_text(profile: Profile) -> str:
 
 
 def _largest(rows: Sequence[KernelRow], key: Callable[[KernelRow], float]) -> list[KernelRow]:
-    return sorted(rows, key=lambda k: (-key(k), k.name))[:MOST_ROWS]
+    return sorted(rows, key=lambda k: (-key(k), k.name))[:MAX_ROWS]
 
 
 def side_by_side(profiles: Sequence[Profile]) -> Table:
@@ -288,7 +288,7 @@ def side_by_side(profiles: Sequence[Profile]) -> Table:
     for space in spaces:
         row(f"{space} used", [_share_of_limit(p, space) for p in profiles])
     names = dict.fromkeys(k.name for p in profiles for k in p.kernels)
-    for name in list(names)[:MOST_ROWS]:
+    for name in list(names)[:MAX_ROWS]:
         found = [next((k for k in p.kernels if k.name == name), None) for p in profiles]
         row(f"{name} us", [number(k.exec_us) if k else "-" for k in found])
     row("errors", [str(len(p.findings)) for p in profiles])

@@ -26,14 +26,14 @@ from tilelet.device.report.edge_kinds import KINDS, edge_kinds
 from tilelet.device.report.profile import place
 from tilelet.device.schedule.simulate import Timeline
 
-MOST_TASKS = 20_000
+MAX_TASKS = 20_000
 """Runs with more tasks are sampled ..."""
 
 KEPT_TASKS = 8_000
 """... to about this many."""
 
-MOST_EDGES = 100_000
-MOST_ARROWS = 10_000
+MAX_EDGES = 100_000
+MAX_ARROWS = 10_000
 TICKS_PER_US = 1000
 ORCHESTRATOR, SCHEDULERS, SCHEDULER_VIEW, WORKER_VIEW = 1, 2, 3, 4
 """Process ids of the trace, as chosen by the device's own tools."""
@@ -41,7 +41,7 @@ ORCHESTRATOR, SCHEDULERS, SCHEDULER_VIEW, WORKER_VIEW = 1, 2, 3, 4
 PIPES_VIEW = 5
 """An additional process: pipe activity inside tasks."""
 
-MOST_PIPED = 4_000
+MAX_PIPED = 4_000
 """Limit on records whose pipes are shown; of more, an even sample."""
 
 
@@ -79,7 +79,7 @@ class Trace:
 
     def _kept_tasks(self) -> list[int]:
         total = self.timeline.stream.count
-        if total <= MOST_TASKS:
+        if total <= MAX_TASKS:
             return list(range(total))
         path = [int(self.timeline.task[r]) for r in critical_path(self.timeline).records]
         step = -(-2 * total // KEPT_TASKS)
@@ -87,15 +87,15 @@ class Trace:
 
     @cached_property
     def edges(self) -> list[Edge]:
-        """Return the dependencies between shown tasks, at most `MOST_EDGES`."""
+        """Return the dependencies between shown tasks, at most `MAX_EDGES`."""
         kept = set(self.tasks)
         found: list[tuple[int, int]] = []
         for task in self.tasks:
             producers = self.timeline.graph.producers(task)
             found += [(producer, task) for producer in producers if producer in kept]
-            if len(found) >= MOST_EDGES:
+            if len(found) >= MAX_EDGES:
                 break
-        pairs = np.array(found[:MOST_EDGES], np.int64).reshape(-1, 2)
+        pairs = np.array(found[:MAX_EDGES], np.int64).reshape(-1, 2)
         kinds = edge_kinds(self.timeline.stream, pairs[:, 0], pairs[:, 1])
         numbers: list[int] = kinds.tolist()
         return [Edge(*pair, KINDS[kind]) for pair, kind in zip(found, numbers)]
@@ -113,7 +113,7 @@ class Trace:
             "tasks": t.stream.count,
             "shown": len(self.tasks),
             "dependencies": len(self.edges),
-            "arrows": f"at most {MOST_ARROWS:,}, an even sample of more",
+            "arrows": f"at most {MAX_ARROWS:,}, an even sample of more",
             "thinned": self.thinned,
         }
         body = ",\n".join(events)
@@ -162,7 +162,7 @@ class Trace:
     @cached_property
     def _piped(self) -> list[int]:
         """Return the records whose pipes are shown."""
-        step = -(-len(self.records) // MOST_PIPED) or 1
+        step = -(-len(self.records) // MAX_PIPED) or 1
         return self.records[::step]
 
     @cached_property
@@ -255,7 +255,7 @@ class Trace:
             first[task] = min(first.get(task, (start, core)), (start, core))
             last[task] = max(last.get(task, (end, core)), (end, core))
         shown = [e for e in self.edges if e.producer in last and e.consumer in first]
-        step = -(-len(shown) // MOST_ARROWS) or 1
+        step = -(-len(shown) // MAX_ARROWS) or 1
         for number, edge in enumerate(shown[::step]):
             common = f'"id":{number},"pid":{WORKER_VIEW},"name":"{edge.kind}","cat":"dependency"'
             at, core = last[edge.producer]
@@ -357,8 +357,8 @@ class Trace:
         edges = ",\n".join(
             f'{{"from":{e.producer},"to":{e.consumer},"kind":"{e.kind}"}}' for e in self.edges
         )
-        cut = len(self.edges) >= MOST_EDGES
-        note = self.thinned or (f"cut at {MOST_EDGES:,} edges" if cut else "")
+        cut = len(self.edges) >= MAX_EDGES
+        note = self.thinned or (f"cut at {MAX_EDGES:,} edges" if cut else "")
         head = f'{{"modelled":true,"thinned":{json.dumps(note)},'
         return f'{head}"tasks":[\n{rows}\n],\n"edges":[\n{edges}\n]}}\n'
 

@@ -15,7 +15,7 @@ from tilelet.ir.core import Direction, Function, walk
 from tilelet.ir.spec import Trait
 
 COLUMNS = ("buffer", "low", "high", "row", "pitch")
-MOST_PIECES = 1 << 12
+MAX_PIECES = 1 << 12
 """Limit on rectangles for a box of more than two strided axes; above it counts as one run."""
 
 
@@ -196,7 +196,7 @@ def split_box(
     shape = tuple(extents)
     # Axes that a rectangle cannot represent are split into single steps, from the outermost on.
     shifts = np.zeros(1, np.int64)
-    while len(shifts) <= MOST_PIECES and not _is_rectangle(shape, strides, item):
+    while len(shifts) <= MAX_PIECES and not _is_rectangle(shape, strides, item):
         axis = next(i for i, n in enumerate(shape) if n > 1)
         steps = np.arange(shape[axis], dtype=np.int64) * strides[axis]
         shifts = (shifts[:, None] + steps[None, :]).reshape(-1)

@@ -19,8 +19,8 @@ from tilelet.device.schedule.region_arrays import Ints, Regions
 
 Floats = NDArray[np.float64]
 
-MOST_CELLS = 1 << 16
-MOST_COLUMNS = 256
+MAX_CELLS = 1 << 16
+MAX_COLUMNS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,10 +214,10 @@ def grid_of(pitch: Floats, least: Floats, regions: Regions, line: int) -> Grid:
     """Return the cells of each buffer; `least` is the smallest row count of an access."""
     sizes, step = regions.sizes.astype(np.float64), float(line)
     rows = np.ceil(sizes / pitch)
-    width = np.ceil(np.ceil(pitch / MOST_COLUMNS) / step) * step
+    width = np.ceil(np.ceil(pitch / MAX_COLUMNS) / step) * step
     width = np.minimum(np.maximum(step, width), pitch)
     per_row = np.ceil(pitch / width)
-    most_rows = np.maximum(1.0, np.floor(MOST_CELLS / per_row))
+    most_rows = np.maximum(1.0, np.floor(MAX_CELLS / per_row))
     height = np.maximum(np.minimum(least, rows), np.ceil(rows / most_rows))
     count = per_row * (np.ceil(rows / height) + 1.0)
     start = np.concatenate([[0.0], np.cumsum(count)])

@@ -18,7 +18,7 @@ from tilelet.diag.catalogue.models import (
 )
 
 _LARGEST_SIZE = (1 << 31) - 1
-_MOST_LAYERS = 10_000
+_MAX_LAYERS = 10_000
 _LARGEST_NUMBER = 1e30
 _DTYPES = ("bfloat16", "float16", "float32")
 
@@ -214,7 +214,7 @@ _SIZES = (*_REQUIRED, "head_dim", "vocab_size", "max_position_embeddings")
 
 
 def _check_size(name: str, value: object) -> None:
-    most = _MOST_LAYERS if name == "num_hidden_layers" else _LARGEST_SIZE
+    most = _MAX_LAYERS if name == "num_hidden_layers" else _LARGEST_SIZE
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
         raise BadModelField(name, value, f"a positive integer of at most {most}")
 

@@ -39,7 +39,7 @@ _CUBE_ROWS = 16
 _PROMPT_ROWS = 64
 # Columns of a matrix per task: few tasks minimize the orchestrator's cost, but a step of a small
 # model needs one for most cores.
-_FEWEST_COLUMNS, _MOST_COLUMNS, _STEP_TASKS = 64, 256, 16
+_FEWEST_COLUMNS, _MAX_COLUMNS, _STEP_TASKS = 64, 256, 16
 _HEAD_COLUMNS, _HEAD_ROWS = 512, 32
 
 
@@ -109,7 +109,7 @@ class PassShape:
         return self.batch * (1 if self.kind == "decode" else self.context)
 
     def _columns(self) -> int:
-        hidden, wanted = self.config.hidden_size, _MOST_COLUMNS
+        hidden, wanted = self.config.hidden_size, _MAX_COLUMNS
         if self.kind == "decode":
             wanted = min(wanted, max(_FEWEST_COLUMNS, hidden // _STEP_TASKS))
         return fitting(math.gcd(hidden, self.config.intermediate_size), wanted)
@@ -144,7 +144,7 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
     lookups = _CUBE_ROWS * math.ceil(shape.tokens / _CUBE_ROWS)
     tokens = {"tokens": np.zeros(lookups, np.int32)}
     # Vocabulary blocks are as wide as their logits fit the vector unit's memory.
-    columns = min(_HEAD_COLUMNS if rows <= _HEAD_ROWS else _MOST_COLUMNS, c.vocab_size)
+    columns = min(_HEAD_COLUMNS if rows <= _HEAD_ROWS else _MAX_COLUMNS, c.vocab_size)
     embedding = EndShape(c, lookups, shape.dtype)
     head = EndShape(c, rows, shape.dtype, columns=columns)
     counts: Counter[LayerKind] = Counter()

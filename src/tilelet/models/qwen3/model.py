@@ -43,7 +43,7 @@ from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
 
 # Maximum rows of one product of a step; larger batches use several.
-_MOST_ROWS = 64
+_MAX_ROWS = 64
 # Rows of one product of a prompt: weights are prepared once for all of them.
 _PROMPT_ROWS = 128
 # Maximum keys of a block of attention.
@@ -211,8 +211,8 @@ class Model:
     def logits_of(self, states: Array) -> Array:
         """Return the logits of any number of rows of hidden states."""
         found = np.empty((len(states), self.config.vocab_size), self.dtype.numpy)
-        for first in range(0, len(states), _MOST_ROWS):
-            part = states[first : first + _MOST_ROWS]
+        for first in range(0, len(states), _MAX_ROWS):
+            part = states[first : first + _MAX_ROWS]
             rows = np.zeros((self.rows_for(len(part)), part.shape[1]), part.dtype)
             rows[: len(part)] = part
             found[first : first + len(part)] = self.head(rows)[0][: len(part)]
@@ -239,8 +239,8 @@ class Model:
 
     def rows_for(self, count: int) -> int:
         """Return the row count of the smallest program that fits."""
-        if count > _MOST_ROWS:
-            return -(-count // _MOST_ROWS) * _MOST_ROWS
+        if count > _MAX_ROWS:
+            return -(-count // _MAX_ROWS) * _MAX_ROWS
         return 1 << (count - 1).bit_length()
 
     def _embed(self, tokens: Array) -> Array:
@@ -277,7 +277,7 @@ class Model:
         """Return the sizes of the program for `rows` rows of hidden states."""
         c, size = self.config, self.cache.size
         inputs = math.gcd(c.hidden_size, c.q_width, c.intermediate_size)
-        tile = min(rows, _MOST_ROWS) if kind == "decode" else fitting(size.page, _PROMPT_ROWS)
+        tile = min(rows, _MAX_ROWS) if kind == "decode" else fitting(size.page, _PROMPT_ROWS)
         return LayerShape(
             self.config,
             rows if kind == "decode" else 1,

@@ -20,7 +20,7 @@ from tilelet.native import cache, private
 
 # Packages that verdicts depend on; they change between releases during development.
 _DECIDING = ("analysis", "checks", "device", "tasks")
-_MOST_ENTRIES = 10_000
+_MAX_ENTRIES = 10_000
 
 
 def key_of(program: Program, arguments: Mapping[str, Any], platform: str) -> str | None:
@@ -76,7 +76,7 @@ def _seal(folder: Path, key: str) -> str:
 
 def _prune(folder: Path) -> None:
     entries = [path for path in folder.iterdir() if path.name != private.KEY]
-    if len(entries) > _MOST_ENTRIES:
+    if len(entries) > _MAX_ENTRIES:
         for path in sorted(entries, key=lambda p: p.stat().st_mtime)[: len(entries) // 2]:
             path.unlink(missing_ok=True)
 

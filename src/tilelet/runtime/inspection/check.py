@@ -38,14 +38,14 @@ def check(
     only      names of the checks to make; by default all that are not opt-in
     """
     from tilelet.checks.registry import chosen
-    from tilelet.checks.verdict import MOST_TASKS, Subject, Verdict, verdict_on
+    from tilelet.checks.verdict import MAX_TASKS, Subject, Verdict, verdict_on
     from tilelet.device.machine.description import load_machine
 
     checks, machine = chosen(only), load_machine(platform)
     machine.period(period)
     verdicts = [
         verdict_on(Subject(run, run.arguments, machine, period, run.comparison), checks)
-        for run in recorded_runs(program, args, named, MOST_TASKS)
+        for run in recorded_runs(program, args, named, MAX_TASKS)
     ]
     parts = tuple(part for verdict in verdicts for part in verdict.parts)
     name = verdicts[0].name if verdicts else getattr(program, "__name__", "program")

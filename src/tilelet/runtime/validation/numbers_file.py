@@ -22,7 +22,7 @@ from tilelet.runtime.data.arrays import Array, to_double
 from tilelet.runtime.validation.differences import mismatches, scan
 from tilelet.runtime.validation.judge import Judgement
 
-MOST_CELLS = 64
+MAX_CELLS = 64
 FIRST_DECADE, DECADES = -6, 13
 _BLOCK = 1 << 21
 
@@ -77,7 +77,7 @@ def _map(wrong: Array) -> dict[str, Any] | None:
     flat = wrong.reshape(-1, wrong.shape[-1])
     if wrong.ndim == 1:
         flat = wrong.reshape(1, -1)
-    rows, columns = (min(n, MOST_CELLS) for n in flat.shape)
+    rows, columns = (min(n, MAX_CELLS) for n in flat.shape)
     starts = [np.arange(n) * size // n for n, size in zip((rows, columns), flat.shape)]
     sums = np.add.reduceat(flat.astype(np.int64), starts[0], axis=0)
     sums = np.add.reduceat(sums, starts[1], axis=1)

@@ -7,7 +7,7 @@
 
 #include "structures.h"
 
-#define MOST_BUCKETS 1024
+#define MAX_BUCKETS 1024
 #define WIDE 16
 
 /* Regions of buffers: see `region_arrays.Regions.arrays`. */
@@ -157,7 +157,7 @@ static inline Index new_index(const Rectangles *in) {
         for (int64_t i = 0; i < in->regions; i++) g->first_bucket[in->buffer[i] + 1]++;
         for (int64_t i = 0; i < in->buffers; i++) {
             int64_t count = g->first_bucket[i + 1] / 4;
-            count = count < 1 ? 1 : count > MOST_BUCKETS ? MOST_BUCKETS : count;
+            count = count < 1 ? 1 : count > MAX_BUCKETS ? MAX_BUCKETS : count;
             g->first_bucket[i + 1] = g->first_bucket[i] + count + 1;
         }
         g->lists = g->first_bucket[in->buffers];
