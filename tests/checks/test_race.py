@@ -386,3 +386,56 @@ def test_rows_are_told_apart_even_if_their_mixtures_are_not(
         distinct, which = task_accesses._distinct(rows)
         np.testing.assert_array_equal(distinct, np.unique(rows, axis=0))
         np.testing.assert_array_equal(distinct[which], rows)
+
+
+@pl.jit
+def carried_in_a_scope(
+    x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        acc = pl.full([16, 128], dtype=pl.FP32, value=0.0)
+        for i in pl.parallel(4):
+            acc = pl.add(acc, x[i * 16 : i * 16 + 16, :])
+        out[:, :] = acc
+    return out
+
+
+@pl.jit
+def summed_in_a_scope(
+    x: pl.Tensor[[64, 128], pl.FP32], out: pl.InOut[pl.Tensor[[16, 128], pl.FP32]]
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        for i in pl.parallel(4):
+            for j in pl.range(2):
+                half = pl.add(out[j * 8 : j * 8 + 8, :], x[i * 16 + j * 8 : i * 16 + j * 8 + 8, :])
+                out[j * 8 : j * 8 + 8, :] = half
+    return out
+
+
+@pl.jit
+def parts_in_a_scope(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
+    """Each iteration fills its rows of a tile, and the rows of an output that a table names."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        rows = pl.create_tensor([64, 128], dtype=pl.FP32)
+        for i in pl.parallel(4):
+            rows[i * 16 : i * 16 + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+        for i in pl.parallel(4):
+            for j in pl.range(2):
+                at = i * 16 + j * 8
+                out[at : at + 8, :] = rows[at : at + 8, :]
+            if i == 3:
+                out[0:8, :] = x[0:8, :]
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"), [(carried_in_a_scope, "acc"), (summed_in_a_scope, "out")]
+)
+def test_dependent_iterations_inside_a_scope(kernel, name: str) -> None:
+    (finding,) = race.check(subject_of(kernel)).findings
+    assert finding.code == "E1103"
+    assert f"both access `{name}`" in finding.message
+
+
+def test_independent_iterations_inside_a_scope() -> None:
+    assert race.check(subject_of(parts_in_a_scope)).findings == ()

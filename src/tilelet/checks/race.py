@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
+from tilelet.checks.parallel_loops import dependent_iterations
 from tilelet.checks.prove import prove_order
 from tilelet.checks.trace import Touch, Tracer
 from tilelet.checks.verdict import CheckResult, Subject, part
@@ -68,7 +69,7 @@ def check(subject: Subject) -> CheckResult:
     machine = subject.machine
     period = machine.period_name(subject.period) if subject.period else machine.newest_period
     races = Races(subject, period)
-    findings = races.findings()
+    findings = [*races.findings(), *dependent_iterations(subject.program)]
     remarks = list(races.unseen)
     if not subject.brief and subject.tasks.complete and races.looked_at == len(subject.tasks):
         remarks += _older(races) if subject.period is None else []

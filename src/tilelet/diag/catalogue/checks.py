@@ -70,7 +70,7 @@ class ParallelDependence(UserError):
                 Label(loop, "declares that its iterations are independent"),
             ],
             notes=[
-                *([f"first {first[1]}"] if first[0] == second[0] else []),
+                *([f"first {first[1]}"] if first[0] == second[0] and first != second else []),
                 *([witness] if witness else []),
             ],
             helps=[f"use `pl.range`, or give each iteration its own part of `{tensor}`"],
