@@ -91,11 +91,11 @@ def test_a_seed_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "E1717" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["tasks", "profile"])
+@pytest.mark.parametrize("command", [["tasks", "--as-runtime"], ["advise"]])
 def test_commands_of_one_chip_refuse_it(
-    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([command, write(tmp_path, "i + 1", "Ge")]) == 3
+    assert main([*command, write(tmp_path, "i + 1", "Ge")]) == 3
     assert "E1712" in capsys.readouterr().err
 
 

@@ -14,6 +14,7 @@ from tilelet.cli.commands.speed import CompareCommand, ProfileCommand
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.page import wants_page, write_page
+from tilelet.cli.ranks_profile import ranks_data, ranks_modeller, ranks_tables, write_trace
 from tilelet.cli.recording import record
 from tilelet.cli.view import command_of
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tilelet.device.machine.description import Machine
     from tilelet.device.report.profile import Profile
     from tilelet.device.run import DeviceRun
+    from tilelet.ranks.timing import RanksTimeline
 
 
 def machines_of(names: Iterable[str]) -> list[Machine]:
@@ -72,9 +74,13 @@ def profile_command(options: ProfileCommand) -> int:
     from tilelet.device.run import DeviceRun
 
     machines = machines_for(options)
-    recording = record(options.target, options, options.platform)
+    ranks: list[RanksTimeline] = []
+    modeller = ranks_modeller(machines, ranks)
+    recording = record(options.target, options, options.platform, explore=modeller)
     if recording.code and not recording.runs:
         return failed(recording, options)
+    for timeline in ranks:
+        _show_ranks(timeline, options)
     runs = [
         [DeviceRun(run, m, period_of(m, options.period, machines)) for m in machines]
         for run in recording.runs
@@ -108,12 +114,27 @@ def profile_command(options: ProfileCommand) -> int:
     else:
         document = to_data([*recording.diagnostics, *found])
         document["profiles"] = [m.profile.to_data() for m in every]
+        if ranks:
+            document["ranks"] = [ranks_data(timeline) for timeline in ranks]
         if options.as_runtime:
             document["runtime_tasks"] = [
                 runtime_counts(run.program, run.tasks) for run in recording.runs
             ]
         print(json.dumps(document, indent=1, ensure_ascii=False))
     return exit_codes.of_findings(bool(refused), recording.code)
+
+
+def _show_ranks(timeline: RanksTimeline, options: ProfileCommand) -> None:
+    from tilelet.diag.tables import show
+
+    if options.format == "text":
+        show(ranks_tables(timeline))
+    if options.files:
+        directory = RunDirectory(timeline.name, root=options.build_dir)
+        file = directory.path(f"ranks_{timeline.machine}.trace.json")
+        write_trace(timeline, file)
+        if options.format == "text":
+            print(printable(f"lanes by rank, with messages: {file}"), flush=True)
 
 
 def _page(

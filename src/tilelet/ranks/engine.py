@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
+from tilelet.ranks.record import RankStreams, record_streams
 from tilelet.ranks.scheduler import Callbacks, World
 from tilelet.ranks.static import check_places
 from tilelet.ranks.windows import KeptWindows
@@ -36,7 +37,7 @@ class RankCounts:
 
 @dataclass(frozen=True)
 class RanksExecution:
-    tasks: RankCounts
+    tasks: RankCounts | RankStreams
 
 
 @functools.lru_cache(maxsize=8)
@@ -71,6 +72,8 @@ class RanksEngine:
         check_places(program)
         bound = bind_arguments(program, arguments, execute=execute)
         plan = plan_of(program, bound, self.config.world)
+        if not execute:
+            return RanksExecution(record_streams(program, plan))
         if self.kept is not None:
             self.kept.use(program.name, plan)
         world = World(program, plan, callbacks=self.callbacks, native=self.native(program))

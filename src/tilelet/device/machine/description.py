@@ -238,6 +238,25 @@ class PairSpread:
 
 
 @dataclass(frozen=True, slots=True)
+class Links:
+    """Transfers between ranks.
+
+    start_us, core_gbs  what one core takes for a transfer: a constant, and a rate
+    link_gbs     limit of all transfers from one rank to one other
+    rank_gbs     limit of all transfers out of one rank
+    signal_us    from a notify to the wait that sees it
+    start_skew_us  between the first and the last rank that starts
+    """
+
+    start_us: float = _natural()
+    core_gbs: float = _positive()
+    link_gbs: float = _positive()
+    rank_gbs: float = _positive()
+    signal_us: float = _natural()
+    start_skew_us: float = _natural()
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The source of a number: one of `EVIDENCE`, and a description."""
 
@@ -269,6 +288,7 @@ class Machine:
     file: str
     errors: Mapping[str, Spread] = field(default_factory=dict[str, Spread])
     pairs: PairSpread | None = None
+    links: Links | None = None
 
     def period(self, name: str | None = None) -> Runtime:
         """Return the runtime of a period or date, by default the machine's own."""
@@ -344,6 +364,7 @@ _TOP = (
     "runtime",
     "errors",
     "pairs",
+    "links",
 )
 
 
@@ -453,6 +474,7 @@ class _Reader:
             file=self.file,
             errors=MappingProxyType(self.group(data, "errors", Spread) if "errors" in data else {}),
             pairs=self.read(data, "pairs", PairSpread) if "pairs" in data else None,
+            links=self.read(data, "links", Links) if "links" in data else None,
         )
         self.check_consistency(machine)
         return machine

@@ -219,7 +219,7 @@ class RanksOnly(UserError):
         super().__init__(
             "this command takes programs of one chip",
             [Label(loc, "this function dispatches to ranks")],
-            helps=["`tilelet run` executes it; `tilelet check` explores its schedules"],
+            helps=["`tilelet run`, `check`, `tasks` and `profile` take several ranks"],
         )
 
 
@@ -278,4 +278,17 @@ class RanksDiffer(UserError):
             f"`{name}` of rank 0 is another program than that of {ranks}",
             [Label(loc, "the program of this process")],
             helps=["start the same script with the same arguments everywhere"],
+        )
+
+
+class NoLinks(UserError):
+    """The time of several ranks is asked for, and the machine file has no table `links`."""
+
+    code = "E1721"
+
+    def __init__(self, machine: str) -> None:
+        super().__init__(
+            f"`{machine}` has no links between ranks",
+            [],
+            helps=["add a table `[links]` to the machine file; that of a2a3 shows its fields"],
         )

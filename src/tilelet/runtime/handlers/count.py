@@ -12,15 +12,16 @@ import numpy as np
 
 from tilelet.analysis.control_reads import parameters_read
 from tilelet.diag.catalogue.cautions import HoldsForInputs
+from tilelet.diag.catalogue.ranks import RanksOnly
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.text import plural, printable
 from tilelet.ir.types import TensorType
-from tilelet.runtime.handlers.base import explore_ranks
 from tilelet.runtime.output.task_table import TaskTable
 from tilelet.runtime.progress import progress
 from tilelet.tasks.stream import TaskStream
 
 if TYPE_CHECKING:
+    from tilelet.runtime.config import RunConfig
     from tilelet.runtime.harness.case_run import CaseRun
     from tilelet.runtime.programs.compiler import CompiledProgram, ProgramCall
     from tilelet.runtime.programs.engines import TaskCounter
@@ -45,29 +46,25 @@ class Count:
     def case(self, run: CaseRun) -> None:
         with run.compiling():
             compiled = run.compiled
-        if compiled.has_ranks:
-            explore_ranks(compiled, run.inputs, run.case.config)
         needed, shapes = run.control_arguments()
         with progress(f"counting the tasks of {compiled.name}"):
-            tasks = self._count(compiled, {**needed, **shapes}, run.inputs, run.session)
+            tasks = self._count(
+                compiled, {**needed, **shapes}, run.inputs, run.session, run.case.config
+            )
         note_counted(run, tasks)
         self._show(compiled, tasks, run.session)
 
     def call(self, call: ProgramCall) -> None:
         given = call.arguments
-        if call.program.has_ranks:
-            explore_ranks(call.program, lambda: given, call.config)
         with progress(f"running {call.program.name}"):
-            tasks = self._count(call.program, given, lambda: given, call.session)
+            tasks = self._count(call.program, given, lambda: given, call.session, call.config)
         self._show(call.program, tasks, call.session)
 
     def uncalled(self, program: CompiledProgram, path: str, now: Session) -> None:
         del path
         arguments = zero_arguments(program)
-        if program.has_ranks:
-            explore_ranks(program, lambda: arguments, program.config)
         try:
-            tasks = self._count(program, arguments, None, now)
+            tasks = self._count(program, arguments, None, now, program.config)
         except DependsOnTaskData:
             say_compiled(program, NO_INPUTS)
             return
@@ -79,7 +76,12 @@ class Count:
         arguments: Mapping[str, Any],
         data: Data | None,
         now: Session,
+        config: RunConfig,
     ) -> TaskCounter:
+        if program.has_ranks:
+            if self.as_runtime:
+                raise RanksOnly(program.program.main.loc)
+            return record_tasks(program, arguments, data, now, config=config)
         if self.as_runtime or program.config.profiles:
             return record_tasks(program, arguments, data, now)
         from tilelet.interp.counting import count_tasks
@@ -103,12 +105,13 @@ def record_tasks(
     data: Data | None,
     now: Session,
     most_tasks: int | None = None,
+    config: RunConfig | None = None,
 ) -> TaskCounter:
     """Record at most `most_tasks` tasks; execute them if later tasks depend on their results."""
     try:
-        return program.run_tasks(arguments, execute=False, most_tasks=most_tasks, now=now)
+        return program.run_tasks(arguments, config, False, most_tasks=most_tasks, now=now)
     except DependsOnTaskData as problem:
-        return execute_to_count(program, data, now, problem, records=True)
+        return execute_to_count(program, data, now, problem, records=True, config=config)
 
 
 def execute_to_count(
@@ -118,13 +121,14 @@ def execute_to_count(
     problem: DependsOnTaskData,
     *,
     records: bool = False,
+    config: RunConfig | None = None,
 ) -> TaskCounter:
     """Execute a program whose tasks depend on results; raise `problem` if there is no data."""
     if data is None:
         raise problem
     arguments = data()
     note_inputs(program, problem.name, arguments, now)
-    return program.run_tasks(arguments, records=records, now=now)
+    return program.run_tasks(arguments, config, records=records, now=now)
 
 
 def note_inputs(

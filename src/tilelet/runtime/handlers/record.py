@@ -105,7 +105,8 @@ class Record:
         del path
         arguments = zero_arguments(program)
         if program.has_ranks:
-            explore_ranks(program, lambda: arguments, program.config)
+            explore_ranks(program, lambda: arguments, program.config, self.explore)
+            return
         try:
             tasks = record_tasks(program, arguments, None, now, self.most_tasks)
         except DependsOnTaskData:
