@@ -206,8 +206,7 @@ def unchanged_elements(
 
 def _still_marked(array: Array) -> Bits:
     if array.dtype == np.bool_:
-        none: Bits = np.zeros(array.shape, np.bool_)
-        return none
+        return np.zeros_like(array, dtype=np.bool_)
     mark = np.full(array.dtype.itemsize, _MARK, np.uint8).view(f"u{array.dtype.itemsize}")
     same: Bits = np.ascontiguousarray(array).view(mark.dtype) == mark
     return same
