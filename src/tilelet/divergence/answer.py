@@ -22,7 +22,7 @@ from tilelet.divergence.error_map import Array
 from tilelet.divergence.golden_trace import Intermediate
 from tilelet.divergence.locate import Divergence, GoldenCase, Locator, Statement
 from tilelet.divergence.record import Followed, Trace, follow
-from tilelet.divergence.wide import Violation, WideTrace
+from tilelet.divergence.rounding_bounds import Violation, WideTrace
 from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
 

@@ -28,8 +28,8 @@ from tilelet.divergence.golden_trace import Intermediate
 from tilelet.divergence.matching import CLOSE, Match, Matcher
 from tilelet.divergence.record import NOBODY, Event, Trace, is_tensor_load
 from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
+from tilelet.divergence.rounding_bounds import double_function
 from tilelet.divergence.scales import MissingScales
-from tilelet.divergence.wide import double_function
 from tilelet.ir.core import Function, FunctionKind, Op, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType

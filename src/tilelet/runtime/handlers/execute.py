@@ -207,7 +207,7 @@ def _find_where(
     run: CaseRun, pristine: Mapping[str, Any], pairs: Mapping[str, tuple[Array, Array]]
 ) -> None:
     """Find the wrong regions of the failed outputs, and the tasks that wrote them."""
-    from tilelet.divergence.where import where_wrong
+    from tilelet.divergence.wrong_regions import where_wrong
 
     outputs = {
         param: (

@@ -9,7 +9,7 @@ from tilelet.diag.text import printable
 from tilelet.runtime.output.run_directory import RunDirectory
 
 if TYPE_CHECKING:
-    from tilelet.divergence.where import Where
+    from tilelet.divergence.wrong_regions import Where
 
 
 class RunResult:

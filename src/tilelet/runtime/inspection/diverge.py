@@ -79,7 +79,7 @@ def page_data(name: str, case: GoldenCase, result: Answer, platform: str) -> byt
     """Return the HTML page of a case: modelled run, output differences, first divergence."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun
-    from tilelet.divergence.where import where_wrong
+    from tilelet.divergence.wrong_regions import where_wrong
     from tilelet.report.run_directory import diverged_data
     from tilelet.runtime.validation.judge import Judge
     from tilelet.runtime.validation.numbers_file import numbers_data

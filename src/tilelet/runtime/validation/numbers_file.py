@@ -2,7 +2,7 @@
 
 {"version": 1, "outputs": [{"name", "ok", "shape", "total", "mismatched", "rtol", "atol",
   "relative_l2", "text", "map": {"rows", "columns", "cells"}, "histogram": {"first", "counts"},
-  "where": as `divergence.where` gives it}]}
+  "where": as `divergence.wrong_regions` gives it}]}
 
 `cells` are shares of wrong elements on a grid over the output (all axes but the last as rows).
 `counts` are elements by |difference| / allowed in powers of ten, from `10**first` on.
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.divergence.where import Where
+from tilelet.divergence.wrong_regions import Where
 from tilelet.runtime.data.arrays import Array, to_double
 from tilelet.runtime.validation.differences import mismatches, scan
 from tilelet.runtime.validation.judge import Judgement
