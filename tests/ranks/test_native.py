@@ -70,3 +70,60 @@ def test_native_kernels_give_what_the_interpreter_gives(monkeypatch: pytest.Monk
     products(x, w, expected, config=RunConfig(engine="interp", distributed_config=config))
     assert len(ran) == 4
     assert np.array_equal(got, expected)
+
+
+@pl.jit
+def fused(
+    x: pl.Tensor[[N, N], pl.BF16],
+    w: pl.Tensor[[N, N], pl.BF16],
+    y: pl.Out[pl.Tensor[[N, N], pl.FP32]],
+    inbox: pld.DistributedTensor[[N, N], pl.FP32],
+    arrived: pld.DistributedTensor[[1, 1], pl.INT32],
+):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        ctx = pld.get_comm_ctx(inbox)
+        peer = (pld.rank(ctx) + 1) % pld.nranks(ctx)
+        total = pl.matmul(x[:, 0:16], w[:, 0:16], b_trans=True, out_dtype=pl.FP32)
+        total = pl.matmul_acc(total, x[:, 16:32], w[:, 16:32], b_trans=True)
+        pld.tensor.remote_store(total, inbox, peer=peer, offsets=[0, 0])
+        pld.system.notify(arrived, peer=peer, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pld.system.wait(arrived, offsets=[0, 0], expected=1, cmp=pld.WaitCmp.Ge)
+        y[:] = inbox[:]
+    return y
+
+
+@pl.jit.host
+def fused_products(
+    x: pl.Tensor[[2, N, N], pl.BF16],
+    w: pl.Tensor[[N, N], pl.BF16],
+    y: pl.Out[pl.Tensor[[2, N, N], pl.FP32]],
+):
+    inbox_buf = pld.alloc_window_buffer([N, N], dtype=pl.FP32)
+    arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        inbox = pld.window(inbox_buf, [N, N], dtype=pl.FP32)
+        arrived = pld.window(arrived_buf, [1, 1], dtype=pl.INT32)
+        fused(x[r], w, y[r], inbox, arrived, device=r)
+
+
+def test_products_of_kernels_that_communicate(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    build = native._product_program
+
+    def noted(op, operands):
+        made.append(op.name)
+        return build(op, operands)
+
+    monkeypatch.setattr(native, "MAX_INTERPRETED", 0)
+    monkeypatch.setattr(native, "_product_program", noted)
+    draw = np.random.default_rng(1)
+    x = draw.standard_normal((2, N, N)).astype(pl.BF16.numpy)
+    w = draw.standard_normal((N, N)).astype(pl.BF16.numpy)
+    config = world(2).distributed_config
+    got, expected = np.zeros((2, 2, N, N), np.float32)
+    fused_products(x, w, got, config=RunConfig(distributed_config=config))
+    assert sorted(made) == ["matmul", "matmul", "matmul_acc", "matmul_acc"]
+    fused_products(x, w, expected, config=RunConfig(engine="interp", distributed_config=config))
+    assert np.array_equal(got, expected)
+    assert expected.any()

@@ -1,7 +1,8 @@
 """Kernels of ranks as native code, between the points where ranks communicate.
 
 A kernel that talks to no rank is a program of its own: an entry with the kernel's parameters that
-calls it once. Compiling takes as long as interpreting millions of elements, so a kernel is
+calls it once. So is a matrix product of a kernel that communicates, whose other statements are
+interpreted one by one. Compiling takes as long as interpreting millions of elements, so each is
 interpreted until it has done that much work.
 """
 
@@ -9,17 +10,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from tilelet.cpu.run.engine import compiled, no_progress
 from tilelet.cpu.run.prepared import PreparedCalls
 from tilelet.dtypes import INT32
+from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.ir.core import Block, Direction, Function, FunctionKind, Op, Program, Value, walk
-from tilelet.ir.rebuild import call_op, fresh, return_op
-from tilelet.ir.types import ScalarType, TileType
+from tilelet.ir.rebuild import Builder, call_op, fresh, return_op
+from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
-from tilelet.tasks.window import Window
+from tilelet.tasks.window import TileValue, Window
 
 MAX_INTERPRETED = 1 << 21
 """Elements that a kernel computes in the interpreter before it is compiled."""
@@ -62,28 +66,91 @@ class NativeKernels:
         self._done[name] += self._work[name] * blocks
         return self._done[name] > MAX_INTERPRETED
 
+    def product_step(self, low: Lowering, op: Op, interpreted: Step) -> Step:
+        """The step of a product between tiles that are valid as a whole; else `interpreted`."""
+        operands = {n: a for n, a in op.args.items() if isinstance(a, Value)}
+        if not all(isinstance(v.type, TileType) for v in (*operands.values(), *op.results)):
+            return interpreted
+        slots = [low.slot(v) for v in operands.values()]
+        shape, dtype = _shape(op.result), _tile_type(op.result).dtype.numpy
+        work = math.prod(shape) * max(_shape(v)[-1] for v in operands.values())
+        result, done = low.result(op), 0
+        calls: PreparedCalls | None = None
+
+        def step(frame: Frame) -> None:
+            nonlocal calls, done
+            tiles = [frame[slot] for slot in slots]
+            done += work
+            if done <= MAX_INTERPRETED or any(t.valid != t.data.shape for t in tiles):
+                interpreted(frame)
+                return
+            if calls is None:
+                calls = PreparedCalls(compiled(_product_program(op, operands)))
+            out = np.empty(shape, dtype)
+            taken = [np.ascontiguousarray(t.data) for t in tiles]
+            if not calls.run([*taken, out], no_progress):  # operands share memory
+                calls.run([*[a.copy() for a in taken], out], no_progress)
+            frame[result] = TileValue(out)
+
+        return step
+
     def _single(self, name: str, has_blocks: bool) -> Program:
         """The program that calls one kernel once; the number of blocks is its last argument."""
         key = name, has_blocks
         if key not in self._programs:
             kernel = self._program.functions[name]
-            params = tuple([renamed_param(p, i) for i, p in enumerate(kernel.params)])
-            count = Value("blocks", ScalarType(INT32), kernel.loc) if has_blocks else None
-            written = [
-                p for p, d in zip(params, kernel.directions, strict=True) if d is not Direction.In
-            ]
-            call = call_op(name, params, [fresh(p) for p in written], kernel.loc, count=count)
-            entry = Function(
-                f"run_{name}",
-                FunctionKind.Orchestration,
-                params if count is None else (*params, count),
-                (*kernel.directions, *([] if count is None else [Direction.In])),
-                Block((), (call, return_op((), kernel.loc))),
-                kernel.loc,
-            )
             kernels = {k.name: k for k in self._program.kernels}
-            self._programs[key] = Program(name, {entry.name: entry, **kernels}, entry.name)
+            self._programs[key] = _calling_program(kernel, has_blocks, kernels)
         return self._programs[key]
+
+
+def _calling_program(
+    kernel: Function, has_blocks: bool, kernels: Mapping[str, Function]
+) -> Program:
+    params = tuple([renamed_param(p, i) for i, p in enumerate(kernel.params)])
+    count = Value("blocks", ScalarType(INT32), kernel.loc) if has_blocks else None
+    written = [p for p, d in zip(params, kernel.directions, strict=True) if d is not Direction.In]
+    results = [fresh(p) for p in written]
+    call = call_op(kernel.name, params, results, kernel.loc, count=count)
+    entry = Function(
+        f"run_{kernel.name}",
+        FunctionKind.Orchestration,
+        params if count is None else (*params, count),
+        (*kernel.directions, *([] if count is None else [Direction.In])),
+        Block((), (call, return_op((), kernel.loc))),
+        kernel.loc,
+    )
+    return Program(kernel.name, {entry.name: entry, **kernels}, entry.name)
+
+
+def _product_program(op: Op, operands: Mapping[str, Value]) -> Program:
+    """The program that loads the tiles of a product, multiplies, and stores the result."""
+    b = Builder(op.loc, in_scope=True)
+    params = [_in_memory(tile) for tile in operands.values()]
+    args = dict(op.args)
+    for param, (name, tile) in zip(params, operands.items()):
+        shape = _shape(tile)
+        args[name] = b.emit("slice", param, shape, (0,) * len(shape), result=name)
+    product = b.add(Op(op.spec, args, (fresh(op.result),), (), op.loc)).result
+    out = _in_memory(op.result)
+    stored = b.emit("assemble", out, product, (0,) * len(_shape(op.result)), result="stored")
+    directions = (*[Direction.In for _ in params], Direction.Out)
+    body = Block((), (*b.ops, return_op((stored,), op.loc)))
+    kernel = Function("product", FunctionKind.InCore, (*params, out), directions, body, op.loc)
+    return _calling_program(kernel, False, {kernel.name: kernel})
+
+
+def _tile_type(tile: Value) -> TileType:
+    assert isinstance(tile.type, TileType)
+    return tile.type
+
+
+def _shape(tile: Value) -> tuple[int, ...]:
+    return _tile_type(tile).shape
+
+
+def _in_memory(tile: Value) -> Value:
+    return Value(tile.name, TensorType(_shape(tile), _tile_type(tile).dtype), tile.loc)
 
 
 def renamed_param(param: Value, position: int) -> Value:

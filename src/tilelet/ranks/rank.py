@@ -117,6 +117,8 @@ class _RankObserver:
         if op.name == "call" and low.function.kind is not FunctionKind.InCore:
             return state.submission(low, op)
         step = low.plain_op(op)
+        if op.spec.engine is Engine.CUBE and state.world.native is not None:
+            return state.world.native.product_step(low, op, step)
         if state.world.watcher is not None and low.function.kind is FunctionKind.InCore:
             return state.world.watcher.watched(state, low, op, step)
         return step
