@@ -85,8 +85,10 @@ screenshots: $(INSTALLED_DEV) ## make the pictures of docs/page.md in a Chromium
 page-bench: $(INSTALLED_DEV) ## measure the page in a Chromium: load and pan
 	$(BIN)/python -m tests.report.measure $(ARGS)
 
-fuzz: $(INSTALLED_DEV) ## search for rewritings and programs that fail, SECONDS=600 each; SEED= repeats a search
+fuzz: $(INSTALLED_DEV) ## search for wrong rewritings, proofs, checks and results, SECONDS=600 each; SEED= repeats a search
 	$(BIN)/python -m tests.fuzz.rewrites --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz.near_equal --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.fuzz.racing --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) $(ARGS)
 
 # For tests/cpu/test_aarch64.py --thorough.

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from tests.fuzz import any_op
+from tests.fuzz import any_op, families
 from tests.fuzz.mutations import mutated
 from tests.generated.core import Choices, Param
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
@@ -80,8 +80,8 @@ def draw(seed: int, number: int, focus: str = "") -> Case:
     if kind == 1:
         text = case.as_text()
         return replace(text, text=mutated(text.text, rng))
-    if kind == 2:
-        text, params = any_op.program(rng)
+    if kind in (2, 4):
+        text, params = any_op.program(rng) if kind == 2 else families.program(rng)
         nasty = bool(rng.integers(0, 2))
         drawn = tuple((n, s, d, i + 1, nasty) for i, (n, s, d) in enumerate(params))
         return Case(text=text, style="jit", params=drawn, origin=case.origin)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.fuzz import any_op, quick
+from tests.fuzz import any_op, families, quick
 from tests.fuzz import pool as pools
 from tests.fuzz.__main__ import main
 from tests.fuzz.cases import Case, draw
+from tests.fuzz.families import FAMILIES
 from tests.fuzz.library import load_together
 from tests.fuzz.mutations import mutated, spoilt
 from tests.fuzz.pool import Pool, judged
@@ -60,6 +61,16 @@ def test_a_seed_gives_the_same_cases_again() -> None:
     assert len({c.kernel().text for c in first}) == len(first)
     assert {c.is_generated for c in first} == {True, False}
     assert any(c.inputs for c in first)
+
+
+@pytest.mark.parametrize("number", range(len(FAMILIES)), ids=lambda n: FAMILIES[n].__name__)
+def test_programs_of_every_family_are_taken(number: int, tmp_path: Path) -> None:
+    for seed in range(2):
+        text, params = families.program(np.random.default_rng([seed, number]), number)
+        drawn = tuple((n, s, d, i + 1, False) for i, (n, s, d) in enumerate(params))
+        prepared = prepare(Case(text=text, style="jit", params=drawn), tmp_path)
+        assert isinstance(prepared, Prepared), prepared
+        assert isinstance(prepared.expected, dict), prepared.expected
 
 
 def test_programs_of_any_op_are_taken(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fuzz import near_equal, rewrites
+from tests.fuzz import near_equal, racing, rewrites
 from tests.fuzz.rewrites import REWRITES, Judge, Text
 
 from tilelet.device.machine.description import load_machine
@@ -48,6 +48,23 @@ def test_a_wrong_proof_of_a_nearly_equal_program_is_noticed(
     for seed in range(60_000, 60_005):
         tally.judge(seed)
     assert len(tally.wrong) > 5
+
+
+def test_races_against_a_log_of_every_access() -> None:
+    tally = racing.Tally()
+    for seed in range(50_000, 50_060):
+        tally.judge(seed)
+    assert tally.wrong == []
+    assert tally.outcomes["race found"] > 10
+    assert tally.outcomes["no race"] > 5
+
+
+def test_a_race_that_the_check_misses_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilelet.checks.race.Races.findings", lambda _: [])
+    tally = racing.Tally()
+    for seed in range(50_000, 50_010):
+        tally.judge(seed)
+    assert "missed" in tally.outcomes
 
 
 def test_a_seed_gives_the_same_program_again() -> None:

@@ -1,0 +1,258 @@
+"""Programs of the kinds that models are made of, with sizes, orders and details drawn.
+
+Both engines must agree on each, for any threads and order of tasks. Values that decide a place are
+clamped in the program, so that any input is allowed.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Params = list[tuple[str, tuple[int, ...], str]]
+SCOPE = "with pl.at(level=pl.Level.CORE_GROUP):"
+
+
+class Draw:
+    """Draws one program, written as statements of its body."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self.params: Params = []
+        self.outputs: Params = []
+        self.helpers = ""
+
+    def one(self, *options: Any) -> Any:
+        return options[int(self._rng.integers(len(options)))]
+
+    def given(self, name: str, shape: Sequence[int], dtype: str = "FP32") -> None:
+        self.params.append((name, tuple(shape), dtype))
+
+    def made(self, name: str, shape: Sequence[int], dtype: str = "FP32") -> None:
+        self.outputs.append((name, tuple(shape), dtype))
+
+    def loop(self) -> str:
+        return self.one("range", "parallel")
+
+    def text(self, body: str) -> str:
+        declared = [f"{n}: pl.Tensor[{list(s)}, pl.{d}]" for n, s, d in self.params]
+        declared += [f"{n}: pl.Out[pl.Tensor[{list(s)}, pl.{d}]]" for n, s, d in self.outputs]
+        head = f"@pl.jit\ndef main({', '.join(declared)}):\n"
+        result = ", ".join(n for n, _, _ in self.outputs)
+        inner = textwrap.indent(textwrap.dedent(body).strip("\n") + f"\nreturn {result}\n", " " * 4)
+        return "import tilelet.language as pl\n\n\n" + self.helpers + head + inner
+
+
+def clamped(value: str, most: int) -> str:
+    return f"pl.max(pl.min({value}, {most}), 0)"
+
+
+def views_of_views(d: Draw) -> str:
+    rows, r0, c0 = d.one(16, 32), d.one(0, 8), d.one(0, 16)
+    d.given("x", (64, 64))
+    d.made("out", (64, 64))
+    return f"""
+    outer = x[{r0} : {r0 + rows}, {c0} : {c0 + 48}]
+    inner = outer[0:{rows // 2}, {d.one(0, 16)} : 48]
+    flat = pl.reshape(out, [{d.one("32, 128", "128, 32", "16, 256")}])
+    back = pl.reshape(flat, [64, 64])
+    for r in pl.{d.loop()}(0, 64, 8):
+        {SCOPE}
+            back[r : r + 8, :] = pl.exp(x[r : r + 8, :])
+    for r in pl.{d.loop()}(0, {rows // 2}, 4):
+        {SCOPE}
+            part = back[{r0} : {r0 + rows}, 0:32]
+            part[r : r + 4, 0:32] = pl.{d.one("neg", "abs", "exp")}(inner[r : r + 4, 0:32])
+    """
+
+
+def reinterpreted_views(d: Draw) -> str:
+    m, n = d.one((16, 64), (32, 32), (8, 128))
+    d.given("x", (m, n))
+    d.made("out", (m * n // 16, 16))
+    d.made("turned", (n, m))
+    steps = d.one(4, 8)
+    return f"""
+    tall = pl.reshape(x, [{m * n // 16}, 16])
+    sideways = pl.transpose(x, 0, 1)
+    for r in pl.{d.loop()}(0, {m * n // 16}, {steps}):
+        {SCOPE}
+            out[r : r + {steps}, :] = pl.mul(tall[r : r + {steps}, :], {d.one("2.0", "-0.5")})
+    for r in pl.{d.loop()}(0, {n}, 8):
+        {SCOPE}
+            turned[r : r + 8, :] = pl.add(sideways[r : r + 8, :], 1.0)
+    """
+
+
+def paged_attention(d: Draw) -> str:
+    heads, dim, page, pages, batch = 16, d.one(16, 32), d.one(16, 32), 6, d.one(1, 3)
+    d.given("q", (batch * heads, dim), "BF16")
+    d.given("keys", (pages * page, dim), "BF16")
+    d.given("values", (pages * page, dim), "BF16")
+    d.given("table", (batch * 4,), "INT32")
+    d.given("lengths", (batch,), "INT32")
+    d.made("out", (batch * heads, dim))
+    mode = d.one("min", "max")
+    return f"""
+    for b in pl.{d.loop()}({batch}):
+        length = pl.max({clamped("pl.read(lengths, [b])", 4 * page)}, 1)
+        {SCOPE}
+            rows = q[b * {heads} : b * {heads} + {heads}, :]
+            top = pl.full([{heads}, 1], dtype=pl.FP32, value=-3.0e38)
+            total = pl.full([{heads}, 1], dtype=pl.FP32, value=0.0)
+            acc = pl.full([{heads}, {dim}], dtype=pl.FP32, value=0.0)
+            for p in pl.range((length + {page - 1}) // {page}):
+                at = {clamped("pl.read(table, [b * 4 + p])", pages - 1)} * {page}
+                valid = pl.min(length - p * {page}, {page})
+                scores = pl.matmul(
+                    rows, keys[at : at + {page}, :], b_trans=True, out_dtype=pl.FP32
+                )
+                scores = pl.fillpad(
+                    pl.set_validshape(scores, {heads}, valid), pad_value=pl.PadValue.{mode}
+                )
+                peak = pl.maximum(top, pl.row_max(scores))
+                weights = pl.exp(pl.row_expand_sub(scores, peak))
+                scale = pl.exp(pl.sub(top, peak))
+                total = pl.add(pl.mul(total, scale), pl.row_sum(weights))
+                part = pl.matmul(
+                    pl.cast(weights, pl.BF16, mode="rint"),
+                    values[at : at + {page}, :],
+                    out_dtype=pl.FP32,
+                )
+                acc = pl.add(pl.row_expand_mul(acc, scale), part)
+                top = peak
+            out[b * {heads} : b * {heads} + {heads}, :] = pl.row_expand_div(acc, total)
+    """
+
+
+def experts(d: Draw) -> str:
+    count, tokens, dim = d.one(2, 4), d.one(4, 8), 16
+    d.given("x", (tokens * 16, dim), "BF16")
+    d.given("w", (count * dim, dim), "BF16")
+    d.given("chosen", (tokens * 2,), "INT32")
+    d.given("gates", (tokens * 2,))
+    d.made("out", (tokens * 16, dim))
+    return f"""
+    for t in pl.{d.loop()}({tokens}):
+        {SCOPE}
+            acc = pl.full([16, {dim}], dtype=pl.FP32, value=0.0)
+            for k in pl.range(2):
+                e = {clamped("pl.read(chosen, [t * 2 + k])", count - 1)}
+                gate = pl.read(gates, [t * 2 + k])
+                y = pl.matmul(
+                    x[t * 16 : t * 16 + 16, :], w[e * {dim} : e * {dim} + {dim}, :],
+                    out_dtype=pl.FP32,
+                )
+                acc = pl.add(acc, pl.mul(y, gate))
+            out[t * 16 : t * 16 + 16, :] = acc
+    """
+
+
+def scan(d: Draw) -> str:
+    steps, width, op = d.one(4, 8), d.one(16, 64), d.one("add", "maximum", "mul")
+    d.given("x", (steps * 8, width))
+    d.given("decay", (steps,))
+    d.made("out", (steps * 8, width))
+    return f"""
+    state = pl.create_tensor([8, {width}], dtype=pl.FP32)
+    {SCOPE}
+        state[:, :] = pl.full([8, {width}], dtype=pl.FP32, value={d.one("0.0", "1.0")})
+    for s in pl.range({steps}):
+        {SCOPE}
+            kept = pl.mul(state[:, :], pl.read(decay, [s]))
+            now = pl.{op}(kept, x[s * 8 : s * 8 + 8, :])
+            state[:, :] = now
+            out[s * 8 : s * 8 + 8, :] = now
+    """
+
+
+def nested_inlines(d: Draw) -> str:
+    ops = [d.one("exp", "neg", "abs") for _ in range(3)]
+    d.given("x", (32, 32))
+    d.made("out", (32, 32))
+    d.helpers = f"""\
+@pl.jit.inline
+def first(tile):
+    return pl.{ops[0]}(tile)
+
+
+@pl.jit.inline
+def second(tile, other):
+    changed = first(tile)
+    return pl.{d.one("add", "sub", "maximum")}(changed, first(other))
+
+
+@pl.jit.inline
+def third(src, dst, row):
+    {SCOPE}
+        tile = src[row : row + 8, :]
+        dst[row : row + 8, :] = second(pl.{ops[1]}(tile), second(tile, pl.{ops[2]}(tile)))
+    return dst
+
+
+"""
+    return f"""
+    for r in pl.{d.loop()}(0, 32, 8):
+        out = third(x, out, r)
+    """
+
+
+def quantised_layer(d: Draw) -> str:
+    rows, inner, columns = 16, d.one(32, 64), d.one(16, 32)
+    d.given("x", (rows, inner))
+    d.given("w", (inner, columns), "INT8")
+    d.given("scales", (1, columns))
+    d.made("out", (rows, columns))
+    d.made("codes", (rows, inner), "INT8")
+    return f"""
+    {SCOPE}
+        tile = pl.minimum(pl.maximum(x[:, :], -1000.0), 1000.0)
+        most = pl.maximum(pl.row_max(pl.abs(tile)), {d.one("1e-4", "1.0")})
+        factor = pl.mul(pl.recip(most), 127.0)
+        scaled = pl.row_expand_mul(tile, factor)
+        whole = pl.cast(scaled, pl.INT32, mode="rint")
+        small = pl.cast(pl.cast(whole, pl.FP16, mode="round"), pl.INT8, mode="trunc")
+        codes[:, :] = small
+    {SCOPE}
+        product = pl.matmul(codes[:, :], w[:, :], out_dtype=pl.INT32)
+        real = pl.cast(product, pl.FP32)
+        again = pl.mul(pl.maximum(pl.row_max(pl.abs(x[:, :])), 1e-4), {1 / 127})
+        out[:, :] = pl.col_expand_mul(pl.row_expand_mul(real, again), scales[:, :])
+    """
+
+
+def index_chain(d: Draw) -> str:
+    rows = d.one(8, 16)
+    d.given("x", (rows * 4, 16))
+    d.given("first", (rows,), "INT32")
+    d.given("second", (rows,), "INT32")
+    d.made("out", (rows, 16))
+    read = "pl.read(chain, [i])"
+    return f"""
+    chain = pl.create_tensor([{rows}], dtype=pl.INT32)
+    {SCOPE}
+        for i in pl.range({rows}):
+            a = {clamped("pl.read(first, [i])", rows - 1)}
+            pl.write(chain, [i], pl.read(second, [a]))
+    for i in pl.{d.loop()}({rows}):
+        {SCOPE}
+            row = {clamped(read, rows * 4 - 1)}
+            out[i : i + 1, :] = pl.{d.one("exp", "neg", "abs")}(x[row : row + 1, :])
+    """
+
+
+FAMILIES: tuple[Callable[[Draw], str], ...] = (
+    *(views_of_views, reinterpreted_views, paged_attention, experts),
+    *(scan, nested_inlines, quantised_layer, index_chain),
+)
+
+
+def program(rng: np.random.Generator, number: int | None = None) -> tuple[str, Params]:
+    """The text of a `@pl.jit` function of a family, and its parameters."""
+    d = Draw(rng)
+    family = FAMILIES[int(rng.integers(len(FAMILIES))) if number is None else number]
+    text = d.text(family(d))
+    return text, [*d.params, *d.outputs]

@@ -1,0 +1,265 @@
+"""Programs with races by construction, checked against a log of every access.
+
+    python -m tests.fuzz.racing --seconds 600 --seed 7
+
+Tasks read and write windows whose rows loops, inputs and tables decide; tables are written by the
+caller, the control program and tasks. The oracle executes the program, logs the bytes that each
+task accesses, and asks for every two tasks whether the runtime's graph orders them. If two
+conflicting accesses are unordered, the check must report a race or say what it did not look at; if
+none are, it must not report one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import secrets
+import sys
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilelet.checks.race import Races, check
+from tilelet.checks.verdict import Subject
+from tilelet.device.machine.description import Machine, load_machine
+from tilelet.device.run import Recorded
+from tilelet.diag.core import UserError, UserErrors
+from tilelet.interp.cells import Watcher
+from tilelet.interp.definedness import watching_state
+from tilelet.interp.interpreter import Interpreter
+from tilelet.ir.core import Op, Program, walk
+from tilelet.language.text import parse
+from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.arguments import bind_arguments
+from tilelet.tasks.window import Window
+
+ROWS, COLUMNS, ENTRIES, MOST_ROW = 16, 16, 8, 12
+
+HEAD = f"""\
+import tilelet.language as pl
+
+@pl.program
+class Program:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[{ROWS}, {COLUMNS}], pl.FP32],
+        rows: pl.Tensor[[{ENTRIES}], pl.INT32],
+        given: pl.InOut[pl.Tensor[[{ENTRIES}], pl.INT32]],
+        a: pl.InOut[pl.Tensor[[{ROWS}, {COLUMNS}], pl.FP32]],
+        b: pl.InOut[pl.Tensor[[{ROWS}, {COLUMNS}], pl.FP32]],
+    ):
+        made = pl.create_tensor([{ENTRIES}], dtype=pl.INT32)
+        for e in pl.range({ENTRIES}):
+            pl.write(made, [e], pl.cast(e, pl.INT32))
+"""
+
+
+class Text:
+    """Draws a program."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self._loops = 0
+
+    def program(self) -> str:
+        kinds = (self.task, self.task, self.task, self.control_write, self.table_task)
+        body = "".join(self.draw.choice(kinds)() for _ in range(self.draw.randint(2, 6)))
+        return HEAD + textwrap.indent(body + "return a, b\n", " " * 8)
+
+    def control_write(self) -> str:
+        table, entry = self.draw.choice(("made", "given")), self.draw.randrange(ENTRIES)
+        return (
+            f"pl.write({table}, [{entry}], pl.cast({self.draw.randint(0, MOST_ROW)}, pl.INT32))\n"
+        )
+
+    def table_task(self) -> str:
+        table, first = self.draw.choice(("made", "given")), self.draw.randrange(4)
+        step, start = self.draw.choice((0, 1, 2)), self.draw.randint(0, 4)
+        return (
+            "with pl.at(level=pl.Level.CORE_GROUP):\n"
+            f"    for q in pl.range({first}, {first + self.draw.randint(1, 4)}):\n"
+            f"        pl.write({table}, [q], pl.cast({start} + q * {step}, pl.INT32))\n"
+        )
+
+    def task(self) -> str:
+        self._loops += 1
+        index, kind = (
+            f"i{self._loops}",
+            self.draw.choice(("", "range", "range", "parallel", "spmd")),
+        )
+        target, source = self.draw.choices(("a", "b"), k=2)
+        if self.draw.random() < 0.3:
+            source = "x"
+        height, width = self.draw.choice((1, 2, 4)), self.draw.choice((8, 16))
+        lines: list[str] = []
+        places: list[str] = []
+        for which in ("p", "q"):
+            row, before = self.row(index if kind else "", f"{which}{self._loops}")
+            lines += before
+            column = self.draw.choice((0, COLUMNS - width))
+            places.append(f"[{row} : {row} + {height}, {column} : {column + width}]")
+        body = [
+            *lines,
+            f"{target}{places[0]} = pl.add({source}{places[1]}, x[0:{height}, 0:{width}])",
+        ]
+        left_out = f", no_dep_args=[{target}]" if self.draw.random() < 0.3 else ""
+        manual = self.draw.random() < 0.15 and kind != "spmd"
+        scope = f"with pl.at(level=pl.Level.CORE_GROUP{left_out}):"
+        count = self.draw.randint(2, 4)
+        if kind == "spmd":
+            text = [f"for {index} in pl.spmd({count}):", *(f"    {line}" for line in body)]
+        else:
+            text = [scope, *(f"    {line}" for line in body)]
+            if kind:
+                text = [f"for {index} in pl.{kind}({count}):", *(f"    {line}" for line in text)]
+        if manual:
+            text = ["with pl.manual_scope():", *(f"    {line}" for line in text)]
+        return "\n".join(text) + "\n"
+
+    def row(self, index: str, name: str) -> tuple[str, list[str]]:
+        """A row, and the statements of the task that compute it."""
+        fixed = str(self.draw.randint(0, MOST_ROW))
+        if not index or self.draw.random() < 0.2:
+            return fixed, []
+        if self.draw.random() < 0.4:
+            step, first = self.draw.choice(((1, 0), (2, 1), (3, 0), (4, 0), (2, 4)))
+            return f"({index} * {step} + {first})", []
+        table = self.draw.choice(("rows", "made", "given"))
+        return name, [f"{name} = pl.read({table}, [{index} + {self.draw.randrange(4)}])"]
+
+
+def arguments(seed: int) -> dict[str, Any]:
+    draw = np.random.default_rng(seed)
+    tables = {
+        name: draw.integers(0, MOST_ROW + 1, ENTRIES).astype(np.int32) for name in ("rows", "given")
+    }
+    tensors = {
+        name: draw.standard_normal((ROWS, COLUMNS)).astype(np.float32) for name in ("x", "a", "b")
+    }
+    return tables | tensors
+
+
+@dataclass(frozen=True)
+class Logged:
+    """One access: the bytes of a buffer that a block of a task touches."""
+
+    task: int
+    block: int
+    buffer: int
+    elements: frozenset[int]
+    writes: bool
+    atomic: bool
+
+    def conflicts(self, other: Logged) -> bool:
+        if self.buffer != other.buffer or not (self.writes or other.writes):
+            return False
+        return not (self.atomic and other.atomic) and bool(self.elements & other.elements)
+
+
+def access_log(program: Program, given: Mapping[str, Any]) -> list[Logged]:
+    """Execute the program; return every access of its tasks."""
+    kernels = {op for f in program.kernels for op in walk(f.body)}
+    log: list[Logged] = []
+
+    def note(op: Op, window: Window, writes: bool, atomic: bool) -> None:
+        if op not in kernels or 0 in window.reach:
+            return
+        offsets = np.full((), window.offset)
+        for extent, stride in zip(window.reach, window.strides):
+            offsets = offsets[..., None] + np.arange(extent) * stride
+        elements = frozenset(offsets.reshape(-1).tolist())
+        block = state.block
+        log.append(Logged(len(state.tasks), block, window.buffer.id, elements, writes, atomic))
+
+    state = watching_state(program.functions, Watcher(touch=note), values=True)
+    copies = {name: np.copy(value) for name, value in given.items()}
+    state.code(program.entry).run(bind_arguments(program, copies, execute=True))
+    return log
+
+
+def unordered_pairs(log: Sequence[Logged], races: Races) -> list[tuple[Logged, Logged]]:
+    """Return conflicting accesses of tasks, or blocks, that no path of the graph orders."""
+    graph = races.graph
+    before: list[set[int]] = []
+    for node in range(graph.nodes):
+        producers = [int(p) for p in graph.producers(node)]
+        before.append(set(producers).union(*(before[p] for p in producers if p < node)))
+    found: list[tuple[Logged, Logged]] = []
+    for i, first in enumerate(log):
+        for second in log[i + 1 :]:
+            if not first.conflicts(second):
+                continue
+            if first.task == second.task:
+                apart = first.block != second.block
+            else:
+                early, late = sorted((first.task, second.task))
+                apart = early not in before[late]
+            if apart:
+                found.append((first, second))
+    return found
+
+
+@dataclass
+class Tally:
+    """Programs by outcome; `wrong` are races missed and races that are none."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    wrong: list[tuple[int, str, str]] = field(default_factory=list)
+    machine: Machine = field(default_factory=lambda: load_machine("a2a3"))
+
+    def judge(self, seed: int) -> None:
+        text = Text(seed).program()
+        given = arguments(seed)
+        try:
+            program = run_passes(parse(text))
+            copies = {name: np.copy(value) for name, value in given.items()}
+            tasks = Interpreter().run(program, copies, execute=False).tasks
+            log = access_log(program, given)
+        except (UserError, UserErrors):
+            self.outcomes["not a program"] += 1
+            return
+        subject = Subject(Recorded("main", program, tasks), given, self.machine)
+        pairs = unordered_pairs(log, Races(subject, self.machine.newest_period))
+        result = check(subject)
+        reported = any(f.code in ("E1102", "E1103") for f in result.findings)
+        certain = any(f.code == "E1102" for f in result.findings)
+        refused = any("not checked" in remark for remark in result.remarks)
+        if pairs and not reported:
+            outcome = "refused" if refused else "missed"
+        elif certain and not pairs:
+            outcome = "false alarm"
+        else:
+            outcome = "race found" if pairs else "no race"
+        self.outcomes[outcome] += 1
+        if outcome in ("missed", "false alarm"):
+            self.wrong.append((seed, outcome, text))
+
+    def line(self) -> str:
+        return ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+
+
+def main(arguments_: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser("tests.fuzz.racing", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, help="else a new one, which is printed")
+    options = parser.parse_args(arguments_)
+    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
+    print(f"SEED={seed}", flush=True)
+    tally, begun, number = Tally(), time.monotonic(), 0
+    while time.monotonic() - begun < options.seconds:
+        tally.judge(seed * 1_000_003 + number)
+        number += 1
+    for found, outcome, text in tally.wrong[:5]:
+        print(f"--- {found}: {outcome}\n{text}")
+    print(tally.line())
+    return int(bool(tally.wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
