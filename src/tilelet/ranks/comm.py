@@ -141,7 +141,7 @@ def lower_remote_store(low: Lowering, op: Op) -> Routine:
         window = stored_window(there, tile.valid, offsets(frame), loc)
         if 0 not in window.shape:
             state.observe("add" if atomic else "push", window, op)
-            store(window, tile.data[box(tile.valid)], atomic)
+            state.push(window, tile.data[box(tile.valid)], atomic)
         frame[result] = frame[target]
 
     return run

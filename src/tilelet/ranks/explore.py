@@ -3,7 +3,8 @@
 `covered` executions are chosen by dynamic partial-order reduction: after each one, every step that
 depends on an earlier step of another strand, and is not ordered after it, is tried before it. When
 nothing is left to try, every schedule is equivalent to one that ran. Beyond that budget seeded
-schedules follow, half of them random, half with few preemptions.
+schedules follow: a quarter random, a quarter random with remote stores that land late, and half
+with few preemptions.
 """
 
 from __future__ import annotations
@@ -124,6 +125,10 @@ class Bounded:
         return self._then.choose(ready, last)
 
 
+class Late(Random):
+    """Any ready strand, and remote stores land as late as the fence behind them allows."""
+
+
 def _dependent(a: Footprint, b: Footprint) -> bool:
     """Whether the order of two steps matters: they touch common bytes, and not only by adding."""
     return any(
@@ -179,7 +184,13 @@ class Explorer:
         watcher.place([(a.name, a.nbytes) for a in plan.allocations])
         native = native_kernels(self._program) if self._is_native else None
         world = World(
-            self._program, plan, policy, watcher=watcher, cores=self._cores, native=native
+            self._program,
+            plan,
+            policy,
+            watcher=watcher,
+            cores=self._cores,
+            native=native,
+            lands_late=isinstance(policy, Late),
         )
         if isinstance(policy, Guided):
 
@@ -378,11 +389,15 @@ class _Order:
         }
 
 
-_POLICIES: dict[str, Callable[[int], Policy]] = {"random": Random, "bounded": Bounded}
+_POLICIES: dict[str, Callable[[int], Policy]] = {
+    "random": Random,
+    "bounded": Bounded,
+    "late": Late,
+}
 
 
 def policy_of_seed(seed: int) -> tuple[str, Policy]:
-    kind = ("random", "bounded")[seed % 2]
+    kind = ("random", "bounded", "late", "bounded")[seed % 4]
     return kind, _POLICIES[kind](seed)
 
 

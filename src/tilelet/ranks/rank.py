@@ -17,11 +17,11 @@ from tilelet.ir.views import CallView
 from tilelet.ops.tasks import CLUSTERS, LANES
 from tilelet.ranks import collectives, comm
 from tilelet.ranks.code import LowerRoutine, ResumableFunction, Routine, Suspension
-from tilelet.ranks.memory import SymmetricBuffer
+from tilelet.ranks.memory import SymmetricBuffer, store, symmetric
 from tilelet.ranks.requests import Condition, Request
 from tilelet.syntax.ranks import WaitCmp
 from tilelet.tasks.stream import TaskGroup, TaskKind
-from tilelet.tasks.window import Window
+from tilelet.tasks.window import Array, Window
 
 if TYPE_CHECKING:
     from tilelet.diag.core import Loc
@@ -36,6 +36,7 @@ class Strand:
 
     request  what it asked for; None before its first step
     loops    variables of the loops that it is in, outermost first
+    landing  remote stores that it has issued, and no peer sees yet
     """
 
     rank: int
@@ -47,6 +48,9 @@ class Strand:
     run: Suspension | None = None
     request: Request | None = None
     loops: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    landing: list[tuple[Window, Array, bool]] = field(
+        default_factory=list[tuple[Window, Array, bool]]
+    )
     number: int = -1
     clock: Any = None
 
@@ -282,6 +286,13 @@ class RankState(State):
             follower.waits_for.discard(task)
             if not follower.waits_for and not follower.started:
                 self.waiting.append(follower)
+
+    def push(self, window: Window, data: Array, atomic: bool) -> None:
+        """Store to a peer: at once, or when the strand comes to its next fence."""
+        if self.world.lands_late and symmetric(window).rank != self.rank:
+            self.strand.landing.append((window, data.copy(), atomic))
+        else:
+            store(window, data, atomic)
 
     def waited(self, condition: Condition, op: Op) -> None:
         """Tell that a wait is over."""

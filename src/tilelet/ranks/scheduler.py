@@ -20,7 +20,7 @@ from tilelet.ir.core import Op, Program
 from tilelet.ranks.collectives import meet
 from tilelet.ranks.deadlock import explain
 from tilelet.ranks.host import Dispatch, Plan
-from tilelet.ranks.memory import on_rank
+from tilelet.ranks.memory import on_rank, store
 from tilelet.ranks.rank import RankState, RankTask, Strand
 from tilelet.tasks.window import Window
 
@@ -75,10 +75,19 @@ class Watcher(Protocol):
 Callbacks = Mapping[str, Callable[..., Any]]
 
 
+def _land(strand: Strand) -> None:
+    """The fence behind remote stores."""
+    for window, data, atomic in strand.landing:
+        store(window, data, atomic)
+    strand.landing.clear()
+
+
 class World:
     """All ranks of one run.
 
     orders_all  tasks in `pl.manual_scope()` are ordered by their tensors, too
+    lands_late  a remote store is visible when its strand goes on, not at once: the compiler's fence
+                follows the store, and other ranks may read before it
     native      runs kernels that talk to nobody; None: they are interpreted
     """
 
@@ -92,6 +101,7 @@ class World:
         cores: Sequence[int] = (),
         callbacks: Callbacks | None = None,
         orders_all: bool = False,
+        lands_late: bool = False,
         native: NativeKernels | None = None,
     ) -> None:
         self.program = program
@@ -100,6 +110,7 @@ class World:
         self.watcher = watcher
         self.cores = cores
         self.orders_all = orders_all
+        self.lands_late = lands_late
         self.native = native
         self.counts: Counter[str] = Counter()
         self.steps = 0
@@ -142,9 +153,11 @@ class World:
             state.strand = strand
             state.block, state.blocks = strand.block, strand.blocks
         assert strand.run is not None
+        _land(strand)
         try:
             strand.request = next(strand.run)
         except StopIteration:
+            _land(strand)
             self._finished(strand)
         except UserError as error:
             raise self._on(strand, error) from None
