@@ -9,34 +9,33 @@ from tilelet.diag.catalogue import describe, text_beside
 _HEAD = """\
 # Advice
 
-`tilelet advise kernel.py -p a2a3` looks for the faults below. Where a fault can be rewritten, the
-rewritten script is checked, run on this CPU with the script's inputs and with others (memory that
-it writes to holds something else each time), compared bit for bit or within rounding (2 units in
-the last place of a 16-bit output, 64 of FP32, relative to its largest element), and modelled. What
-does not hold, or does not help by more than modelled changes have been wrong, is not proposed.
-Rewritings that only help together are tried together: two scopes become one, then the loops change
-places.
+`tilelet advise kernel.py -p a2a3` looks for the faults below. If a fault has a rewriting, the
+rewritten script is checked, run on this CPU, and modelled. It runs on the script's inputs and on
+others, with other initial contents of outputs. Results are compared bit for bit, or within rounding
+(2 units in the last place of a 16-bit output, 64 of FP32, relative to its largest element). A
+rewriting is proposed only if it is correct and its gain exceeds the error of modelled changes.
+Rewritings that only help together are tried together: first two scopes are merged, then loops are
+interchanged.
 
-Every rewriting carries a claim:
+Every rewriting has a claim:
 
 - *proved*: results are equal for all inputs. `--fix` applies it.
-- *holds for the inputs tried*: inputs decide trip counts, branches or offsets. These integers were
-  varied as far as the original script accepts them, and results were equal each time.
+- *holds for the inputs tried*: trip counts, branches or offsets depend on inputs. These integers
+  were varied as far as the original script accepts them, and results were equal each time.
   `--fix --unproved` applies it.
 - *not looked at*: there is no rewriting, or it could not be run.
 
-`--fix` applies rewritings one after the other and shows the ladder and the diff. Comments and
-layout stay. The script is written to with `--in-place` only.
+`--fix` applies rewritings one by one and prints the costs after each, and the diff. Comments and
+layout are preserved. The script is modified only with `--in-place`.
 
-What was not tried is not proposed. Where the program wastes the machine (few tasks, short rows,
-empty buffers) and no rewriting is known, half and double of every size in the text are modelled;
-the better one is reported with these causes. `--fix` leaves sizes to `tilelet tune`.
+If a program wastes machine resources (few tasks, short rows, empty buffers) and no rewriting is
+known, half and double of every size in the text are modelled, and the better one is reported with
+these causes. `--fix` leaves sizes to `tilelet tune`.
 
-A change that saves too little to be made by itself, but costs nothing and saves time, tasks, bytes
-or work of the cores, is told too, with the same proof. What each rule says of the two kernels of
-its section is a test.
+A change with a small gain and no cost is reported, too, with the same proof. Tests run both kernels
+of each section.
 
-This page is made from the rules: `tilelet docs --write`.
+This page is generated from the rules: `tilelet docs --write`.
 
 | rule | code | | rewritten |
 |---|---|---|---|

@@ -76,7 +76,7 @@ def answers_markdown() -> str:
 def _table(schema: dict[str, Any]) -> str:
     rows = ["| field | | |", "|---|---|---|"]
     for name, body in schema["properties"].items():
-        optional = "" if name in schema["required"] else ", if there is one"
+        optional = "" if name in schema["required"] else " (optional)"
         about = body.get("description") or f"see [{_name(body)}](#{_name(body)})"
         rows.append(f"| `{name}` | {_kind(body)}{optional} | {about} |")
     return "\n".join(rows) + "\n"
