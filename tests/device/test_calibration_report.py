@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from pathlib import Path
@@ -13,24 +14,38 @@ from tilelet.calibration import report as reports
 from tilelet.calibration.report import RowFit
 from tilelet.calibration.rows import PUBLISHED, public_lines, public_rows
 from tilelet.device import load_machine
+from tilelet.device.report import uncertainty
 
 ROOT = Path(__file__).parents[2]
 
 
-def outcome(name: str, modelled: float, left_out: float, bound: str = "cores") -> RowFit:
-    return RowFit(name, name, "2026-06", bound, "us", 100.0, modelled, left_out)
+def outcome(name: str, modelled: float, left_out: float, cause: str = "vector") -> RowFit:
+    return row(name, name, 100.0, modelled, left_out, cause)
+
+
+def row(
+    name: str,
+    family: str,
+    published: float,
+    modelled: float,
+    left_out: float,
+    cause: str = "vector",
+) -> RowFit:
+    shares = {cause: 1.0}
+    return RowFit(name, family, "2026-06", "cores", "us", published, modelled, left_out, shares)
 
 
 def test_pairs_and_directions() -> None:
     rows = [
-        RowFit("a.before", "a", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
-        RowFit("a.after", "a", "2026-06", "cores", "us", 50.0, 60.0, 60.0),
-        RowFit("b.base", "b", "2026-06", "cores", "us", 100.0, 80.0, 80.0),
-        RowFit("b.after", "b", "2026-06", "cores", "us", 97.0, 90.0, 90.0),
+        row("a.before", "a", 100.0, 80.0, 80.0),
+        row("a.after", "a", 50.0, 60.0, 60.0, "GM"),
+        row("b.base", "b", 100.0, 80.0, 80.0),
+        row("b.after", "b", 97.0, 90.0, 90.0),
         outcome("alone", 100.0, 100.0),
     ]
     first, second = reports.pairs_of(rows)
     assert (first.name, first.published, first.modelled) == ("a", 0.5, 0.75)
+    assert first.cause == "vector"
     assert first.right
     assert first.noticed
     assert not second.right
@@ -41,31 +56,34 @@ def test_pairs_and_directions() -> None:
 
 def test_nine_of_ten_lie_inside() -> None:
     rows = [outcome(f"r{i}", 100.0, 100.0 * math.exp(0.02 * i)) for i in range(60)]
-    rows += [outcome(f"m{i}", 100.0, 100.0 * math.exp(0.005 * i), "memory") for i in range(60)]
+    rows += [outcome(f"m{i}", 100.0, 100.0 * math.exp(0.005 * i), "GM") for i in range(60)]
     spread = reports.spreads(rows)
-    assert spread["memory"][0] < spread["cores"][0]
-    assert spread["cores"][1] == 60
+    assert spread["GM"][0] < spread["vector"][0]
+    assert spread["vector"][1] == 60
     assert reports.coverage(rows) >= 0.88
 
 
 def test_intervals_hold_for_families_that_had_no_part_in_them() -> None:
     rows = [outcome(f"r{i}", 100.0, 100.0 * math.exp(0.01 * (i % 10))) for i in range(40)]
-    far = [
-        RowFit(f"far{i}", "far", "2026-06", "cores", "us", 100.0, 100.0, 100.0 * math.exp(0.5))
-        for i in range(10)
-    ]
+    far = [row(f"far{i}", "far", 100.0, 100.0, 100.0 * math.exp(0.5)) for i in range(10)]
     assert reports.coverage([*rows, *far]) >= 0.9
     # Without the far family intervals would be narrow: they are widened by what it lies outside.
-    assert reports.spreads([*rows, *far])["cores"][0] > 0.5
-    assert reports.spreads(rows)["cores"][0] < 0.12
+    assert reports.spreads([*rows, *far])["vector"][0] > 0.5
+    assert reports.spreads(rows)["vector"][0] < 0.12
 
 
 def test_the_spread_of_changes_grows_with_them() -> None:
-    pairs = [reports.Pair(f"p{i}", math.exp(-c * 1.4), math.exp(-c)) for i, c in enumerate((1, 2))]
-    pairs += [reports.Pair(f"q{i}", 1.05, 1.0) for i in range(6)]
-    floor, slope = reports.pair_spread(pairs)
-    assert 0.03 <= floor < 0.1
-    assert slope > 0.1
+    pairs = [
+        reports.Pair(f"p{i}", math.exp(-c * 1.4), math.exp(-c), math.exp(-c))
+        for i, c in enumerate((1, 2))
+    ]
+    pairs += [reports.Pair(f"q{i}", 1.05, 1.0, 1.0) for i in range(6)]
+    spread = reports.pair_spread(pairs)
+    assert 0.03 <= spread["floor"] < 0.1
+    assert spread["slope"] > 0.1
+    assert spread["dispatch"] == spread["rows"] == 8
+    inside = [uncertainty.ratio_interval(spread, 1.0, p.left_out) or (0.0, 0.0) for p in pairs]
+    assert all(low <= p.published <= high for p, (low, high) in zip(pairs, inside))
 
 
 def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
@@ -76,8 +94,7 @@ def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
     found = {bound: (s.within, s.rows) for bound, s in machine.errors.items()}
     assert found == reports.spreads(outcomes)
     assert machine.pairs is not None
-    floor, slope = reports.pair_spread(reports.pairs_of(outcomes))
-    assert (machine.pairs.floor, machine.pairs.slope) == (floor, slope)
+    assert dataclasses.asdict(machine.pairs) == reports.pair_spread(reports.pairs_of(outcomes))
 
 
 def test_saved_figures_are_of_rows_that_exist() -> None:

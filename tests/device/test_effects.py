@@ -371,3 +371,66 @@ def test_values_of_rows_are_spread_before_they_meet_the_rows() -> None:
     assert cycles(Cost.FILLED_ROWS, A2A3) > 2 * cycles(Cost.REPEATED_ROWS, A2A3)
     kinds = (Cost.ROW_BROADCAST, Cost.ROW_DIVIDE, Cost.REPEATED_ROWS, Cost.FILLED_ROWS)
     assert {cycles(cost, A5) for cost in kinds} == {cycles(Cost.BROADCAST, A5)}
+
+
+def test_padding_is_paid_by_row() -> None:
+    tall, flat = (VectorWork(Cost.PAD, 16 * 512, rows) for rows in (16, 4))
+    assert vector_cycles(tall, A2A3) - vector_cycles(flat, A2A3) == 12 * A2A3.vector["pad"].slope
+    assert vector_cycles(tall, A5) == vector_cycles(flat, A5)
+
+
+def test_copies_behind_a_decision_on_data_share_one_buffer() -> None:
+    """Buffers alternate only where every iteration uses them."""
+
+    @pl.program
+    class Copies:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def main(
+            self,
+            index: pl.Tensor[[ROWS], pl.INT32],
+            x: pl.Tensor[[ROWS, 512], pl.FP32],
+            out: pl.Out[pl.Tensor[[ROWS, 512], pl.FP32]],
+        ):
+            with pl.incore():
+                for i in pl.pipeline(ROWS, stage=4):
+                    first = pl.slice(x, [1, 512], [i, 0])
+                    out = pl.assemble(out, pl.add(first, 1.0), [i, 0])
+                    n = pl.read(index, [i])
+                    if n > 0:
+                        again = pl.slice(x, [1, 512], [i, 0])
+                        out = pl.assemble(out, pl.add(again, 2.0), [i, 0])
+            return out
+
+    tiles = {tile.name.split("_")[0]: tile for tile in only_kernel(Copies, A2A3).tiles}
+    assert tiles["first"].buffers == 4
+    assert tiles["again"].buffers == 1
+
+
+def test_a_repeated_scan_misses_only_once() -> None:
+    def misses(scanned: int) -> float:
+        N = scanned
+
+        @pl.program
+        class Scan:
+            @pl.function(type=pl.FunctionType.Opaque)
+            def main(
+                self,
+                index: pl.Tensor[[N], pl.INT32],
+                out: pl.Out[pl.Tensor[[16, 64], pl.INT32]],
+            ):
+                with pl.incore():
+                    for i in pl.range(16):
+                        seen = pl.cast(0, pl.INT32)
+                        for j in pl.range(N):
+                            seen = seen + pl.read(index, [j])
+                        row = pl.full([1, 64], dtype=pl.INT32, value=1)
+                        if seen > 0:
+                            out = pl.assemble(out, row, [i, 0])
+                return out
+
+        works = [step.work for step in only_kernel(Scan, A2A3).walk()]
+        (read,) = (w for w in works if isinstance(w, ScalarWork) and w.misses)
+        return read.misses
+
+    assert misses(1024) == pytest.approx(4 / 64 / 16)
+    assert misses(A2A3.body.scalar_cache) == pytest.approx(4 / 64)

@@ -58,7 +58,8 @@ def test_a_profile_has_an_interval_and_three_dependences() -> None:
     run = run_of(elementwise(200))
     profile = run.profile
     low, high = profile.interval
-    within = A2A3.errors[profile.bound].within
+    within = sum(share * A2A3.errors[cause].within for cause, share in profile.shares.items())
+    assert sum(profile.shares.values()) == pytest.approx(1.0)
     assert low == pytest.approx(profile.total_us * math.exp(-within))
     assert high == pytest.approx(profile.total_us * math.exp(within))
     assert len(profile.depends_on) == sensitivity.SHOWN
@@ -74,7 +75,7 @@ def test_a_machine_without_published_rows_claims_nothing() -> None:
 
 def test_old_profiles_are_read() -> None:
     data = json.loads(run_of(elementwise(20)).profile.to_json())
-    for name in ("bound", "interval", "pair", "depends_on"):
+    for name in ("bound", "shares", "interval", "pair", "depends_on"):
         del data[name]
     assert Profile.from_json(json.dumps(data), "old").interval == ()
 

@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet.calibration.report import (
+    NOTICED,
     RowFit,
     coverage,
+    errors_text,
     load_outcomes,
-    median,
     pair_spread,
     pairs_of,
     ranks_of,
     spreads,
-    within,
+    typical_width,
 )
 
 PAGE, PLOT = "calibration.md", "calibration.svg"
@@ -27,21 +28,21 @@ def page_text(outcomes: Sequence[RowFit]) -> str:
     pairs = pairs_of(outcomes)
     noticed = [p for p in pairs if p.noticed]
     right = sum(p.right for p in noticed)
-    left = median(abs(o.left_out_error) for o in outcomes)
     parts = [
         _HEAD,
         (
-            f"{len(outcomes)} comparisons: median error "
-            f"{median(abs(o.error) for o in outcomes):.1%}, {within(outcomes, 0.15):.0%} within 15 %, "
-            f"{within(outcomes, 0.3):.0%} within 30 %. With each family of programs left out of the "
-            f"fit: median {left:.1%}, and {coverage(outcomes):.0%} of the published figures lie in the "
-            f"90 % interval. Of {len(noticed)} published changes of 8 % or more, {right} have the "
-            f"right direction; rank correlation of these: {ranks_of(noticed):.2f}, of all "
-            f"{len(pairs)} changes: {ranks_of(pairs):.2f}."
+            f"{len(outcomes)} comparisons: {errors_text([o.error for o in outcomes])}. With each "
+            f"family of programs left out of the fit: "
+            f"{errors_text([o.left_out_error for o in outcomes])}, and {coverage(outcomes):.0%} of the "
+            f"published figures lie in the 90 % interval, whose median width is "
+            f"x {typical_width(outcomes):.2f} each way.\n\n"
+            f"Ratios of {len(pairs)} published changes: {errors_text([p.error for p in pairs])}. Of "
+            f"{len(noticed)} changes of {NOTICED:.0%} or more, {right} have the right direction; rank "
+            f"correlation of these: {ranks_of(noticed):.2f}, of all: {ranks_of(pairs):.2f}."
         ),
         "![modelled against published](calibration.svg)",
-        "## By what bounds the program",
-        _bounds(outcomes),
+        "## Errors by cause of time",
+        _causes(outcomes),
         "## Every row",
         _rows(outcomes),
         "## Changes",
@@ -56,15 +57,14 @@ def page_text(outcomes: Sequence[RowFit]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _bounds(outcomes: Sequence[RowFit]) -> str:
-    heads = ("bound", "rows", "median error", "left out", "nine of ten within")
-    lines = [f"| {' | '.join(heads)} |", "|---|---|---|---|---|"]
-    for bound, (limit, rows) in spreads(outcomes).items():
-        mine = [o for o in outcomes if o.bound == bound]
-        lines.append(
-            f"| {bound} | {rows} | {median(abs(o.error) for o in mine):.1%} | "
-            f"{median(abs(o.left_out_error) for o in mine):.1%} | x {math.exp(limit):.2f} |"
-        )
+def _causes(outcomes: Sequence[RowFit]) -> str:
+    """Tabulate the errors by cause; a row counts for a cause by its share of the time."""
+    pairs = pair_spread(pairs_of(outcomes))
+    lines = ["| cause | rows | changes | nine of ten within |", "|---|---|---|---|"]
+    lines += [
+        f"| {cause} | {rows} | {pairs[cause]:.0f} | x {math.exp(limit):.2f} |"
+        for cause, (limit, rows) in spreads(outcomes).items()
+    ]
     return "\n".join(lines)
 
 
@@ -122,14 +122,13 @@ def plot_text(outcomes: Sequence[RowFit]) -> str:
 def with_errors(machine_file: str, outcomes: Sequence[RowFit]) -> str:
     """Return the text of a machine file with the error spreads that follow from the rows."""
     pairs = pairs_of(outcomes)
-    floor, slope = pair_spread(pairs)
     errors = "".join(
-        f"{bound} = {{ within = {limit}, rows = {rows} }}\n"
-        for bound, (limit, rows) in spreads(outcomes).items()
+        f"{cause} = {{ within = {limit}, rows = {rows} }}\n"
+        for cause, (limit, rows) in spreads(outcomes).items()
     )
     text = re.sub(r"(?s)\[errors\]\n.*?\n\n", f"[errors]\n{errors}\n", machine_file)
-    rest = f"[pairs]\nfloor = {floor}\nslope = {slope}\nrows = {len(pairs)}\n"
-    return re.sub(r"(?s)\[pairs\]\n.*", rest, text)
+    fields = "".join(f"{name} = {value:g}\n" for name, value in pair_spread(pairs).items())
+    return re.sub(r"(?s)\[pairs\]\n.*", f"[pairs]\n{fields}", text)
 
 
 def write(folder: Path) -> list[Path]:

@@ -16,6 +16,8 @@ from tilelet.calibration import programs
 from tilelet.calibration.published import PublicProgram, Published, Recorder
 from tilelet.device import Machine, Timeline, simulate
 from tilelet.device.machine.description import with_fields
+from tilelet.device.report.critical import critical_path
+from tilelet.device.report.uncertainty import time_shares
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.scope1 import build_scope1
@@ -36,6 +38,7 @@ class Line:
 
     period  of the runtime, or the date of the measurement
     bound   what bounds the program (`Timeline.bound`)
+    shares  share of each cause in its time (`uncertainty.time_shares`)
     """
 
     name: str
@@ -46,6 +49,7 @@ class Line:
     period: str = "2026-04"
     tasks: int | None = None
     bound: Callable[[Machine, str], str] = lambda _machine, _period: "cores"
+    shares: Callable[[Machine, str], dict[str, float]] = lambda _machine, _period: {"waiting": 1.0}
 
 
 @functools.cache
@@ -63,6 +67,14 @@ def timeline(
 
 def bound(builder: Callable[..., Any], *args: Any) -> Callable[[Machine, str], str]:
     return lambda m, period: timeline(m, period, True, builder, *args).bound
+
+
+def shares(builder: Callable[..., Any], *args: Any) -> Callable[[Machine, str], dict[str, float]]:
+    return lambda m, period: shares_of(timeline(m, period, True, builder, *args))
+
+
+def shares_of(line: Timeline) -> dict[str, float]:
+    return time_shares(line, critical_path(line))
 
 
 def total(builder: Callable[..., Any], *args: Any) -> Measure:
@@ -136,6 +148,7 @@ def lines() -> list[Line]:
             period,
             source["tasks"],
             bound(builder, *args),
+            shares(builder, *args),
         )
 
     def kernel(row: str, predict: Measure) -> Line:
@@ -192,6 +205,7 @@ def public_lines(recorded_by: Recorder) -> tuple[list[Line], list[str]]:
                 row.measured,
                 row.tasks,
                 lambda m, period, p=program: p.timeline(m, period).bound,
+                lambda m, period, p=program: shares_of(p.timeline(m, period)),
             )
         )
     return found, missing

@@ -143,6 +143,7 @@ class Cost(enum.Enum):
     SCATTER = "scatter"
     SORT = "sort"
     TRIGONOMETRIC = "trigonometric"
+    PAD = "pad"
 
 
 class SeedRegion(enum.Enum):

@@ -104,7 +104,7 @@ def _fillpad(x: Array, pad_value: Arg, valid: dict[str, Valid]) -> Array:
     engine=Engine.VEC,
     plane=Plane.SCOPE,
     traits=Trait.ELEMENTWISE,
-    cost=Cost.COPY,
+    cost=Cost.PAD,
     valid=valid.full,
     seed_region=SeedRegion.TRACKED,
 )
@@ -161,7 +161,7 @@ def _fillpad_expand(
     era="HEAD",
     traits=Trait.ELEMENTWISE,
     seed_region=SeedRegion.TRACKED,
-    cost=Cost.COPY,
+    cost=Cost.PAD,
 )
 def fillpad_expand(x: Shaped, shape: Ints, pad_value: PadValue | float = PadValue.zero) -> Shaped:
     """Copy into a larger tile and fill the padding.

@@ -31,8 +31,9 @@ class _Around:
 class LineCache:
     """The scalar accesses of one kernel, in program order."""
 
-    def __init__(self, definition: Mapping[Value, Op], line: int) -> None:
+    def __init__(self, definition: Mapping[Value, Op], line: int, capacity: int) -> None:
         self.line = line
+        self.capacity = capacity
         self._definition = definition
         self._loops: list[_Around] = []
         self._seen: list[tuple[Value, Address]] = []
@@ -86,17 +87,26 @@ class LineCache:
 
     def _rate(self, address: Address, item: int) -> float:
         """Return lines per execution, from the innermost loop that moves the address."""
-        rest = 1.0
+        rate, covered = 1.0, 0.0
         for loop in reversed(self._loops):
-            paces = [self._pace(term, loop) for term, _ in address.terms]
-            moved = 0.0
-            for pace, (_, factor) in zip(paces, address.terms):
-                moved = math.inf if pace is None else moved + pace * factor
+            moved = abs(self._moved(address, loop)) * item
+            if moved and covered:
+                break
             if moved:
-                return min(1.0, abs(moved) * item / self.line) * rest
-            # Only the first of these iterations can miss.
-            rest /= loop.trips or 1
-        return rest
+                rate *= min(1.0, moved / self.line)
+                covered = moved * (loop.trips or math.inf)
+            elif covered <= self.capacity:
+                # What the first of these iterations loads stays in the cache.
+                rate /= loop.trips or 1
+        return rate
+
+    def _moved(self, address: Address, loop: _Around) -> float:
+        """Return by how many elements an address moves per iteration; infinite if unknown."""
+        moved = 0.0
+        for term, factor in address.terms:
+            pace = self._pace(term, loop)
+            moved = math.inf if pace is None else moved + pace * factor
+        return moved
 
     def _pace(self, value: Arg, loop: _Around) -> float | None:
         """Return by how much a value changes per iteration, or None if unknown."""

@@ -83,6 +83,8 @@ def vector_cycles(work: VectorWork, machine: Machine) -> float:
     across = -(-work.nbytes // (work.rows * machine.vector_repeat))
     if work.cost is Cost.ROW_REDUCE or work.cost is Cost.COL_REDUCE:
         return _reduction(work, machine, across)
+    if work.cost is Cost.PAD:
+        return _padding(work, machine)
     cost = _cost(machine, work.cost)
     repeats = work.rows * across if work.cost in _BY_ROW else _repeats(work, machine)
     cycles = cost.slope * repeats + cost.constant
@@ -117,6 +119,15 @@ def _reduction(work: VectorWork, machine: Machine, across: int) -> float:
         return cost.slope * across + cost.constant + (work.rows - 1) * step
     step = combine.slope * work.rows + combine.constant + barrier
     return cost.slope * work.rows + cost.constant + (across - 1) * step
+
+
+def _padding(work: VectorWork, machine: Machine) -> float:
+    """Rows are copied and filled one at a time; a machine without a cost for it copies the tile."""
+    row = machine.vector.get(Cost.PAD.value)
+    if row is not None:
+        return row.slope * work.rows + row.constant
+    copy = _cost(machine, Cost.COPY)
+    return copy.slope * _repeats(work, machine) + copy.constant
 
 
 def _repeats(work: VectorWork, machine: Machine) -> int:

@@ -71,7 +71,9 @@ class _Lowering:
         self.aliases = Aliases(function.body, {})
         self.params = {p: i for i, p in enumerate(function.params)}
         self.sites = sites(function)
-        self.lines = LineCache(self.aliases.definition, machine.body.scalar_line)
+        self.lines = LineCache(
+            self.aliases.definition, machine.body.scalar_line, machine.body.scalar_cache
+        )
         self.slices = SliceUse(function, self.aliases.definition, machine.gm)
         self.valid: dict[Value, tuple[Arg, ...]] = {}
         self.tiles: list[Tile] = []
@@ -178,7 +180,12 @@ class _Lowering:
         self.add(Loop(body, None, 0, None, 1, 1, carries, span, op.loc, self.sites.get(op)))
 
     def branch(self, op: Op) -> None:
+        outer = self.stages
+        if op in self.sites:
+            # Buffers alternate by iteration only where every iteration uses them.
+            self.stages = 1
         then, orelse = self.block(op.blocks[0]), self.block(op.blocks[1])
+        self.stages = outer
         joins = tuple(
             (result, a, b)
             for result, a, b in zip(op.results, yielded(op.blocks[0]), yielded(op.blocks[1]))

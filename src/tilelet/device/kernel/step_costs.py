@@ -82,7 +82,10 @@ class StepCosts:
         dense = work.dense_if_whole and work.param not in self.strided
         rows, run = (1, work.nbytes) if dense else (work.rows, work.row_bytes)
         together = 1.0 if work.same_lines or not work.slices else gm.lockstep
-        return together * rows * -(-run // gm.granule) / (work.slices or gm.l2_slices)
+        # A line that all request is served whole, rows of their own by sectors.
+        step = gm.granule if work.same_lines or not work.slices else gm.l2_sector
+        served = -(-run // step) * step / gm.granule
+        return together * rows * served / (work.slices or gm.l2_slices)
 
 
 @functools.lru_cache(maxsize=1024)

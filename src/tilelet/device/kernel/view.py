@@ -246,7 +246,7 @@ class DeviceKernel:
     cores     kinds of core it needs; with both it is mixed and takes a cluster
     lanes     vector cores of the cluster that share its vector work (2 with a split mode)
     split     "UP_DOWN", "LEFT_RIGHT" or None
-    serialized  memories too small for every stage of a pipelined loop: one buffer per tile there
+    serialized  memories too small for every stage of a pipelined loop: fewer buffers there
     """
 
     function: Function

@@ -93,6 +93,7 @@ class Gm:
     hbm_gbs      peak bandwidth, of which `efficiency` is sustained
     l2_bytes     size of the L2 cache, in lines of `l2_line` bytes, shared by all cores; its lines
                  are distributed over `l2_slices`, which together serve `l2_gbs`
+    l2_sector    bytes of a line that a slice serves at once to cores that read rows of their own
     lockstep     share of simultaneous requests among cores that run the same kernel and ask for
                  different lines of the same slices
     serial_cycles  how long a line is busy with one core if several request parts of it at once
@@ -105,6 +106,7 @@ class Gm:
     l2_line: int = _count()
     l2_gbs: float = _positive()
     l2_slices: int = _count(1 << 16)
+    l2_sector: int = _count()
     lockstep: float = _share()
     serial_cycles: float = _natural()
     granule: int = _count()
@@ -157,6 +159,7 @@ class Body:
     element_cycles   accessing a single element of GM whose line is in the scalar cache
     miss_cycles      additional cycles if it is not
     scalar_line      line size of that cache in bytes
+    scalar_cache     size of that cache in bytes
     """
 
     start_cycles: float = _natural()
@@ -166,6 +169,7 @@ class Body:
     element_cycles: float = _natural()
     miss_cycles: float = _natural()
     scalar_line: int = _count()
+    scalar_cache: int = _count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,12 +233,20 @@ class Spread:
 @dataclass(frozen=True, slots=True)
 class PairSpread:
     """Errors of modelled changes: the standard deviation of `log(after / before)` is `floor` for no
-    change and grows by `slope` with the change.
+    change and grows by `slope` with the change. Nine of ten published changes lie `within` so many
+    standard deviations. The other fields count the changes by the cause of time that they are
+    mostly in.
     """
 
     floor: float = _positive()
     slope: float = _natural()
+    within: float = _positive()
     rows: int = _count()
+    dispatch: float = _natural()
+    GM: float = _natural()
+    cube: float = _natural()
+    vector: float = _natural()
+    waiting: float = _natural()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +280,7 @@ class Evidence:
 class Machine:
     """A whole machine; `evidence` maps field names (`gm.hbm_gbs`) to their source.
 
-    `errors` (by what bounds a program) and `pairs` describe the known errors of the model; they are
+    `errors` (by cause of time) and `pairs` describe the known errors of the model; they are
     empty for a machine without published comparisons.
     """
 

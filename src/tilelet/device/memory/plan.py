@@ -108,19 +108,29 @@ def plan_memory(kernel: DeviceKernel, machine: Machine) -> MemoryPlan:
 
 
 def with_stages_that_fit(kernel: DeviceKernel, machine: Machine) -> DeviceKernel:
-    """Give tiles one buffer each in memories that cannot hold the stages of a pipelined loop.
+    """Take buffers from tiles in memories that cannot hold the stages of a pipelined loop.
 
-    The public compiler does the same and reports that the stages serialize; a kernel that does not
-    fit with single buffers either is returned unchanged.
+    The public compiler does the same and reports that stages serialize; a kernel that does not fit
+    with single buffers either is returned unchanged.
     """
     if all(t.buffers == 1 for t in kernel.tiles):
         return kernel
     for use in plan_memory(kernel, machine).overflows:
-        single = tuple(replace(t, buffers=1) if t.space is use.space else t for t in kernel.tiles)
-        candidate = replace(kernel, tiles=single, serialized=(*kernel.serialized, use.space))
-        if all(u.fits for u in plan_memory(candidate, machine).spaces if u.space is use.space):
-            kernel = candidate
+        kernel = _with_fewer_buffers(kernel, machine, use.space)
     return kernel
+
+
+def _with_fewer_buffers(kernel: DeviceKernel, machine: Machine, space: Mem) -> DeviceKernel:
+    """Take one buffer at a time, from the largest tile that has several, until the rest fits."""
+    found = replace(kernel, serialized=(*kernel.serialized, space))
+    while not all(u.fits for u in plan_memory(found, machine).spaces if u.space is space):
+        several = [t for t in found.tiles if t.space is space and t.buffers > 1]
+        if not several:
+            return kernel
+        largest = max(several, key=lambda t: (t.nbytes, t.buffers, -t.id))
+        fewer = replace(largest, buffers=largest.buffers - 1)
+        found = replace(found, tiles=tuple(fewer if t is largest else t for t in found.tiles))
+    return found
 
 
 def _in_space(

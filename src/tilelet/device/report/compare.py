@@ -8,7 +8,13 @@ from typing import Any
 
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.report.text import MODELLED
-from tilelet.device.report.uncertainty import TIE, in_words, likelihood
+from tilelet.device.report.uncertainty import (
+    TIE,
+    in_words,
+    likelihood,
+    main_cause,
+    ratio_interval,
+)
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table, byte_text, number, percent, times
 from tilelet.diag.text import plural
@@ -190,11 +196,23 @@ class Comparison:
 
     def notes(self) -> list[str]:
         """Return notes on what the totals alone would hide."""
+        found: list[str] = []
         sizes = [sum(t.size for t in p.tensors if t.origin == "param") for p in (self.a, self.b)]
-        if abs(sizes[1] - sizes[0]) <= 0.01 * max(sizes):
-            return []
-        a, b = map(byte_text, sizes)
-        return [f"different work: arguments of {a} in A and {b} in B"]
+        if abs(sizes[1] - sizes[0]) > 0.01 * max(sizes):
+            a, b = map(byte_text, sizes)
+            found.append(f"different work: arguments of {a} in A and {b} in B")
+        cause = main_cause(self.a.shares, self.a.total_us, self.b.shares, self.b.total_us)
+        if self.pair and self.a.shares and not self.pair.get(cause, 0.0):
+            found.append(
+                f"no published change is mostly in {cause} time, as this one is: the interval of "
+                "the ratio is that of other changes"
+            )
+        return found
+
+    @property
+    def ratio(self) -> tuple[float, float] | None:
+        """Return the interval of B / A that would contain nine of ten published changes."""
+        return ratio_interval(self.pair, self.a.total_us, self.b.total_us)
 
     @property
     def pair(self) -> Mapping[str, float]:
@@ -213,9 +231,14 @@ class Comparison:
             if words and words != TIE
             else f" That is {words}." * bool(words)
         )
+        between = ""
+        if self.ratio is not None:
+            low, high = self.ratio
+            over = f"{names[1]} / {names[0]}"
+            between = f" {over} is {b / a:.2f}, 90 % interval {low:.2f} to {high:.2f}."
         return (
             f"{faster} is {ratio:.2f}x faster: {number(b)} instead of {number(a)} us {MODELLED}."
-            f"{judged} Largest causes, by the critical paths:"
+            f"{judged}{between} Largest causes, by the critical paths:"
         )
 
     # Data
@@ -240,6 +263,7 @@ class Comparison:
             "a": side(self.a),
             "b": side(self.b),
             "difference_us": round(self.difference_us, 4),
+            "ratio_interval": None if self.ratio is None else [round(r, 4) for r in self.ratio],
             "likelihood": None if likely is None else round(likely, 4),
             "verdict": in_words(self.pair, self.a.total_us, self.b.total_us),
             "causes": [

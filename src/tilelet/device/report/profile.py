@@ -23,7 +23,7 @@ from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.plan import plan_memory
 from tilelet.device.report.critical import Path, critical_path
 from tilelet.device.report.traffic import Bytes, Traffic, traffic
-from tilelet.device.report.uncertainty import interval
+from tilelet.device.report.uncertainty import interval, time_shares
 from tilelet.device.schedule.arrays import Stream
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.catalogue.device import BadProfile
@@ -113,9 +113,10 @@ class Profile:
     findings     what the machine would reject
     guesses      assumptions of the model, with their locations
     bound        what bounds the run: memory, cores or waiting
+    shares       share of each cause in the critical path, see `uncertainty.CAUSES`
     interval     the interval that would contain nine of ten published totals; empty if there are no
                  published comparisons for this machine
-    pair         floor and slope of the known errors of modelled changes
+    pair         known errors of modelled changes, see `PairSpread`
     depends_on   the parameters that the total depends on most: percentage change per one per cent
     """
 
@@ -144,6 +145,7 @@ class Profile:
     findings: tuple[str, ...] = ()
     guesses: tuple[str, ...] = ()
     bound: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])
     interval: tuple[float, ...] = ()
     pair: Mapping[str, float] = field(default_factory=dict[str, float])
     depends_on: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -207,7 +209,7 @@ class Profile:
 
 
 _OPTIONAL = frozenset(
-    {"findings", "guesses", "structure", "bound", "interval", "pair", "depends_on"}
+    {"findings", "guesses", "structure", "bound", "shares", "interval", "pair", "depends_on"}
 )
 """Fields that a saved profile may lack."""
 
@@ -274,6 +276,7 @@ class _Summary:
     def profile(self, findings: tuple[str, ...]) -> Profile:
         t, machine = self.timeline, self.machine
         total, pairs = self.path.total_us, machine.pairs
+        shares = time_shares(t, self.path)
         cores = {"AIC": machine.cores.clusters, "AIV": machine.cores.vectors}
         return Profile(
             program=self.program,
@@ -302,8 +305,9 @@ class _Summary:
             findings=findings,
             guesses=tuple(self.guesses()),
             bound=t.bound,
-            interval=interval(machine, t.bound, total) or (),
-            pair={"floor": pairs.floor, "slope": pairs.slope} if pairs else {},
+            shares=shares,
+            interval=interval(machine, shares, total) or (),
+            pair=dataclasses.asdict(pairs) if pairs else {},
         )
 
     def guesses(self) -> list[str]:

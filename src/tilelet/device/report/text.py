@@ -46,7 +46,7 @@ def trust_text(profile: Profile) -> str:
         low, high = profile.interval
         lines.append(
             f"Total {number(profile.total_us)} us, 90 % interval {number(low)} to {number(high)} "
-            f"us: the errors for unseen published programs bound by {profile.bound}"
+            f"us, by the errors of each cause of time for unseen published programs"
         )
     elif profile.bound:
         lines.append(

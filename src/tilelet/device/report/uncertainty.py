@@ -6,25 +6,68 @@ import math
 from collections.abc import Mapping
 
 from tilelet.device.machine.description import Machine
+from tilelet.device.report.critical import Path
+from tilelet.device.schedule.simulate import Timeline
 
 TIE = "too close to tell"
 TOO_CLOSE = 0.8
 """Below this likelihood no claim is made about which of two programs is faster."""
 
 
-def interval(machine: Machine, bound: str, us: float) -> tuple[float, float] | None:
+CAUSES: tuple[str, ...] = ("dispatch", "GM", "cube", "vector", "waiting")
+"""What the time of a run is spent on; each has errors of its own (`Machine.errors`)."""
+
+_CAUSE_OF_BOUND = {"GM": "GM", "MTE": "GM", "cube": "cube", "vector": "vector"}
+
+
+def time_shares(line: Timeline, path: Path) -> dict[str, float]:
+    """Return the share of each of `CAUSES` in the critical path.
+
+    A kernel's time counts as that of what bounds it; latencies and scalar accesses are waiting.
+    """
+    found = dict.fromkeys(CAUSES, 0.0)
+    found["dispatch"] = sum(us for part, us in path.parts.items() if part != "exec")
+    for name, us in path.kernel_us.items():
+        bound = line.bound_of(line.kernel_names.index(name))
+        found[_CAUSE_OF_BOUND.get(bound, "waiting")] += us
+    total = sum(found.values())
+    return {cause: us / total if total else 0.0 for cause, us in found.items()}
+
+
+def main_cause(
+    before: Mapping[str, float], a_us: float, after: Mapping[str, float], b_us: float
+) -> str:
+    """Return the cause whose time differs most between two runs, given their shares and totals."""
+    change = {c: abs(after.get(c, 0.0) * b_us - before.get(c, 0.0) * a_us) for c in CAUSES}
+    return max(CAUSES, key=change.__getitem__)
+
+
+def interval(
+    machine: Machine, shares: Mapping[str, float], us: float
+) -> tuple[float, float] | None:
     """Return the interval that would contain nine of ten published totals, or None if unknown."""
-    spread = machine.errors.get(bound)
-    if spread is None:
+    if not machine.errors or not shares:
         return None
-    factor = math.exp(spread.within)
+    known = machine.errors
+    factor = math.exp(sum(s * known[c].within for c, s in shares.items() if c in known))
     return us / factor, us * factor
+
+
+def ratio_interval(
+    pair: Mapping[str, float], a_us: float, b_us: float
+) -> tuple[float, float] | None:
+    """Return the interval that would contain nine of ten published ratios `b / a`."""
+    if not pair or a_us <= 0 or b_us <= 0:
+        return None
+    ratio = b_us / a_us
+    factor = math.exp(pair["within"] * math.hypot(pair["floor"], pair["slope"] * math.log(ratio)))
+    return ratio / factor, ratio * factor
 
 
 def likelihood(pair: Mapping[str, float], a_us: float, b_us: float) -> float | None:
     """Return how likely the faster of two modelled programs is also faster on a board.
 
-    pair  `floor` and `slope` of `PairSpread`
+    pair  fields of `PairSpread`
     """
     if not pair or a_us <= 0 or b_us <= 0:
         return None

@@ -23,7 +23,7 @@ from tilelet.device.machine.description import Body, Machine
 from tilelet.device.schedule.arrays import Stream
 from tilelet.device.schedule.native_walk import follower
 
-_GM = ("l2_line", "l2_slices", "lockstep", "serial_cycles", "granule")
+_GM = ("l2_line", "l2_slices", "l2_sector", "lockstep", "serial_cycles", "granule")
 """Parameters of global memory that kernel costs depend on."""
 
 

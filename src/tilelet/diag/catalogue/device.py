@@ -227,7 +227,7 @@ class OnChipOverflow(UserError):
 
 
 class SerializedStages(Caution):
-    """A pipelined loop asks for several buffers per tile, and the memory holds only one of each."""
+    """A pipelined loop asks for more buffers per tile than the memory holds."""
 
     code = "W0920"
     consequence = Consequence.SLOW
@@ -250,7 +250,7 @@ class SerializedStages(Caution):
         super().__init__(
             f"the stages of `{kernel}` need {size_text(needed)} of {space} and serialize: "
             f"`{machine}` has {size_text(limit)}",
-            [Label(loop, "each tile of this loop gets one buffer")],
+            [Label(loop, "tiles of this loop get fewer buffers than it has stages")],
             notes=[
                 f"modelled: {us:.2f} us per execution, {overlapped_us:.2f} us if stages overlapped"
             ],
