@@ -74,7 +74,7 @@ class NativeKernels:
         slots = [low.slot(v) for v in operands.values()]
         shape, dtype = _shape(op.result), _tile_type(op.result).dtype.numpy
         work = math.prod(shape) * max(_shape(v)[-1] for v in operands.values())
-        result, done = low.result(op), 0
+        result, done = low.slot(op.result), 0  # as `interpreted` has defined it
         calls: PreparedCalls | None = None
 
         def step(frame: Frame) -> None:
