@@ -15,6 +15,7 @@ _MODULES = {
     "examples": "write",
     "lsp": "write",
     "mcp": "write",
+    "gym": "write",
     "verdict": "debug",
     "diverge": "debug",
     "explain": "debug",

@@ -8,15 +8,27 @@ from pathlib import Path
 from tilelet.checks.registry import CHECKS
 from tilelet.cli.declaration import Command, argument, option
 from tilelet.cli.options import (
+    JSON,
+    TEXT,
     DeviceOptions,
     RunOptions,
     ScriptOptions,
     execute_option,
+    format_option,
     html_option,
     open_option,
     platform_option,
 )
-from tilelet.cli.values import OneOf, engines, examples, folder, name_list, new_file, seconds
+from tilelet.cli.values import (
+    OneOf,
+    engines,
+    examples,
+    folder,
+    name_list,
+    new_file,
+    positive,
+    seconds,
+)
 from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 
@@ -237,3 +249,38 @@ class McpCommand(Command, group=WRITE):
         from tilelet.cli.mcp import mcp_command
 
         return mcp_command()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GymCommand(Command, group=WRITE):
+    """List, show and score the tasks of the gym: kernels to write, without an NPU.
+
+    Examples:
+      tilelet gym list                        60 tasks in three levels
+      tilelet gym show softmax                specification, golden and naive kernel: a reference
+      tilelet gym score my/ --json            files named by their tasks: my/softmax.py
+      tilelet gym score my/ other/ --html board.html
+      tilelet gym score my/ --executor dask://host:8786
+
+    A score is the share of the floor that is reached, the mean of a2a3 and a5; 0 unless the
+    candidate is right on all inputs and no check has a finding. Candidates are never executed.
+    """
+
+    action: str = argument("list, show or score", "ACTION", parse=OneOf("list", "show", "score"))
+    names: list[str] = argument("a task to show, or folders to score", "NAME", nargs="*")
+    format: str = format_option(TEXT, JSON)
+    jobs: int | None = option(
+        "processes (one per core)", default=None, parse=positive, metavar="N", rivals="where"
+    )
+    executor: str | None = option(
+        "a dask scheduler whose workers do the work",
+        default=None,
+        metavar="dask://HOST:PORT",
+        rivals="where",
+    )
+    html: Path | None = html_option()
+
+    def run(self) -> int:
+        from tilelet.cli.gym import gym_command
+
+        return gym_command(self)

@@ -1,0 +1,1 @@
+"""Tasks for those who write kernels: specifications with references, floors and scores."""
