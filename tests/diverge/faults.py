@@ -7,8 +7,9 @@
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
 
 A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
-output by more than the tolerance is no mistake that anybody could see. It is placed if the first
-message names its line. An op that was left out has none: then it is the line of what it took or of
+output by more than the tolerance is no mistake that anybody could see. It is placed if it is
+repaired at its line, or its line is among the few statements that the first message lists. An
+op that was left out has none: then it is the line of what it took or of
 what takes its result now, views being names of what they show; of a store, the line of the value
 that is no longer stored. A shrunk buffer is placed if the line that makes it is named; a removed
 edge if the race is named at the accesses of the two tasks.
@@ -36,8 +37,8 @@ from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.divergence import edits
 from tilelet.divergence.answer import Options, answer
+from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.edits import Edit, apply_edit, is_float_tile
-from tilelet.divergence.locate import GoldenCase
 from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Cost, Trait
@@ -49,6 +50,7 @@ from tilelet.scripts.target import Target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
+FEW = 5
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 
@@ -143,14 +145,14 @@ def places(case: GoldenCase, fault: Edit) -> set[tuple[str, int]]:
     op = fault.op
     found = [op.loc]
     if fault.alias is not None:
-        neighbors = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
-        neighbors |= _yielded(case, neighbors)
-        neighbors |= _views(case, neighbors)
+        neighbours = {v for v in (*op.operands, *op.results) if not is_tensor(v)}
+        neighbours |= _yielded(case, neighbours)
+        neighbours |= _views(case, neighbours)
         for function in case.program.functions.values():
             found += [
                 other.loc
                 for other in walk(function.body)
-                if neighbors & {*other.results, *_operands(other)}
+                if neighbours & {*other.results, *_operands(other)}
             ]
     return {(loc.file, loc.line) for loc in found}
 
@@ -186,7 +188,7 @@ def _operands(op: Op) -> tuple[Value, ...]:
 def place(name: str, case: GoldenCase, kind: str, fault: Edit, budget: float) -> Placed:
     """Look for the fault with the checks, as a user would."""
     start = time.perf_counter()
-    broken = replace(case, program=apply_edit(case.program, fault))
+    broken = replace(case, program=apply_edit(case.program, fault), written=None)
     check, named, text = _answer(name, broken, budget)
     right = bool(named & places(case, fault))
     return Placed(name, kind, check, right, time.perf_counter() - start, text)
@@ -203,19 +205,19 @@ def _answer(name: str, broken: GoldenCase, budget: float) -> tuple[str, set[tupl
         return "", set(), ""
     first = result.found[0].diagnostic
     named = [first.loc] if first.loc else []
-    if result.divergence is not None:
-        unstored = result.divergence.unstored
-        named += [s.loc for s in (*result.divergence.unused, *([unstored] if unstored else ()))]
+    found = result.divergence
+    if found is not None:
+        named = [s.loc for s in found.listed] if len(found.listed) <= FEW else []
     check = {
         "E1151": "diverge: repair",
+        "E1158": "diverge: bounded",
+        "E1159": "diverge: not found",
         "E1152": "map: never written",
         "E1153": "undefined read",
         "E1154": "diverge: double",
         "E1155": "diverge: double",
         "E1157": "race",
     }[first.code]
-    if first.code == "E1151" and result.divergence and result.divergence.repair is None:
-        check = "diverge: bracket"
     lines = _lines(named)
     return check, lines, f"{first.message} {sorted(line for _, line in lines)}"
 

@@ -172,13 +172,13 @@ def scores_with_the_new_row(tensors: dict[str, Any]) -> None:
 @pl.jit
 def unwritten_scratch(x: X, out: OUT):
     scratch = pl.create_tensor([ROWS, COLS], dtype=pl.FP32)
-    for r in pl.parallel(0, ROWS - TILE, TILE):
+    for r in pl.parallel(0, ROWS - TILE, TILE):  # wrong
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="square"):
             block = pl.slice(x, [TILE, COLS], [r, 0])
             scratch = pl.assemble(scratch, pl.mul(block, block), [r, 0])
     for r in pl.parallel(0, ROWS, TILE):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="copy"):
-            square = pl.slice(scratch, [TILE, COLS], [r, 0])  # wrong
+            square = pl.slice(scratch, [TILE, COLS], [r, 0])
             out = pl.assemble(out, pl.add(square, 1.0), [r, 0])
     return out
 
@@ -381,8 +381,8 @@ def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
     )
     return {
         "wrong offset": (wrong_offset, twice, x_and_out(), "wrong offset"),
-        "partly unwritten": (partly_unwritten, twice, x_and_out(), "missing write"),
-        "unwritten scratch": (unwritten_scratch, square_plus_one, x_and_out(), "undefined read"),
+        "partly unwritten": (partly_unwritten, twice, x_and_out(), "wrong loop bounds"),
+        "unwritten scratch": (unwritten_scratch, square_plus_one, x_and_out(), "wrong loop bounds"),
         "padding read": (
             padding_read,
             softmax_of_forty,
@@ -423,7 +423,7 @@ def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
             ],
             "wrong valid region",
         ),
-        "lost rescale": (lost_rescale, attention, attention_specs(), "lost accumulation"),
+        "lost rescale": (lost_rescale, attention, attention_specs(), "missing op"),
         "stale row": (
             stale_row,
             scores_with_the_new_row,

@@ -22,8 +22,8 @@ from tilelet.device import load_machine
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
+from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.edits import Edit, apply_edit
-from tilelet.divergence.locate import GoldenCase
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import Replay, UnknownContentsError, find_control_traces
 from tilelet.ir.core import Op, walk
@@ -74,7 +74,7 @@ def placed(name: str, case: GoldenCase, rng: random.Random, each: int) -> Iterat
     for fault, position in found[: 6 * each]:
         if count >= each:
             break
-        broken = replace(case, program=apply_edit(case.program, fault))
+        broken = replace(case, program=apply_edit(case.program, fault), written=None)
         start = time.perf_counter()
         subject = subject_of_case(name, broken)
         if not 0 < len(subject.tasks) <= MAX_TASKS:

@@ -16,8 +16,8 @@ from tests.models.programs import NAMES
 
 import tilelet.language as pl
 from tilelet.divergence.answer import Options, answer
+from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
-from tilelet.divergence.locate import GoldenCase
 from tilelet.divergence.matching import Matcher
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.handlers.examine import Examine

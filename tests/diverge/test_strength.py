@@ -13,7 +13,7 @@ from tests.diverge.kernels import normal
 
 import tilelet.language as pl
 from tilelet.cli.main import main
-from tilelet.divergence.locate import GoldenCase
+from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.strength import strength
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.handlers.examine import Examine

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tilelet.checks.boxes import Bits
-    from tilelet.divergence.locate import GoldenCase
+    from tilelet.divergence.case import GoldenCase
 
 
 @dataclass(frozen=True)

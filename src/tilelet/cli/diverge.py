@@ -19,7 +19,7 @@ from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.divergence.answer import Answer, Options, against
-from tilelet.divergence.locate import GoldenCase
+from tilelet.divergence.case import GoldenCase
 from tilelet.runtime import session
 from tilelet.runtime.handlers.examine import Examine
 from tilelet.runtime.inspection.diverge import examine, page_data

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import math
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,21 @@ import numpy as np
 from tilelet.analysis.aliases import infer_directions
 from tilelet.diag.catalogue.diverge import (
     BeyondRounding,
+    DivergenceBounded,
+    DivergenceNotFound,
     FirstWrongStatement,
     NeverWritten,
     ReadBeforeWritten,
     RoundingOnly,
 )
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.divergence.case import GoldenCase, Masks, Statement
+from tilelet.divergence.diagnose import BOUNDED, KINDS, REPAIRED, Diagnosis, Divergence
+from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Array
 from tilelet.divergence.golden_trace import Intermediate
-from tilelet.divergence.locate import Divergence, GoldenCase, Locator, Statement
 from tilelet.divergence.record import Followed, Trace, follow
+from tilelet.divergence.repair import Repair
 from tilelet.divergence.rounding_bounds import Violation, WideTrace
 from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
@@ -30,7 +37,6 @@ _GROWTH_SHARE = 0.05
 """Share of output elements that may differ from the golden in double precision, too, if the program
 only differs by rounding.
 """
-_MAX_SUSPECTS = 8
 
 
 @dataclass(frozen=True)
@@ -109,8 +115,21 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
     """Convert to JSON data."""
     worst, last = found.worst, found.last
     return {
+        "grade": found.grade,
         "kind": found.kind,
         "statement": found.statement.to_data() if found.statement else None,
+        "listed": [s.to_data() for s in found.listed],
+        "repairs": [
+            {
+                "file": r.edit.loc.file,
+                "line": r.edit.loc.line,
+                "kind": KINDS[r.edit.kind],
+                "text": r.edit.text,
+                "diff": list(source_diff(r.edit)),
+                "inputs": 1 + r.trials,
+            }
+            for r in found.repairs
+        ],
         "first": found.first.to_data() if found.first else None,
         "last": None
         if last is None
@@ -118,10 +137,7 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
             **last[0].to_data(),
             "golden": {"name": last[1].array.name, "line": last[1].array.line},
         },
-        "repair": found.repair.text if found.repair else None,
-        "worst": None
-        if worst is None
-        else {
+        "worst": {
             "output": worst.output,
             "index": list(worst.index),
             "actual": _number(worst.actual),
@@ -129,12 +145,13 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
         },
         "before": _number(found.before),
         "after": _number(found.after),
+        "tried": found.tried,
+        "complete": found.is_complete,
         "region": found.region,
-        "suspects": [s.to_data() for s in found.suspects],
         "unused": [s.to_data() for s in found.unused],
         "unstored": found.unstored.to_data() if found.unstored else None,
+        "writers": [s.to_data() for s in found.writers],
         "over": found.over.to_data() if found.over else None,
-        "taken": [{**s.to_data(), "window": what} for s, what in found.taken],
     }
 
 
@@ -155,24 +172,26 @@ def answer(
     result.statements = len(trace.events)
     result.outputs = {name: run.arrays[name] for name in case.expected}
     result.violations = [(_statement(trace, v.event), v) for v in trace.violations]
-    for statement, violation in _first_each(result.violations):
-        result.found.append(_beyond(statement, violation))
-    if not case.expected:
+    beyond = [_beyond(*one) for one in _first_each(result.violations)]
+    wrong = {name: mask for name, mask in case.mismatches(run.arrays).items() if mask.any()}
+    if case.expected:
+        result.agrees = not wrong or case.passes(run.arrays)
+    rounding = _only_rounding(case, trace, run, wrong) if result.agrees is False else None
+    if result.agrees is not False or rounding is not None:
+        result.found += beyond if rounding is None else [*beyond, rounding]
         return result
+    if case.written is not None:
+        case = replace(case, program=case.written())
+        trace = WideTrace(case.program, element)
+        follow(trace, case.arguments)
     suspicious = [trace.events[v.event].op for v in trace.violations]
-    locator = Locator(case, options.budget, say, suspicious, trace.errors)
-    result.agrees = locator.agrees
-    if result.agrees:
-        return result
-    rounding = _only_rounding(case, trace, run)
-    if rounding is not None:
-        result.found.append(rounding)
-        return result
-    result.divergence = found = locator.locate()
-    result.tried = locator.tried
-    if found is not None:
-        result.found.insert(0, _error_of(found))
-        result.notes += found.notes
+    found = Diagnosis(case, options.budget, say, suspicious, trace.errors).divergence()
+    result.divergence, result.tried = found, found.tried
+    result.found.append(_error_of(found))
+    # A statement that exceeds its bound need not be the cause: no caret of its own.
+    result.notes += [
+        f"line {e.diagnostic.loc.line}: {e.diagnostic.message}" for e in beyond if e.diagnostic.loc
+    ]
     return result
 
 
@@ -193,14 +212,15 @@ def _statement(trace: Trace, number: int) -> Statement:
     )
 
 
-def _only_rounding(case: GoldenCase, trace: WideTrace, run: Followed) -> UserError | None:
+def _only_rounding(
+    case: GoldenCase, trace: WideTrace, run: Followed, wrong: Masks
+) -> UserError | None:
     """Return a finding if the outputs match in double precision but not in the program's."""
     wide: dict[str, Array] = {}
     for output, expected in case.expected.items():
         found = trace.output(run.parameters[output])
         wide[output] = run.arrays[output] if found is None else found.astype(expected.dtype)
-    own, in_double = case.mismatches(run.arrays), case.mismatches(wide)
-    wrong = {name: mask for name, mask in own.items() if mask.any()}
+    in_double = case.mismatches(wide)
     for name, mask in wrong.items():
         if in_double[name].sum() > _GROWTH_SHARE * mask.sum():
             return None
@@ -256,26 +276,90 @@ def _beyond(statement: Statement, violation: Violation) -> UserError:
 
 
 def _error_of(found: Divergence) -> UserError:
+    if found.grade == REPAIRED:
+        return _repaired(found)
+    if found.repairs:
+        return _candidates(found)
+    if found.kind in ("missing write", "undefined read"):
+        return _unwritten(found)
+    return _bounded(found) if found.grade == BOUNDED else _not_found(found)
+
+
+def _repaired(found: Divergence) -> UserError:
+    statement, repair = found.listed[0], found.repairs[0]
+    agrees = [label for label in _agrees(found) if label[0] != statement.loc]
+    what = f"{found.kind}: a change of this statement corrects the outputs"
+    helps = [*source_diff(repair.edit), f"{repair.edit.text}: {_outcome(repair)}"]
+    notes = [_where_text(statement), *_worst_text(found)]
+    return FirstWrongStatement(what, statement.loc, found.kind, agrees, notes, helps)
+
+
+def _outcome(repair: Repair) -> str:
+    if not repair.trials:
+        return "then the outputs match the golden"
+    return f"then the outputs match the golden, for these inputs and {repair.trials} other"
+
+
+def _candidates(found: Divergence) -> UserError:
+    labels = [(r.edit.loc, r.edit.text) for r in found.repairs]
+    lines = ", ".join(str(line) for line in sorted({loc.line for loc, _ in labels}))
+    what = f"one of {len(labels)} statements is wrong: each of these changes corrects the outputs"
+    notes = [f"lines {lines}: one change is enough", *_worst_text(found)]
+    helps = [f"line {r.edit.loc.line}: {r.edit.text}: {_outcome(r)}" for r in found.repairs]
+    return DivergenceBounded(what, labels, notes, helps)
+
+
+def _bounded(found: Divergence) -> UserError:
+    labels = _agrees(found)
+    assert found.first is not None
+    if all(loc != found.first.loc for loc, _ in labels):
+        labels.append((found.first.loc, "differs here"))
+    lines = [f"{s.loc.line} (`{s.tile}`)" for s in found.listed]
+    notes = [
+        f"the mistake is in one of {len(lines)} statements: lines {', '.join(lines)}",
+        *_worst_text(found),
+        _effort(found),
+    ]
+    what = "the outputs go wrong between two statements"
+    return DivergenceBounded(what, labels, notes)
+
+
+def _not_found(found: Divergence) -> UserError:
+    notes = [*_worst_text(found), "no tile before this output agrees with an array of the golden"]
+    return DivergenceNotFound(found.worst.output, [*notes, _effort(found)])
+
+
+def _effort(found: Divergence) -> str:
+    tried = f"{found.tried:,} changes of single statements were tried, none corrects the outputs"
+    return tried if found.is_complete else f"{tried}; the budget is spent: try a larger --budget"
+
+
+def _agrees(found: Divergence) -> list[tuple[Loc, str]]:
+    if found.last is None:
+        return []
+    return [(found.last[0].loc, f"agrees with {found.last[1].array.where}")]
+
+
+def _unwritten(found: Divergence) -> UserError:
     unused = [(s.loc, f"`{s.tile}` is computed here but never used") for s in found.unused]
     if found.unstored and not any(s.loc == found.unstored.loc for s in found.unused):
         fits = "belongs there" if found.kind == "missing write" else "would fit there"
         unused.append((found.unstored.loc, f"`{found.unstored.tile}` {fits} but is never stored"))
+    notes = [*_worst_text(found), _effort(found)]
+    writer = found.writers[0] if found.writers else None
     if found.kind == "missing write":
-        loc = found.statement.loc if found.statement else None
-        return NeverWritten(found.region, loc, _worst_text(found), unused)
-    assert found.statement is not None
-    if found.kind == "undefined read":
-        writer = (found.suspects[0].loc, _describe_writer(found)) if found.suspects else None
-        notes = [_where_text(found.statement)]
-        return ReadBeforeWritten(
-            found.region, found.statement.loc, writer, notes, unused, found.over is not None
-        )
-    return _first_wrong(found, found.statement)
+        return NeverWritten(found.region, writer.loc if writer else None, notes, unused)
+    assert found.first is not None
+    notes.insert(0, _where_text(found.first))
+    label = (writer.loc, _describe_writer(found, writer)) if writer else None
+    return ReadBeforeWritten(
+        found.region, found.first.loc, label, notes, unused, found.over is not None
+    )
 
 
-def _describe_writer(found: Divergence) -> str:
+def _describe_writer(found: Divergence, mine: Statement) -> str:
     """Describe the store that writes to memory that was never fully written."""
-    mine, over = found.suspects[0], found.over
+    over = found.over
     if over is None:
         return "writes other parts of it"
     what = f"task {over.task} has written"
@@ -284,42 +368,35 @@ def _describe_writer(found: Divergence) -> str:
     return f"task {mine.task} overwrites what {what}"
 
 
-def _first_wrong(found: Divergence, statement: Statement) -> UserError:
-    agrees: list[tuple[Loc, str]] = []
-    if found.last is not None and found.last[0].loc != statement.loc:
-        agrees.append((found.last[0].loc, f"agrees: {found.last[1].array.where}"))
-    labeled = {statement.loc, *(loc for loc, _ in agrees)}
-    agrees += [(s.loc, f"loads `{what}`") for s, what in found.taken if s.loc not in labeled]
-    notes = [_where_text(statement), *_worst_text(found)]
-    if found.last is not None and found.first is not None:
-        last, match = found.last
-        notes.append(
-            f"agrees at `{match.array.name}` (golden line {match.array.line}, kernel line "
-            f"{last.loc.line}), differs first at `{found.first.tile}` (line {found.first.loc.line})"
-        )
-    if found.repair is not None:
-        what = f"{found.kind}: the outputs go wrong at `pl.{statement.op}`"
-        share = "most of " if found.is_partial else ""
-        helps = [f"{found.repair.text}: then {share}the outputs match the golden"]
-        return FirstWrongStatement(what, statement.loc, found.kind, agrees, notes, helps)
-    lines = dict.fromkeys(f"{s.loc.line} (`{s.tile}`)" for s in found.suspects)
-    shown = list(lines)[:_MAX_SUSPECTS]
-    more = f" and {len(lines) - len(shown)} more" if len(lines) > len(shown) else ""
-    notes.append(f"suspects: lines {', '.join(shown)}{more}")
-    what = "the outputs go wrong from here on; no single edit fixes them"
-    return FirstWrongStatement(what, statement.loc, "first difference", agrees, notes)
-
-
 def _worst_text(found: Divergence) -> list[str]:
     worst = found.worst
-    if worst is None:
-        return []
-    after = f", {found.after:.3g} with the edit" if math.isfinite(found.after) else ""
+    after = f", {found.after:.3g} with the change" if math.isfinite(found.after) else ""
     text = (
         f"worst element {worst.output}{list(worst.index)}: {worst.actual:.7g}, golden "
         f"{worst.expected:.7g}; relative L2 error {found.before:.3g}{after}"
     )
     return [text]
+
+
+def source_diff(edit: Edit) -> list[str]:
+    """Return the source line before and after an edit, or nothing if its text is not simple."""
+    loc = edit.loc
+    line = linecache.getline(loc.file, loc.line).rstrip("\n")
+    if edit.also is not None or not edit.new or loc.end_line not in (0, loc.line) or not line:
+        return []
+    data = line.encode()
+    before, mine, after = data[: loc.col], data[loc.col : loc.end_col], data[loc.end_col :]
+    text = mine.decode()
+    if edit.old:
+        places = list(re.finditer(rf"(?<![\w.]){re.escape(edit.old)}(?!\w)", text))
+        if len(places) != 1:
+            return []
+        changed = text[: places[0].start()] + edit.new + text[places[0].end() :]
+    else:
+        changed = edit.new.replace("{}", text)
+    margin = len(line) - len(line.lstrip())
+    new = before.decode() + changed + after.decode()
+    return [f"- {line[margin:]}", f"+ {new[margin:]}"]
 
 
 def against(reference: GoldenCase, name: str, case: GoldenCase) -> GoldenCase:

@@ -7,33 +7,32 @@ so that nothing else in the program has to change.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.interp.lowering import Frame, Lowering, Observer, Step
-from tilelet.ir.core import Arg, Block, Const, Op, Program, Value, walk
-from tilelet.ir.rebuild import Rewriter, make_op, substitute
+from tilelet.ir.core import Arg, Const, Op, Program, Value
+from tilelet.ir.rebuild import Rewriter, make_op, substitute, with_operands
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
-from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType
-from tilelet.ir.views import ForView
+from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.numerics import MODES
 from tilelet.ops.padding import pad_kind
 
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """A change of one op.
+    """A change of one op, and of a second one if it takes two.
 
-    ops    the replacement; the last of them defines the results
-    alias  without `ops`: the value that replaces the result
-    kind   the class of the change: "swapped operands", "cast mode", ...
-    text   the change in words, in terms of the source
-    cost   how unlikely it is as the explanation of a mistake, from 1
-    value  the number in it, if any
-    place  where to look, if not at the op
+    ops       the replacement; the last of them defines the results
+    alias     without `ops`: the value that replaces the result
+    kind      the class of the change: "swapped operands", "cast mode", ...
+    text      the change in words, in terms of the source
+    cost      how unlikely it is as the explanation of a mistake, from 1
+    old, new  the source text that changes; with an empty `old`, `{}` in `new` is the whole op
+    also      a second edit in the same function
+    place     where the change belongs, if not at the op: the assignment of a carried variable
     """
 
     op: Op
@@ -42,12 +41,18 @@ class Edit:
     ops: tuple[Op, ...] = ()
     alias: Value | None = None
     cost: int = 1
-    value: float = 0.0
+    old: str = ""
+    new: str = ""
+    also: Edit | None = None
     place: Loc | None = None
 
     @property
     def loc(self) -> Loc:
         return self.place or self.op.loc
+
+    @property
+    def parts(self) -> tuple[Edit, ...]:
+        return (self,) if self.also is None else (self, *self.also.parts)
 
 
 class Edited:
@@ -58,8 +63,8 @@ class Edited:
         self._inner = inner
 
     def lower(self, low: Lowering, op: Op) -> Step:
-        edit = self._edit
-        if op is not edit.op:
+        edit = next((e for e in self._edit.parts if e.op is op), None)
+        if edit is None:
             return self._lower(low, op)
         if edit.alias is not None:
             low.alias(op.result, edit.alias)
@@ -94,12 +99,21 @@ class _Applying(Rewriter):
         self._edit = edit
 
     def rewrite(self, op: Op) -> Sequence[Op]:
-        if op is not self._edit.op:
+        # An op whose operands were mapped is another one, but has the same results.
+        edit = next(
+            (
+                e
+                for e in self._edit.parts
+                if e.op is op or (op.results and e.op.results is op.results)
+            ),
+            None,
+        )
+        if edit is None:
             return (self.descend(op),)
-        if self._edit.alias is not None:
-            self.mapping[op.result] = self._edit.alias
+        if edit.alias is not None:
+            self.mapping[op.result] = substitute(edit.alias, self.mapping)
             return ()
-        return self._edit.ops
+        return [self.descend(with_operands(new, self.mapping)) for new in edit.ops]
 
 
 # Building the ops of an edit
@@ -216,7 +230,8 @@ def other_ops(op: Op) -> Iterator[Edit]:
             continue
         made = replace_op(op, spec, bind(spec, **{n: op.args[n] for n in wanted}))
         if made is not None:
-            yield Edit(op, "other op", f"`pl.{spec.name}` instead of `pl.{op.name}`", (made,))
+            text = f"`pl.{spec.name}` instead of `pl.{op.name}`"
+            yield Edit(op, "other op", text, (made,), old=op.name, new=spec.name)
 
 
 def cast_modes(op: Op, modes: Iterable[str] = MODES) -> Iterator[Edit]:
@@ -227,7 +242,9 @@ def cast_modes(op: Op, modes: Iterable[str] = MODES) -> Iterator[Edit]:
         if mode not in (op.args["mode"], "none"):
             made = rebuild_op(op, mode=mode)
             if made is not None:
-                yield Edit(op, "cast mode", f'`mode="{mode}"`', (made,))
+                yield Edit(
+                    op, "cast mode", f'`mode="{mode}"`', (made,), old=str(op.args["mode"]), new=mode
+                )
 
 
 def pads(op: Op) -> Iterator[Edit]:
@@ -277,86 +294,6 @@ def offsets(op: Op, deltas: Mapping[int, Sequence[int]] | None = None) -> Iterat
             if made is not None:
                 text = f"offset {'+' if delta > 0 else '-'} {abs(delta)} on axis {axis}"
                 yield Edit(op, "offset", text, (*before, made), cost=steps.get(abs(delta), 1))
-
-
-def loop_offsets(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
-    """Use another index for a window's offset, or add one to it.
-
-    If the window always lies at one place, the index is multiplied by its extent.
-    """
-    found = window_parts(op)
-    if found is None:
-        return
-    param, offset, extents = found
-    indices = [v for v in visible if v.type == INDEX and v not in offset]
-    for axis, (start, extent) in enumerate(zip(offset, extents)):
-        for index in indices:
-            places: list[tuple[str, tuple[Op, ...], Value]] = [(index.name, (), index)]
-            if isinstance(start, int) and extent > 1:
-                before = _times(index, extent, op.loc)
-                places.append((f"{index.name} * {extent}", before, before[-1].result))
-            elif isinstance(start, Value):
-                places += _farther(start, index, extent, op.loc)
-            for where, before, place in places:
-                made = rebuild_op(op, **{param: (*offset[:axis], place, *offset[axis + 1 :])})
-                if made is not None:
-                    text = f"offset `{where}` on axis {axis}"
-                    yield Edit(op, "offset", text, (*before, made), cost=2)
-
-
-def _farther(
-    start: Value, index: Value, extent: int, loc: Loc
-) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
-    """Add an index to `start`, plain and multiplied by the extent of the window."""
-    spec = REGISTRY["scalar.add"]
-    if start.type != INDEX:
-        return
-    for times in dict.fromkeys((1, extent)):
-        before = _times(index, times, loc)
-        added = make_op(spec, bind(spec, start, before[-1].result if before else index), loc=loc)
-        what = index.name if times == 1 else f"{index.name} * {times}"
-        yield f"{start.name} + {what}", (*before, added), added.result
-
-
-def loop_bounds(op: Op) -> Iterator[Edit]:
-    """Add an iteration at the end or start of a loop, or remove one."""
-    if op.name != "for":
-        return
-    start, stop, step = ForView(op).bounds
-    if not isinstance(step, int) or step < 1:
-        return
-    changes = (("stop", stop, step), ("start", start, -step), ("start", start, step))
-    for name, bound, delta in changes:
-        other, before = shift_offset(bound, delta, op.loc)
-        if other is None:
-            continue
-        made = replace(op, args={**op.args, name: other})
-        what = "more" if (name == "stop") == (delta > 0) else "less"
-        text = f"one iteration {what}: its {name} {'+' if delta > 0 else '-'} {abs(delta)}"
-        yield Edit(op, "loop bounds", text, (*before, made), cost=2)
-
-
-def _times(index: Value, factor: int, loc: Loc) -> tuple[Op, ...]:
-    spec = REGISTRY["scalar.mul"]
-    return () if factor == 1 else (make_op(spec, bind(spec, index, factor), loc=loc),)
-
-
-def valid_regions(op: Op) -> Iterator[Edit]:
-    """Make the valid region one row or column larger or smaller."""
-    param = next((n for n in ("valid_shape", "valid_shapes") if n in op.args), "")
-    valid = op.args.get(param)
-    if not isinstance(valid, tuple) or not op.results:
-        return
-    for axis, extent in enumerate(valid):
-        for delta in (1, -1):
-            other, before = shift_offset(extent, delta, op.loc)
-            made = None
-            if other is not None:
-                made = rebuild_op(op, **{param: (*valid[:axis], other, *valid[axis + 1 :])})
-            if made is not None:
-                what = "more" if delta > 0 else "less"
-                text = f"one {what} on axis {axis} of `{param}`"
-                yield Edit(op, "valid region", text, (*before, made))
 
 
 def _both_ways(steps: Iterable[int]) -> list[int]:
@@ -436,7 +373,8 @@ def insert_op(op: Op) -> Iterator[Edit]:
     for spec in unary_specs():
         ops = _append_op(op, spec.name)
         if ops is not None:
-            yield Edit(op, "missing op", f"apply `pl.{spec.name}` to the result", ops, cost=3)
+            text = f"apply `pl.{spec.name}` to the result"
+            yield Edit(op, "missing op", text, ops, cost=3, new=f"pl.{spec.name}({{}})")
     middle = Value(op.result.name, op.result.type, op.result.loc)
     square = replace_op(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
     if square is not None:
@@ -452,21 +390,7 @@ def scale_result(op: Op, factors: Iterable[float], kind: str = "scale") -> Itera
         ops = _append_op(op, "mul", rhs=float(factor))
         if ops is not None:
             text = f"multiply the result by {factor:.6g}"
-            yield Edit(op, kind, text, ops, cost=3, value=float(factor))
-
-
-def scale_carried_result(op: Op, index: int, factor: float, place: Loc) -> Iterator[Edit]:
-    """Multiply one result of a loop or branch by a number."""
-    old, spec = op.results[index], REGISTRY["mul"]
-    if not is_float_tile(old):
-        return
-    middle = Value(old.name, old.type, old.loc)
-    made = make_op(spec, bind(spec, middle, rhs=float(factor)), in_scope=True, loc=place)
-    if made.result.type == old.type:
-        first = replace(op, results=(*op.results[:index], middle, *op.results[index + 1 :]))
-        text = f"multiply the final `{old.name}` by {factor:.6g}"
-        ops = first, replace(made, results=(old,))
-        yield Edit(op, "scale", text, ops, cost=3, value=float(factor), place=place)
+            yield Edit(op, kind, text, ops, cost=3, new=f"pl.mul({{}}, {factor:.6g})")
 
 
 def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:
@@ -491,138 +415,3 @@ def flags(op: Op) -> Iterator[Edit]:
             made = rebuild_op(op, **{name: not op.args[name]})
             if made is not None:
                 yield Edit(op, "transposed operand", f"`{name}={not op.args[name]}`", (made,))
-
-
-def other_operands(op: Op, visible: Sequence[Value]) -> Iterator[Edit]:
-    """Replace an operand by another value of the same type."""
-    for name, old in op.args.items():
-        if not isinstance(old, Value) or not isinstance(old.type, TileType | TensorType):
-            continue
-        if name in op.spec.writes:
-            continue
-        for new in visible:
-            if new is old or new.type != old.type:
-                continue
-            made = rebuild_op(op, **{name: new})
-            if made is not None:
-                text = f"`{new.name}` instead of `{old.name}`"
-                yield Edit(op, "wrong operand", text, (made,), cost=3)
-
-
-_COMBINE = ("add", "mul", "sub")
-_COMBINE_ROW = ("row_expand_mul", "row_expand_add", "row_expand_sub", "row_expand_div")
-_COMBINE_COLUMN = ("col_expand_mul", "col_expand_add", "col_expand_sub", "col_expand_div")
-
-
-def use_unused(op: Op, unused: Iterable[Value], carried: Container[Value]) -> Iterator[Edit]:
-    """Combine an operand with a value that is computed or loop-carried but never used."""
-    for value in unused:
-        if value in op.results:
-            continue
-        for old in dict.fromkeys(op.operands):
-            if not is_float_tile(old) or old is value:
-                continue
-            for name in _combining_ops(old, value):
-                text = f"`pl.{name}` of `{old.name}` and `{value.name}`, which is never used"
-                kind = "accumulation" if value in carried else "unused value"
-                place = old.loc if value in carried else value.loc
-                for ops in _combine_operand(op, old, value, name):
-                    yield Edit(op, kind, text, ops, place=place)
-
-
-_MAX_FACTORS = 12
-
-
-def rescale_carried(op: Op, carried: Container[Value], visible: Sequence[Value]) -> Iterator[Edit]:
-    """Multiply a loop-carried value by a tile before it is used."""
-    for old in dict.fromkeys(op.operands):
-        if not is_float_tile(old) or old not in carried:
-            continue
-        factors = [v for v in visible if v is not old and v not in op.operands and is_float_tile(v)]
-        for value in factors[:_MAX_FACTORS]:
-            for name in _combining_ops(old, value):
-                if name.endswith("mul"):
-                    what = f"`pl.{name}` of `{old.name}` and `{value.name}`"
-                    for ops in _combine_operand(op, old, value, name):
-                        yield Edit(op, "accumulation", f"{what} in it", ops, cost=2)
-
-
-def _combine_operand(op: Op, old: Value, value: Value, name: str) -> Iterator[tuple[Op, Op]]:
-    """Apply `name` to `old` and `value`, and use the result in place of `old`."""
-    spec = REGISTRY[name]
-    try:
-        made = make_op(spec, bind(spec, old, value), in_scope=True, loc=op.loc)
-    except UserError:
-        return
-    if made.result.type == old.type:
-        args = {n: substitute(a, {old: made.result}) for n, a in op.args.items()}
-        yield made, Op(op.spec, args, op.results, op.blocks, op.loc)
-
-
-def _combining_ops(old: Value, value: Value) -> Sequence[str]:
-    assert isinstance(old.type, TileType)
-    if not isinstance(value.type, TileType) or value.type.dtype != old.type.dtype:
-        return ()
-    if value.type.shape == old.type.shape:
-        return _COMBINE
-    if value.type.shape == (*old.type.shape[:-1], 1):
-        return _COMBINE_ROW
-    return _COMBINE_COLUMN if value.type.shape == (1, *old.type.shape[1:]) else ()
-
-
-# Visible values
-
-
-class Visible:
-    """The values that each op of a block may use, nearest first, and those its loops carry."""
-
-    def __init__(self, block: Block, params: Sequence[Value]) -> None:
-        self.before: dict[Op, tuple[Value, ...]] = {}
-        self.carried: dict[Op, tuple[Value, ...]] = {}
-        self._walk(block, tuple(reversed(params)), ())
-        used = {v for op in walk(block) for v in op.operands}
-        self.params = {v for op in walk(block) for b in op.blocks for v in b.params}
-        self._with_blocks = [op for op in walk(block) if op.blocks]
-        defined = [*self.params, *(v for op in walk(block) for v in op.results)]
-        self._unused_tiles = {v for v in defined if v not in used and isinstance(v.type, TileType)}
-        self.unused = set(filter(is_float_tile, self._unused_tiles))
-
-    @cached_property
-    def renewed(self) -> list[tuple[Value, Op]]:
-        """Return loop-carried values with the ops that define their next value."""
-        made_by = {r: op for op in self.before for r in op.results}
-        found: list[tuple[Value, Op]] = []
-        for op in self._with_blocks:
-            if op.name != "for":
-                continue
-            handed = op.blocks[0].terminator.args.get("values")
-            for value, new in zip(ForView(op).carried, handed if isinstance(handed, tuple) else ()):
-                if isinstance(new, Value) and new in made_by:
-                    found.append((value, made_by[new]))
-        return found
-
-    @cached_property
-    def unused_in_the_end(self) -> set[Value]:
-        """Return tiles that nothing uses, including those only passed on by loops and branches."""
-        found = set(self._unused_tiles)
-        used = {v for op in self.before if not op.spec.terminator for v in op.operands}
-        for op in self._with_blocks:  # outer ones first
-            for block in op.blocks:
-                handed = block.terminator.args.get("values")
-                pairs = zip(op.results, handed if isinstance(handed, tuple) else ())
-                passed_on = (v for r, v in pairs if r in found and isinstance(v, Value))
-                found.update(v for v in passed_on if v not in used)
-        return found
-
-    def unused_before(self, op: Op) -> list[Value]:
-        """Return unused values that the op could use."""
-        return [v for v in self.before.get(op, ()) if v in self.unused]
-
-    def _walk(self, block: Block, outer: tuple[Value, ...], carried: tuple[Value, ...]) -> None:
-        seen = (*reversed(block.params), *outer)
-        for op in block.ops:
-            self.before[op], self.carried[op] = seen, carried
-            inner = (*ForView(op).carried, *carried) if op.name == "for" else carried
-            for part in op.blocks:
-                self._walk(part, seen, inner)
-            seen = (*reversed(op.results), *seen)

@@ -186,8 +186,12 @@ class Replay:
     def _is_control(self, edit: Edit) -> bool:
         return self.trace.function[edit.op].kind is not FunctionKind.InCore
 
-    def _everything(self, edit: Edit) -> dict[str, Array]:
+    def add_run(self) -> None:
+        """Count the work of one complete run."""
         self.steps += self._all_steps
+
+    def _everything(self, edit: Edit) -> dict[str, Array]:
+        self.add_run()
         given: dict[str, Any] = {
             n: cast("Array", a).copy() if isinstance(a, np.ndarray) else a
             for n, a in self.arguments.items()

@@ -16,9 +16,9 @@ from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
 from tilelet.divergence import edits
+from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Array
-from tilelet.divergence.locate import GoldenCase
 from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tilelet.ir.core import Program
 from tilelet.passes.alias_windows import alias_windows
@@ -25,10 +25,17 @@ PASSES: tuple[Pass, ...] = (
     simplify,
 )
 
+AS_WRITTEN = PASSES[:-1]
+"""All passes but `simplify`: the result has every statement, also those without effect."""
 
-def run_passes(program: Program, after: Callable[[str, Program], None] | None = None) -> Program:
-    """Run all passes, calling `after` with the program after each one (dumps, verification)."""
-    for one in PASSES:
+
+def run_passes(
+    program: Program,
+    after: Callable[[str, Program], None] | None = None,
+    passes: Sequence[Pass] = PASSES,
+) -> Program:
+    """Run passes, calling `after` with the program after each one (dumps, verification)."""
+    for one in passes:
         program = one(program)
         if after:
             after(one.__name__, program)

@@ -8,7 +8,7 @@ from tilelet.diag.core import Caution, Diagnostic, Label, Loc, UserError
 
 
 class FirstWrongStatement(UserError):
-    """Outputs do not match the golden, and this is the first wrong statement."""
+    """Outputs do not match the golden, and a change of this statement corrects them."""
 
     code = "E1151"
 
@@ -23,6 +23,32 @@ class FirstWrongStatement(UserError):
     ) -> None:
         labels = [Label(loc, label), *(Label(place, text) for place, text in agrees)]
         super().__init__(what, labels=labels, notes=notes, helps=helps)
+
+
+class DivergenceBounded(UserError):
+    """Outputs do not match the golden, and the mistake is in one of the listed statements."""
+
+    code = "E1158"
+
+    def __init__(
+        self,
+        what: str,
+        places: Sequence[tuple[Loc, str]],
+        notes: Sequence[str] = (),
+        helps: Sequence[str] = (),
+    ) -> None:
+        labels = [Label(place, text) for place, text in places]
+        super().__init__(what, labels=labels, notes=notes, helps=helps)
+
+
+class DivergenceNotFound(UserError):
+    """Outputs do not match the golden, and nothing that was tried says where."""
+
+    code = "E1159"
+
+    def __init__(self, output: str, notes: Sequence[str] = ()) -> None:
+        what = f"`{output}` differs from the golden; the statement was not found"
+        super().__init__(what, notes=notes)
 
 
 def _unstored_label(loc: Loc, what: str) -> Label:

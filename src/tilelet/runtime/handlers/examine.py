@@ -10,7 +10,7 @@ from tilelet.runtime.handlers.base import explore_ranks
 from tilelet.runtime.handlers.execute import Execute
 
 if TYPE_CHECKING:
-    from tilelet.divergence.locate import GoldenCase
+    from tilelet.divergence.case import GoldenCase
     from tilelet.runtime.config import RunConfig
     from tilelet.runtime.handlers.count import Data
     from tilelet.runtime.harness.case_run import CaseRun

@@ -44,7 +44,7 @@ from tilelet.tasks.extents import Extents
 
 if TYPE_CHECKING:
     from tilelet.checks.comparison import Comparison
-    from tilelet.divergence.locate import GoldenCase
+    from tilelet.divergence.case import GoldenCase
 
 
 class CaseRun:
@@ -326,7 +326,7 @@ class CaseRun:
             self.specs,
             pristine,
             self.case.golden,
-            lambda golden: self.expected(tensors, golden, cached=False),
+            lambda golden, given: self.expected(self.tensors(given), golden, cached=False),
             self.judge,
             self.by_spec(tensors),
         )

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
 
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
+from tilelet.divergence.case import GoldenCase, Masks, Trial
 from tilelet.divergence.golden_trace import GoldenTrace
-from tilelet.divergence.locate import GoldenCase, Masks
+from tilelet.passes.pipeline import AS_WRITTEN, run_passes
 from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.specs import Spec
 from tilelet.runtime.programs.compiler import CompiledProgram
 from tilelet.runtime.validation.differences import mismatches
 from tilelet.runtime.validation.judge import Judge
 
-Expecting = Callable[[Callable[..., Any] | None], "dict[str, Array] | None"]
-"""Returns expected arrays by spec name, computed by another golden."""
+Expecting = Callable[[Callable[..., Any] | None, Mapping[str, Any]], "dict[str, Array] | None"]
+"""Computes the expected outputs, by spec name, from a golden and the arguments of the program."""
+
+_NEAR, _LARGE = (0.7, 1.3), (2.0, 4.0)
+"""Ranges of the factors that turn the inputs of a case into those of trials.
+
+With large inputs, a change that is correct only while nothing overflows is not.
+"""
+_MAX_LARGE_ERROR = 0.05
+"""Relative L2 error allowed for large inputs, for which no tolerance was chosen."""
 
 
 def examined(
@@ -36,7 +47,7 @@ def examined(
         trace = GoldenTrace(golden)
         note = trace.note
     try:
-        found = expecting(trace.golden if trace else None)
+        found = expecting(trace.golden if trace else None, pristine)
         by_name = found or {}
         if found is not None and trace is None:
             note = "the golden is stored: only what it gives is compared"
@@ -56,6 +67,29 @@ def examined(
             for name, array in wanted.items()
         }
 
+    def trials() -> list[Trial]:
+        found = [_trial(factors) for factors in (_NEAR, _LARGE)] if golden and expected else []
+        return [trial for trial in found if trial is not None]
+
+    def _trial(factors: tuple[float, float]) -> Trial | None:
+        try:
+            given = _redrawn(pristine, lambda other: expecting(golden, other), factors)
+            made = expecting(golden, given)
+        except Exception:
+            return None
+        if not made or all(np.array_equal(made[n], by_name[n]) for n in by_name):
+            return None
+        other = made
+        wanted = {params[name]: array for name, array in other.items() if name in params}
+
+        def passes_too(outputs: Mapping[str, Array]) -> bool:
+            actual = {specs[p].name: _like(outputs[p], e) for p, e in wanted.items()}
+            if factors is _LARGE:
+                return all(_is_near(actual[n], other[n]) for n in actual)
+            return all(j.ok for j in judge.judge_all(actual, other, inputs))
+
+        return Trial(given, passes_too)
+
     return GoldenCase(
         compiled.program,
         pristine,
@@ -67,10 +101,49 @@ def examined(
         judge.rtol,
         judge.atol,
         tuple(trace.numbers) if trace else (),
+        trials,
+        lambda: run_passes(compiled.source, passes=AS_WRITTEN),
     )
 
 
+def _redrawn(
+    pristine: Mapping[str, Any],
+    expecting: Callable[[Mapping[str, Any]], Mapping[str, Array] | None],
+    factors: tuple[float, float],
+) -> dict[str, Any]:
+    """Multiply every float input that the golden depends on by random factors.
+
+    Zeros, signs and infinities stay. An input that the golden does not read may be derived from
+    others, so it stays as it is; and so do integers, which may be indices.
+    """
+    rng = np.random.default_rng(0)
+    reference = expecting(pristine)
+    given = dict(pristine)
+    for name, value in pristine.items():
+        if not isinstance(value, np.ndarray):
+            continue
+        array = cast("Array", value)
+        if array.dtype.kind in "iubO":
+            continue
+        drawn = rng.random(array.size).reshape(array.shape)
+        scaled = array.astype(np.float64) * (factors[0] + (factors[1] - factors[0]) * drawn)
+        other = cast("Array", scaled.astype(array.dtype))
+        made = expecting({**pristine, name: other})
+        pairs = [(made[n], reference[n]) for n in reference] if made and reference else []
+        if not all(np.array_equal(a, b) for a, b in pairs):
+            given[name] = other
+    return given
+
+
+def _is_near(actual: Array, expected: Array) -> bool:
+    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    if not np.isfinite(e).all():
+        return True  # the golden does not bear these inputs
+    with np.errstate(all="ignore"):
+        return bool(np.linalg.norm(a - e) <= _MAX_LARGE_ERROR * np.linalg.norm(e))
+
+
 def _like(made: Array, expected: Array) -> Array:
-    """View an array in the other's element type; signed arrays may represent unsigned ones."""
+    """The same memory as elements of the other's type: signed ones may stand for unsigned ones."""
     same = made.dtype == expected.dtype or made.dtype.itemsize != expected.dtype.itemsize
     return made if same else made.view(expected.dtype)

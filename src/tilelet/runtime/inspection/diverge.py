@@ -16,7 +16,7 @@ from tilelet.runtime import session
 if TYPE_CHECKING:
     from tilelet.device.run import Recorded
     from tilelet.divergence.answer import Answer, Options
-    from tilelet.divergence.locate import GoldenCase
+    from tilelet.divergence.case import GoldenCase
 
 
 def diverge(

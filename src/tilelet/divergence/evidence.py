@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tilelet.divergence.matching import CLOSE, Match, Matcher
-from tilelet.divergence.record import Event, Trace
-from tilelet.divergence.scales import only_moves
+from tilelet.divergence.record import Event, Trace, writes_tensor
+from tilelet.ir.core import Op
+from tilelet.ir.spec import Trait
 
 _MAX_MATCHES = 1500
 _ROUNDINGS = 3
@@ -76,3 +77,9 @@ class Agreement:
                 found = self._matcher.find(tile.cut, allowed)
             self._found[number] = found
         return self._found[number]
+
+
+def only_moves(op: Op) -> bool:
+    """Return whether an op returns its operand's values moved, padded, or cast."""
+    moves = op.spec.is_window_load or writes_tensor(op) or Trait.TILE_VIEW in op.spec.traits
+    return moves or "pad_value" in op.args or "target_type" in op.args

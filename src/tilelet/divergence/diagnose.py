@@ -1,0 +1,389 @@
+"""Diagnose a program whose outputs do not match a golden, as far as that can be shown.
+
+*repaired*: one statement can be changed so that all outputs are correct. *bounded*: the statements
+between tiles that agree with the golden and a wrong output, or several statements each of which can
+be changed. *not found*: nothing before the wrong output agrees.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tilelet.divergence import edits, unstored
+from tilelet.divergence.case import GoldenCase, Statement, Worst
+from tilelet.divergence.edits import Edit
+from tilelet.divergence.error_map import Bools, regions_of
+from tilelet.divergence.evidence import Agreement
+from tilelet.divergence.matching import CLOSE, Match, Matcher
+from tilelet.divergence.outer_values import with_outer_values
+from tilelet.divergence.record import NOBODY, is_tensor_load
+from tilelet.divergence.repair import Region, Repair, RepairSearch, relative_error
+from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
+from tilelet.divergence.slices import Slice, Slicer
+from tilelet.ir.core import Op
+from tilelet.ir.spec import Trait
+
+REPAIRED, BOUNDED, NOT_FOUND = "repaired", "bounded", "not found"
+
+_MAX_WRITERS = 12
+_MAX_PREDICTED = 120
+_MAX_AGREEING_ERROR = 1 / 3
+"""Largest error of an agreeing tile, as a share of the error of the wrong region."""
+_LEAST_CLOSE = 2e-5
+
+KINDS = {
+    "swapped operands": "wrong operand",
+    "wrong operand": "wrong operand",
+    "transposed operand": "wrong operand",
+    "carried value": "wrong carried value",
+    "cast mode": "rounding mode",
+    "pad value": "padding read",
+    "valid region": "wrong valid region",
+    "offset": "wrong offset",
+    "index": "wrong index",
+    "swapped indices": "wrong index",
+    "loop bounds": "wrong loop bounds",
+    "accumulation": "lost accumulation",
+    "other op": "wrong op",
+    "missing op": "missing op",
+    "dropped": "superfluous op",
+    "order": "wrong order",
+    "scale": "missing scale",
+    "constant": "wrong constant",
+}
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """What is known of a wrong output.
+
+    grade      REPAIRED, BOUNDED or NOT_FOUND
+    kind       the class of the mistake: of the repair, "missing write", "undefined read", or
+               "difference"
+    listed     REPAIRED: the statement to change; BOUNDED: the statements of which one is wrong
+    repairs    changes that make all outputs correct, one per statement
+    last       the last tile that agrees with the golden, and with what
+    first      the first that does not
+    before     relative L2 error of the output; `after` is the error with the repair
+    region     for unwritten memory: which
+    unused     for unwritten memory: statements whose results are never used
+    unstored   for unwritten memory: the statement whose result fits there and is never stored
+    over       for unwritten memory: a store that writes, and one that it overwrites
+    tried      number of edits tried; `is_complete`: all of them, within the budget
+    """
+
+    grade: str
+    kind: str
+    worst: Worst
+    listed: tuple[Statement, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    last: tuple[Statement, Match] | None = None
+    first: Statement | None = None
+    before: float = math.nan
+    after: float = math.nan
+    region: str = ""
+    unused: tuple[Statement, ...] = ()
+    unstored: Statement | None = None
+    writers: tuple[Statement, ...] = ()
+    over: Statement | None = None
+    tried: int = 0
+    is_complete: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def repair(self) -> Edit | None:
+        """The change, if there is one statement to change."""
+        return self.repairs[0].edit if self.grade == REPAIRED else None
+
+    @property
+    def statement(self) -> Statement | None:
+        """The statement to change, if there is one."""
+        return self.listed[0] if self.grade == REPAIRED else None
+
+
+class Diagnosis:
+    """Examines one case whose outputs are wrong."""
+
+    def __init__(
+        self,
+        case: GoldenCase,
+        budget: float,
+        say: Callable[[str], None] = lambda _: None,
+        suspicious: Sequence[Op] = (),
+        errors: Mapping[int, float] | None = None,
+    ) -> None:
+        """`budget` is in seconds of `STEPS_PER_SECOND`; `suspicious` ops are tried first.
+
+        `errors` are the known errors of events against double.
+        """
+        self._case = case
+        self._errors = errors or {}
+        self._suspicious = list(dict.fromkeys(suspicious))
+        self._replay = Replay(with_outer_values(case.program), case.arguments)
+        self._trace = self._replay.trace
+        self._actual = {name: array.copy() for name, array in self._replay.run.arrays.items()}
+        self._wrong = {n: m for n, m in case.mismatches(self._actual).items() if m.any()}
+        self._slicer = Slicer(self._trace)
+        self._search = RepairSearch(case, self._replay, budget * STEPS_PER_SECOND, say)
+
+    def divergence(self) -> Divergence:
+        """Return what is known of the difference."""
+        found = self._unwritten_output()
+        if found is None:
+            found = self._wrong_values()
+        return replace(found, tried=self._search.tried, is_complete=self._search.is_complete)
+
+    # Wrong values
+
+    def _wrong_values(self) -> Divergence:
+        writer, output = self._focus()
+        matcher = Matcher(self._case.intermediates)
+        agreement = Agreement(self._trace, matcher, self._errors, self._closest(writer))
+        near = self._slicer.slice(writer, agreement)
+        undefined = self._undefined_read(near)
+        ranked = self._ranked(near)
+        if undefined is not None:
+            reads = self._slicer.ops([undefined, *self._writers_of(undefined)])
+            ranked = list(dict.fromkeys([*self._slicer.with_indices(reads), *ranked]))
+        region = Region(
+            output,
+            self._written_by(writer, output) & self._wrong[output],
+            {self._trace.events[n].task for n in near.everything},
+        )
+        predicted = list(self._predicted(near, matcher))
+        repairs = self._search.run(ranked, predicted, region)
+        base = self._graded(repairs, near, output)
+        if repairs:
+            return base
+        if undefined is not None:
+            return self._about_undefined_read(base, undefined)
+        return base
+
+    def _graded(self, repairs: Sequence[Repair], near: Slice, output: str) -> Divergence:
+        """Return the divergence by its repairs, else by the slice."""
+        first = self._first_difference(near)
+        found = Divergence(
+            NOT_FOUND,
+            "difference",
+            self._worst(output),
+            last=self._last_agreeing(near),
+            first=None if first is None else self._slicer.statement(first),
+            before=relative_error(self._actual[output], self._case.expected[output]),
+        )
+        if repairs:
+            return replace(
+                found,
+                grade=REPAIRED if len(repairs) == 1 and self._search.is_complete else BOUNDED,
+                kind=KINDS[repairs[0].edit.kind],
+                listed=tuple(self._changed(r.edit, near) for r in repairs),
+                repairs=tuple(repairs),
+                after=repairs[0].after,
+            )
+        listed = self._between(near)
+        grade = BOUNDED if near.agreeing else NOT_FOUND
+        return replace(found, grade=grade, listed=listed)
+
+    def _changed(self, edit: Edit, near: Slice) -> Statement:
+        return replace(self._slicer.statement_of(edit.op, near.everything), loc=edit.loc)
+
+    def _between(self, near: Slice) -> tuple[Statement, ...]:
+        """Return the statements between agreement and the wrong output."""
+        ops = self._slicer.ops([*near.suspects, *self._uncertain_loads(near)])
+        return self._slicer.statements(self._slicer.with_scalars(ops), near.everything)
+
+    def _uncertain_loads(self, near: Slice) -> Iterator[int]:
+        """Yield agreeing loads: correct values from the wrong place agree, too."""
+        for n in near.agreeing:
+            if is_tensor_load(self._trace.events[n].op):
+                yield n
+
+    def _first_difference(self, near: Slice) -> int | None:
+        """Return the suspect with the fewest suspects before it, ignoring constants."""
+        constant: set[int] = set()
+        for n in near.suspects:
+            event = self._trace.events[n]
+            made = event.writes or not event.windows
+            flat = event.tile is not None and event.tile.cut.size and np.ptp(event.tile.cut) == 0
+            if (made and constant.issuperset(event.inputs)) or flat:
+                constant.add(n)
+        return min(
+            (n for n in near.suspects if n not in constant),
+            default=max(near.suspects, default=None),
+            key=lambda n: (self._depth(n, near), n),
+        )
+
+    def _depth(self, number: int, near: Slice) -> int:
+        """Return how many suspects precede a suspect: 0 if all its inputs agree."""
+        return sum(1 for n in self._trace.events[number].inputs if n in near.inside)
+
+    def _last_agreeing(self, near: Slice) -> tuple[Statement, Match] | None:
+        made = [n for n in near.agreeing if not self._trace.events[n].op.spec.is_window_load]
+        if not near.agreeing:
+            return None
+        number = max(made or near.agreeing)
+        return self._slicer.statement(number), near.agreeing[number]
+
+    def _focus(self) -> tuple[int, str]:
+        """Return the wrong write with the fewest statements before it, and its output."""
+        candidates: list[tuple[int, str]] = []
+        for output, bad in self._wrong.items():
+            origins = self._trace.origins.view(self._replay.run.parameters[output])
+            writers, counts = np.unique(origins[bad], return_counts=True)
+            pairs = sorted(zip((-counts).tolist(), writers.tolist()))
+            candidates += [(int(n), output) for _, n in pairs[:_MAX_WRITERS] if n != NOBODY]
+        return min(candidates, key=lambda c: (len(self._slicer.before(c[0])), c[0]))
+
+    def _written_by(self, writer: int, output: str) -> Bools:
+        return self._trace.origins.view(self._replay.run.parameters[output]) == writer
+
+    def _closest(self, writer: int) -> float:
+        """Return the limit on a tile's distance from the golden, given that its region is wrong.
+
+        A small wrong term in a large sum changes it only a little, so the limit depends on the
+        region.
+        """
+        for output in self._wrong:
+            mask = self._written_by(writer, output)
+            if mask.any():
+                error = relative_error(
+                    self._actual[output][mask], self._case.expected[output][mask]
+                )
+                return max(_MAX_AGREEING_ERROR * error, _LEAST_CLOSE)
+        return CLOSE
+
+    # Statements to edit
+
+    def _ranked(self, near: Slice) -> list[Op]:
+        """Return the ops to edit: suspects first, those with agreeing inputs before others."""
+        depth: dict[Op, int] = {}
+        for n in near.suspects:
+            op = self._trace.events[n].op
+            depth[op] = min(depth.get(op, 1 << 30), self._depth(n, near))
+        suspects = sorted(depth, key=lambda op: depth[op])
+        agreeing = self._slicer.ops(sorted(near.agreeing, reverse=True))
+        rest = self._slicer.ops(sorted(near.everything, reverse=True))
+        nearest = self._slicer.with_indices([*self._suspicious, *suspects, *agreeing])
+        return list(dict.fromkeys([*nearest, *self._slicer.with_indices(rest)]))
+
+    def _predicted(self, near: Slice, matcher: Matcher) -> Iterator[Edit]:
+        """Yield factors with which a tile would be one of the golden's."""
+        events: dict[Op, list[int]] = {}
+        for n in (*near.suspects, *near.agreeing):
+            events.setdefault(self._trace.events[n].op, []).append(n)
+        for op, numbers in list(events.items())[:_MAX_PREDICTED]:
+            known = self._search.edits.factors(op)
+            for number in dict.fromkeys((numbers[0], max(numbers))):
+                tile = self._trace.events[number].tile
+                if tile is None or Trait.TILE_VIEW in op.spec.traits:
+                    continue
+                for _, factor in matcher.multiples(tile.cut.astype(np.float64)):
+                    if all(abs(k - factor) > CLOSE * abs(factor) for k in known):
+                        yield from edits.scale_result(op, [factor])
+
+    # Unwritten memory
+
+    def _unwritten_output(self) -> Divergence | None:
+        """Find wrong elements of an output that no statement wrote."""
+        for output, bad in self._wrong.items():
+            window = self._replay.run.parameters[output]
+            missing = bad & (self._trace.origins.view(window) == NOBODY)
+            if not missing.any() or missing.sum() < 0.5 * bad.sum():
+                continue
+            writes = [
+                n
+                for n, e in enumerate(self._trace.events)
+                if e.writes and e.window is not None and e.window.buffer is window.buffer
+            ]
+            near = Slice(self._slicer.before(*writes), writes)
+            stores = self._slicer.with_indices(self._slicer.ops(writes))
+            ranked = dict.fromkeys([*stores, *self._ranked(near)])
+            repairs = self._search.run(list(ranked), [], Region(output, missing, None))
+            base = self._graded(repairs, near, output)
+            if repairs:
+                return base
+            fits = unstored.for_output(self._trace, output, self._case.expected[output], missing)
+            found = None if fits is None else self._slicer.statement(fits)
+            unused = self._unused_results()
+            places = [
+                *self._slicer.statements(stores, writes),
+                *unused,
+                *([found] if found else ()),
+            ]
+            return replace(
+                base,
+                grade=BOUNDED,
+                kind="missing write",
+                listed=tuple({(s.loc.file, s.loc.line): s for s in places}.values()),
+                first=None,
+                last=None,
+                writers=self._slicer.statements(self._slicer.ops(writes), writes),
+                region=", ".join(f"{output}{r.text}" for r in regions_of(missing)[:3]),
+                unused=unused,
+                unstored=found,
+            )
+        return None
+
+    def _unused_results(self) -> tuple[Statement, ...]:
+        """Return the statements whose tile is never used: candidates for a missing store."""
+        first: dict[Op, int] = {}
+        for number, event in enumerate(self._trace.events):
+            if event.op not in first and event.op.results:
+                visible = self._search.edits.visible_in(self._trace.function[event.op])
+                if visible.unused_in_the_end.intersection(event.op.results):
+                    first[event.op] = number
+        return tuple(self._slicer.statement(number) for number in first.values())
+
+    def _undefined_read(self, near: Slice) -> int | None:
+        """Return the first load of unwritten memory that led to a wrong region."""
+        events = self._trace.events
+        found = [n for n in near.everything if events[n].undefined is not None]
+        return min(found, default=None)
+
+    def _writers_of(self, read: int) -> list[int]:
+        """Return the stores into the memory that an event loads."""
+        window = self._trace.events[read].window
+        assert window is not None
+        return [
+            n
+            for n, e in enumerate(self._trace.events)
+            if e.writes and e.window is not None and e.window.buffer is window.buffer
+        ]
+
+    def _about_undefined_read(self, base: Divergence, read: int) -> Divergence:
+        event = self._trace.events[read]
+        assert event.window is not None
+        assert event.undefined is not None
+        buffer = event.window.buffer
+        region = ", ".join(f"{a}:{b}" for a, b in zip(*event.undefined))
+        writes = self._writers_of(read)
+        over = unstored.find_misplaced(self._trace, writes)
+        fits = unstored.for_memory(self._trace, read, buffer, event.undefined)
+        found = None if fits is None else self._slicer.statement(fits)
+        unused = self._unused_results()
+        ops = self._slicer.with_scalars(self._slicer.ops([read, *(over or writes)]))
+        places = [*self._slicer.statements(ops, [read, *writes]), *unused]
+        places += [found] if found else []
+        return replace(
+            base,
+            grade=BOUNDED,
+            kind="undefined read",
+            first=self._slicer.statement(read),
+            last=None,
+            listed=tuple({(s.loc.file, s.loc.line): s for s in places}.values()),
+            region=f"{buffer.name}[{region}]",
+            writers=tuple(self._slicer.statement(n) for n in (over or writes)[:1]),
+            over=self._slicer.statement(over[1]) if over else None,
+            unused=unused,
+            unstored=found,
+        )
+
+    def _worst(self, output: str) -> Worst:
+        a = self._actual[output].astype(np.float64)
+        e = self._case.expected[output].astype(np.float64)
+        difference = np.where(self._wrong[output], np.nan_to_num(np.abs(a - e), nan=np.inf), -1.0)
+        index = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), a.shape))
+        return Worst(output, index, float(a[index]), float(e[index]))

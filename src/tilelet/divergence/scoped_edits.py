@@ -1,0 +1,632 @@
+"""Edits that use other values of the program: operands, indices, bounds and carried variables.
+
+`ScopedEdits.of(op)` yields every edit of one op, with those of edits.py. An index is an offset, an
+extent, a bound of a loop or an operand of scalar arithmetic; it is replaced by the scalars that are
+visible at the op, and by sums and multiples of these.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tilelet.analysis.aliases import is_tensor
+from tilelet.diag.core import Loc, UserError
+from tilelet.divergence import edits
+from tilelet.divergence.edits import Edit, is_float_tile, rebuild_op, replace_op
+from tilelet.ir.core import Arg, Block, Function, Op, Program, Value, walk
+from tilelet.ir.rebuild import make_op
+from tilelet.ir.spec import REGISTRY, Trait, bind
+from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType
+from tilelet.ir.views import ForView
+
+_MAX_SCALARS = 12
+_MAX_TILES = 24
+_MAX_EXTENTS = 6
+_LIKELY_NUMBERS = 3
+"""How many of the golden's numbers are tried as factors everywhere."""
+
+_INDEX_PARAMS = frozenset(
+    (
+        *("offset", "offsets", "indices", "rows", "cols", "valid_shape", "valid_shapes"),
+        *("start", "stop", "diagonal"),
+    )
+)
+_EXTENT_PARAMS = frozenset({"valid_shape", "valid_shapes", "rows", "cols"})
+
+_OTHER_SCALAR_OPS = {
+    "add": ("sub", "mul"),
+    "sub": ("add",),
+    "mul": ("add", "floordiv"),
+    "floordiv": ("mod", "mul"),
+    "mod": ("floordiv",),
+    "min": ("max", "add", "sub"),
+    "max": ("min", "add", "sub"),
+    "eq": ("le", "ge", "ne"),
+    "ne": ("eq",),
+    "lt": ("le", "gt", "ge"),
+    "le": ("lt", "gt", "ge"),
+    "gt": ("ge", "lt", "le"),
+    "ge": ("gt", "lt", "le"),
+}
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_ASYMMETRIC = frozenset({"sub", "floordiv", "mod", "lt", "le", "gt", "ge"})
+
+_COMBINE = ("mul", "add", "sub", "div")
+_COMBINE_ROW = ("row_expand_mul", "row_expand_div", "row_expand_sub", "row_expand_add")
+_COMBINE_COLUMN = ("col_expand_mul", "col_expand_div", "col_expand_sub", "col_expand_add")
+
+Path = tuple[str, int | None]
+"""A place among an op's arguments: the parameter, and the position in a tuple."""
+
+
+@dataclass(frozen=True)
+class _New:
+    """A replacement for an operand: its text, the ops that compute it, its value and its cost."""
+
+    text: str
+    arg: Arg
+    ops: tuple[Op, ...] = ()
+    cost: int = 1
+
+
+class ScopedEdits:
+    """Yields the edits of a program's ops."""
+
+    def __init__(self, program: Program, numbers: Sequence[float]) -> None:
+        """`numbers` are those that the golden uses."""
+        self._visible: dict[str, Visible] = {}
+        self._function = {op: f for f in program.functions.values() for op in walk(f.body)}
+        self._numbers = numbers
+        shapes = [p.type.shape for p in program.main.params if isinstance(p.type, TensorType)]
+        self._extents = {n for shape in shapes for n in shape if isinstance(n, int) and n > 1}
+
+    def visible_in(self, function: Function) -> Visible:
+        if function.name not in self._visible:
+            self._visible[function.name] = Visible(function.body, function.params)
+        return self._visible[function.name]
+
+    def of(self, op: Op) -> Iterator[Edit]:
+        """Yield all edits of an op, in no order; `Edit.cost` ranks them."""
+        visible = self.visible_in(self._function[op])
+        yield from self._indices(op, visible)
+        yield from self._operands(op, visible)
+        if op.spec.structural:
+            return
+        yield from self._scalar_ops(op, visible)
+        if Trait.SCALAR in op.spec.traits:
+            return
+        carried = visible.carried.get(op, ())
+        yield from edits.swap_operands(op)
+        yield from edits.cast_modes(op)
+        yield from edits.pads(op)
+        yield from edits.other_ops(op)
+        yield from edits.flags(op)
+        yield from edits.offsets(op)
+        yield from _comparisons(op)
+        yield from (replace(e, cost=2) for e in edits.drop_op(op))
+        yield from edits.add_accumulation(op, carried)
+        yield from edits.remove_accumulation(op)
+        yield from edits.constants(op, self.factors(op), self.factors(op))
+        yield from self._results(op, visible)
+        yield from self._exchanged(op, visible)
+
+    # Numbers
+
+    @cached_property
+    def _reciprocals(self) -> list[float]:
+        return list(dict.fromkeys(f for n in self._numbers for f in (n, 1 / n)))
+
+    def factors(self, op: Op) -> list[float]:
+        """Return likely factors: from the golden's numbers, and extents of tiles and parameters."""
+        extents = {2, *self._extents}
+        for value in (*op.operands, *op.results):
+            if isinstance(value.type, TileType):
+                extents.update(n for n in value.type.shape if n > 1)
+        found = [f for n in sorted(extents) for f in (n**-0.5, 1.0 / n)]
+        return list(dict.fromkeys([-1.0, *self._reciprocals, *found]))
+
+    # Indices
+
+    def _indices(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Change one offset, extent, bound, or operand of scalar arithmetic."""
+        scalars = visible.scalars(op)
+        for path, old in _scalar_slots(op):
+            for new in self._other_indices(op, path, old, scalars):
+                made = _with(op, path, new.arg)
+                if made is not None:
+                    where = "" if path[1] is None else f" on axis {path[1]} of `{path[0]}`"
+                    text = f"`{new.text}` instead of `{_show(old)}`{where}"
+                    kind = _kind_of_slot(op, path)
+                    ops = (*new.ops, made)
+                    yield Edit(op, kind, text, ops, None, new.cost, _show(old), new.text)
+        yield from _swapped_axes(op)
+
+    def _other_indices(
+        self, op: Op, path: Path, old: Arg, scalars: Sequence[Value]
+    ) -> Iterator[_New]:
+        extents = _extents_of(op, path) or sorted(self._constants(op))[:_MAX_EXTENTS]
+        if isinstance(old, int):
+            if Trait.SCALAR in op.spec.traits:
+                for n in self._constants(op):
+                    if n != old:
+                        yield _New(str(n), n, cost=2)
+        else:
+            yield _New("0", 0, cost=2)
+        yield from (_New(v.name, v) for v in scalars if v is not old)
+        yield from _shifted(old, [*extents, 1], op.loc)
+        yield from _more(old, scalars, extents, op.loc)
+        if path[0] in _EXTENT_PARAMS:
+            yield from _remainders(op, path, scalars)
+
+    def _constants(self, op: Op) -> list[int]:
+        """Return the integers that the function of an op uses, as extents or in arithmetic."""
+        found = set(self._extents)
+        for other in walk(self._function[op].body):
+            if Trait.SCALAR in other.spec.traits:
+                found.update(a for a in other.args.values() if type(a) is int)
+            for value in other.results:
+                if isinstance(value.type, TileType):
+                    found.update(value.type.shape)
+        return sorted(n for n in found if n >= 0)[:16]
+
+    def _scalar_ops(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Change the op of scalar arithmetic, swap its operands, or leave it out."""
+        if Trait.SCALAR not in op.spec.traits or not op.name.startswith("scalar."):
+            return
+        name = op.name.removeprefix("scalar.")
+        lhs, rhs = op.args.get("lhs"), op.args.get("rhs")
+        if lhs is None or rhs is None:
+            return
+        for other in _OTHER_SCALAR_OPS.get(name, ()):
+            made = replace_op(op, REGISTRY[f"scalar.{other}"], {"lhs": lhs, "rhs": rhs})
+            if made is not None:
+                yield Edit(op, "index", f"`{other}` instead of `{name}`", (made,))
+        if name in _ASYMMETRIC:
+            made = replace_op(op, op.spec, {"lhs": rhs, "rhs": lhs})
+            if made is not None:
+                yield Edit(op, "index", f"swap the operands of `{name}`", (made,))
+        for kept in (lhs, rhs):
+            if isinstance(kept, Value) and kept.type == op.result.type:
+                yield Edit(op, "index", f"only `{kept.name}`", alias=kept, cost=2)
+        if name == "floordiv":
+            yield from _rounded_up(op, lhs, rhs)
+        yield from self._scalar_sums(op, visible)
+
+    def _scalar_sums(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Add a visible scalar, a multiple of one, or a constant to the result."""
+        middle = _like(op.result)
+        first = replace(op, results=(middle,))
+        extents = sorted(self._constants(op))[:_MAX_EXTENTS]
+        news = [
+            *_shifted(middle, [1], op.loc),
+            *_more(middle, visible.scalars(op), [n for n in extents if n > 1], op.loc),
+        ]
+        for new in news:
+            if new.ops and new.text.startswith(f"{middle.name} ") and new.arg == new.ops[-1].result:
+                last = new.ops[-1]
+                if last.result.type == op.result.type:
+                    ops = (first, *new.ops[:-1], replace(last, results=op.results))
+                    shown = "({})" + new.text.removeprefix(middle.name)
+                    yield Edit(op, "index", f"`{new.text}`", ops, None, 2, "", shown)
+
+    # Operands
+
+    def _operands(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Replace a tile or tensor by another one, or apply an op to it first."""
+        for path, old in _value_slots(op):
+            for new in visible.like(op, old):
+                made = _with(op, path, new)
+                if made is None:
+                    continue
+                same = new.type == old.type
+                cost = 1 if same and visible.is_nameable(op, new) else 2
+                text = f"`{new.name}` instead of `{old.name}`"
+                kind = "carried value" if op.spec.terminator else "wrong operand"
+                place = old.loc if op.spec.terminator else None
+                yield Edit(op, kind, text, (made,), None, cost, old.name, new.name, place=place)
+            if is_float_tile(old) and not op.spec.terminator:
+                for text, before, value in self._transformed(op, old, visible):
+                    made = _with(op, path, value)
+                    if made is not None:
+                        what = f"`{text}` in place of `{old.name}`"
+                        is_scale = any(isinstance(a, float) for a in before[-1].args.values())
+                        kind = "scale" if is_scale else "missing op"
+                        yield Edit(op, kind, what, (*before, made), None, 3, old.name, text)
+
+    def _transformed(
+        self, op: Op, old: Value, visible: Visible
+    ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+        """Yield functions of a tile: of one operand, by a number, or with another visible tile."""
+        for spec in edits.unary_specs():
+            yield from _applied(spec.name, (old,), op.loc)
+        yield from _applied("mul", (old, old), op.loc)
+        yield from _normalized(old, op.loc)
+        yield from _masked(op, old, visible)
+        for number in self._reciprocals[: 2 * _LIKELY_NUMBERS]:
+            yield from _applied("mul", (old, number), op.loc)
+        for other in visible.tiles(op):
+            if other is not old:
+                for name in _combining_ops(old, other):
+                    yield from _applied(name, (old, other), op.loc)
+
+    # Results
+
+    def _results(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Apply an op to the result."""
+        moves = op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits
+        if len(op.results) != 1 or not is_float_tile(op.results[0]):
+            return
+        if not moves:
+            yield from edits.insert_op(op)
+        yield from edits.scale_result(op, self.factors(op))
+        middle = Value(op.result.name, op.result.type, op.result.loc)
+        first = replace(op, results=(middle,))
+        transformed = [
+            *_normalized(middle, op.loc),
+            *_masked(op, middle, visible),
+            *(
+                found
+                for other in visible.tiles(op)
+                for name in _combining_ops(middle, other)
+                for found in _applied(name, (middle, other), op.loc)
+            ),
+        ]
+        for text, ops, _ in transformed:
+            last = replace(ops[-1], results=op.results)
+            shown = text.replace(f"({middle.name}", "({}", 1)
+            yield Edit(op, "missing op", text, (first, *ops[:-1], last), None, 3, "", shown)
+
+    def _exchanged(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Apply two consecutive ops of a tile in the other order; move a factor behind an op."""
+        for path, middle in _value_slots(op):
+            before = visible.made_by.get(middle)
+            if before is None or middle.type != op.results[0].type or path[1] is not None:
+                continue
+            for inner, source in _value_slots(before):
+                if source.type != middle.type or inner[1] is not None:
+                    continue
+                early = _with(replace(op, results=(_like(op.result),)), path, source)
+                late = None
+                if early is not None:
+                    late = _with(replace(before, results=op.results), inner, early.result)
+                if early is not None and late is not None and op.spec is not before.spec:
+                    text = f"`pl.{op.name}` before `pl.{before.name}`"
+                    yield Edit(op, "order", text, (early, replace(late, loc=op.loc)), cost=3)
+
+
+# Slots
+
+
+def _scalar_slots(op: Op) -> Iterator[tuple[Path, Arg]]:
+    """Yield the scalar arguments of an op that are indices, extents or bounds."""
+    is_scalar = Trait.SCALAR in op.spec.traits and op.name.startswith("scalar.")
+    for name, arg in op.args.items():
+        if isinstance(arg, tuple) and (name in _INDEX_PARAMS or op.name == "call"):
+            for axis, one in enumerate(arg):
+                if is_index(one):
+                    yield (name, axis), one
+        elif (name in _INDEX_PARAMS or is_scalar) and is_index(arg):
+            yield (name, None), arg
+
+
+def is_index(arg: Arg) -> bool:
+    """Return whether an argument is an integer scalar."""
+    if isinstance(arg, Value):
+        return isinstance(arg.type, ScalarType) and not arg.type.dtype.is_float
+    return type(arg) is int
+
+
+def _kind_of_slot(op: Op, path: Path) -> str:
+    if op.name == "for":
+        return "loop bounds"
+    if path[0] in _EXTENT_PARAMS:
+        return "valid region"
+    return "offset" if path[0] in ("offset", "offsets") else "index"
+
+
+def _value_slots(op: Op) -> Iterator[tuple[Path, Value]]:
+    """Yield the tiles and tensors among the arguments that the op reads or passes on."""
+    for name, arg in op.args.items():
+        if name in op.spec.writes:
+            continue
+        if isinstance(arg, Value) and isinstance(arg.type, TileType | TensorType):
+            yield (name, None), arg
+        elif isinstance(arg, tuple) and name in ("values", "init", "operands"):
+            for i, one in enumerate(arg):
+                if isinstance(one, Value) and isinstance(one.type, TileType | TensorType):
+                    yield (name, i), one
+
+
+def _with(op: Op, path: Path, arg: Arg) -> Op | None:
+    """Return the op with one argument replaced, or None if its results would differ."""
+    name, i = path
+    new = arg
+    if i is not None:
+        old = op.args[name]
+        assert isinstance(old, tuple)
+        if op.spec.structural and not _has_same_type(old[i], arg):
+            return None
+        new = (*old[:i], arg, *old[i + 1 :])
+    if op.spec.structural:
+        return replace(op, args={**op.args, name: new})
+    return rebuild_op(op, **{name: new})
+
+
+def _has_same_type(old: Arg, new: Arg) -> bool:
+    """Return whether a carried tile or an argument of a call may be replaced."""
+    if not isinstance(old, Value) or not isinstance(new, Value):
+        return True
+    return isinstance(new.type, ScalarType) or old.type == new.type
+
+
+def _show(arg: Arg) -> str:
+    return arg.name if isinstance(arg, Value) else str(arg)
+
+
+def _like(value: Value) -> Value:
+    return Value(value.name, value.type, value.loc)
+
+
+def _swapped_axes(op: Op) -> Iterator[Edit]:
+    for name, arg in op.args.items():
+        if name not in ("offset", "offsets", "indices") or not isinstance(arg, tuple):
+            continue
+        for i in range(len(arg) - 1):
+            a, b = arg[i], arg[i + 1]
+            made = rebuild_op(op, **{name: (*arg[:i], b, a, *arg[i + 2 :])}) if a != b else None
+            if made is not None:
+                text = f"swap `{_show(a)}` and `{_show(b)}`"
+                old, new = f"{_show(a)}, {_show(b)}", f"{_show(b)}, {_show(a)}"
+                yield Edit(op, "swapped indices", text, (made,), None, 1, old, new)
+
+
+# Indices
+
+
+def _extents_of(op: Op, path: Path) -> list[int]:
+    """Return the extent of the window on the axis of an offset, or the step of a loop."""
+    if op.name == "for":
+        step = ForView(op).bounds[2]
+        return [step] if isinstance(step, int) and step > 0 else []
+    found = edits.window_parts(op)
+    if found is None or path[1] is None or path[0] != found[0]:
+        return []
+    return [found[2][path[1]]]
+
+
+def _scalar(name: str, lhs: Arg, rhs: Arg, loc: Loc) -> Op | None:
+    spec = REGISTRY[f"scalar.{name}"]
+    try:
+        return make_op(spec, bind(spec, lhs, rhs), loc=loc)
+    except UserError:
+        return None
+
+
+def _shifted(old: Arg, deltas: Sequence[int], loc: Loc) -> Iterator[_New]:
+    if not isinstance(old, Value):
+        for n in dict.fromkeys(deltas):
+            for new in (old + n, old - n):  # type: ignore[operator]
+                if isinstance(new, int) and new >= 0:
+                    yield _New(str(new), new, cost=2)
+        return
+    for n in dict.fromkeys(deltas):
+        for name, sign in (("add", "+"), ("sub", "-")):
+            made = _scalar(name, old, n, loc)
+            if made is not None:
+                yield _New(f"{old.name} {sign} {n}", made.result, (made,), cost=2)
+
+
+def _more(old: Arg, scalars: Sequence[Value], extents: Sequence[int], loc: Loc) -> Iterator[_New]:
+    """Yield multiples of visible scalars, and sums of these with the old index."""
+    for factor in dict.fromkeys([1, *extents]):
+        for v in scalars:
+            scaled = _scalar("mul", v, factor, loc) if factor != 1 else None
+            if factor != 1 and scaled is None:
+                continue
+            term = scaled.result if scaled else v
+            before = (scaled,) if scaled else ()
+            text = f"{v.name} * {factor}" if scaled else v.name
+            if scaled:
+                yield _New(text, term, before, cost=2)
+            if v is not old and old != 0:
+                added = _scalar("add", old, term, loc)
+                if added is not None:
+                    yield _New(f"{_show(old)} + {text}", added.result, (*before, added), cost=2)
+
+
+def _remainders(op: Op, path: Path, scalars: Sequence[Value]) -> Iterator[_New]:
+    """Yield what is left of a length after an index: `min(extent, length - index)`."""
+    type_ = op.results[0].type if op.results else None
+    axis = path[1] if path[1] is not None else {"rows": 0, "cols": 1}.get(path[0], 0)
+    if not isinstance(type_, TileType) or axis >= len(type_.shape):
+        return
+    extent = type_.shape[axis]
+    for length in scalars:
+        for index in scalars:
+            if index is length:
+                continue
+            left = _scalar("sub", length, index, op.loc)
+            used = _scalar("min", extent, left.result, op.loc) if left else None
+            if left and used:
+                text = f"pl.min({extent}, {length.name} - {index.name})"
+                yield _New(text, used.result, (left, used), cost=3)
+
+
+def _rounded_up(op: Op, lhs: Arg, rhs: Arg) -> Iterator[Edit]:
+    """Round a quotient up, in place of down."""
+    if type(rhs) is not int or rhs < 2:
+        return
+    added = _scalar("add", lhs, rhs - 1, op.loc)
+    made = replace_op(op, op.spec, {"lhs": added.result, "rhs": rhs}) if added else None
+    if added and made:
+        new = f"({_show(lhs)} + {rhs - 1}) // {rhs}"
+        yield Edit(op, "index", f"`{new}`: round up", (added, made), cost=1)
+
+
+# Tiles
+
+
+def _applied(
+    name: str, args: Sequence[Arg], loc: Loc
+) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+    """Apply an op that keeps the type of its first operand."""
+    spec, first = REGISTRY[name], args[0]
+    assert isinstance(first, Value)
+    try:
+        made = make_op(spec, bind(spec, *args), in_scope=True, loc=loc)
+    except (UserError, TypeError):
+        return
+    if len(made.results) == 1 and made.result.type == first.type:
+        shown = ", ".join(f"{a:.6g}" if isinstance(a, float) else _show(a) for a in args)
+        yield f"pl.{name}({shown})", (made,), made.result
+
+
+def _normalized(old: Value, loc: Loc) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+    """Divide rows by their sums."""
+    spec = REGISTRY["row_sum"]
+    try:
+        total = make_op(spec, bind(spec, old), in_scope=True, loc=loc)
+    except UserError:
+        return
+    for _, ops, value in _applied("row_expand_div", (old, total.result), loc):
+        text = f"pl.row_expand_div({old.name}, pl.row_sum({old.name}))"
+        yield text, (total, *ops), value
+
+
+def _masked(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+    """Pad a tile beyond a visible extent, with zeros or minus infinity."""
+    assert isinstance(old.type, TileType)
+    if len(old.type.shape) != 2 or math.prod(old.type.shape) == max(old.type.shape):
+        return
+    spec, fill = REGISTRY["set_validshape"], REGISTRY["fillpad"]
+    for scalar in visible.scalars(op)[:4]:
+        for axis in (1, 0):
+            valid = (old.type.shape[0], scalar) if axis else (scalar, old.type.shape[1])
+            for number, name in ((-math.inf, "min"), (0.0, "zero")):
+                try:
+                    cut = make_op(spec, bind(spec, old, *valid), in_scope=True, loc=op.loc)
+                    bound = bind(fill, cut.result, pad_value=number)
+                    full = make_op(fill, bound, in_scope=True, loc=op.loc)
+                except UserError:
+                    continue
+                shape = ", ".join(map(_show, valid))
+                text = (
+                    f"pl.fillpad(pl.set_validshape({old.name}, {shape}), "
+                    f"pad_value=pl.PadValue.{name})"
+                )
+                if full.result.type == old.type:
+                    yield text, (cut, full), full.result
+
+
+def _combining_ops(old: Value, value: Value) -> Sequence[str]:
+    assert isinstance(old.type, TileType)
+    if not isinstance(value.type, TileType) or value.type.dtype != old.type.dtype:
+        return ()
+    if value.type.shape == old.type.shape:
+        return _COMBINE
+    if value.type.shape == (*old.type.shape[:-1], 1):
+        return _COMBINE_ROW
+    return _COMBINE_COLUMN if value.type.shape == (1, *old.type.shape[1:]) else ()
+
+
+def _comparisons(op: Op) -> Iterator[Edit]:
+    """Use another comparison."""
+    old = op.args.get("cmp_type")
+    if old is None:
+        return
+    for number, name in enumerate(_COMPARISONS):
+        made = rebuild_op(op, cmp_type=name)
+        if made is not None and old not in (name, number):
+            yield Edit(op, "other op", f'`cmp_type="{name}"`', (made,))
+
+
+# Visible values
+
+
+class Visible:
+    """The values that each op of a function may use, nearest first, and those its loops carry."""
+
+    def __init__(self, block: Block, params: Sequence[Value]) -> None:
+        self.before: dict[Op, tuple[Value, ...]] = {}
+        self.carried: dict[Op, tuple[Value, ...]] = {}
+        self._walk(block, tuple(reversed(params)), ())
+        self.made_by = {r: op for op in walk(block) for r in op.results}
+        used = {v for op in walk(block) for v in op.operands}
+        self._with_blocks = [op for op in walk(block) if op.blocks]
+        inner = {v for op in self._with_blocks for b in op.blocks for v in b.params}
+        defined = [*inner, *self.made_by]
+        self._unused_tiles = {v for v in defined if v not in used and isinstance(v.type, TileType)}
+
+    def scalars(self, op: Op) -> list[Value]:
+        """Return the nearest integer scalars: variables that still have them, and parameters."""
+        found = [
+            v
+            for v in self.before.get(op, ())
+            if is_index(v) and v.type != BOOL and self._is_variable(v) and self.is_nameable(op, v)
+        ]
+        return found[:_MAX_SCALARS]
+
+    def _is_variable(self, value: Value) -> bool:
+        """Return whether the source assigns the value to a variable of its name.
+
+        The intermediate results of an expression are named after their operands.
+        """
+        if value not in self.made_by:
+            return True  # a parameter, or the index of a loop
+        line = linecache.getline(value.loc.file, value.loc.line)
+        return not line or re.search(rf"\b{re.escape(value.name)}\b[\w\s,]*=[^=]", line) is not None
+
+    def tiles(self, op: Op) -> list[Value]:
+        """Return the nearest float tiles that the source can name."""
+        found = [v for v in self.before.get(op, ()) if is_float_tile(v) and self.is_nameable(op, v)]
+        return found[:_MAX_TILES]
+
+    def like(self, op: Op, old: Value) -> list[Value]:
+        """Return the nearest values that may stand for `old`."""
+        if isinstance(old.type, TensorType):
+            found = [v for v in self.before[op] if is_tensor(v) and _is_like_tensor(v, old)]
+        else:
+            shape = old.type.shape if isinstance(old.type, TileType) else ()
+            found = [
+                v for v in self.before[op] if isinstance(v.type, TileType) and v.type.shape == shape
+            ]
+        return [v for v in found if v is not old][:_MAX_TILES]
+
+    def is_nameable(self, op: Op, value: Value) -> bool:
+        """Return whether the variable of a value still has it at the op."""
+        names = (v for v in self.before.get(op, ()) if v.name == value.name)
+        return next((v for v in names if self._is_variable(v)), None) is value
+
+    @cached_property
+    def unused_in_the_end(self) -> set[Value]:
+        """Return tiles that nothing uses, including those only passed on by loops and branches."""
+        found = set(self._unused_tiles)
+        used = {v for op in self.before if not op.spec.terminator for v in op.operands}
+        for op in self._with_blocks:  # outer ones first
+            for block in op.blocks:
+                handed = block.terminator.args.get("values")
+                pairs = zip(op.results, handed if isinstance(handed, tuple) else ())
+                passed_on = (v for r, v in pairs if r in found and isinstance(v, Value))
+                found.update(v for v in passed_on if v not in used)
+        return found
+
+    def _walk(self, block: Block, outer: tuple[Value, ...], carried: tuple[Value, ...]) -> None:
+        seen = (*reversed(block.params), *outer)
+        for op in block.ops:
+            self.before[op], self.carried[op] = seen, carried
+            inner = (*ForView(op).carried, *carried) if op.name == "for" else carried
+            for part in op.blocks:
+                self._walk(part, seen, inner)
+            seen = (*reversed(op.results), *seen)
+
+
+def _is_like_tensor(value: Value, old: Value) -> bool:
+    a, b = value.type, old.type
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return False
+    return a.dtype == b.dtype and len(a.shape) == len(b.shape)
