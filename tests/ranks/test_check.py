@@ -105,3 +105,32 @@ def test_a_single_rank_program_has_no_schedule_to_replay(
     hello = Path(__file__).parents[2] / "examples" / "01_hello.py"
     assert main(["check", str(hello), "--replay", "random:1"]) == 2
     assert "`--replay` is for programs of several ranks" in capsys.readouterr().err
+
+
+TWO_RANKS = Path(__file__).parents[2] / "examples" / "ranks" / "two_ranks.py"
+SEND = "        pld.tensor.put(inbox, peer=peer, src=partial)\n"
+SIGNAL = "        pld.system.notify(arrived, peer=peer, offsets=[0, 0], value=1, op=ADD)\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("", "", "all schedules covered (1 ran)"),
+        ("expected=1", "expected=2", "is 1, waits for at least 2"),
+        (SEND + SIGNAL, SIGNAL + SEND, "E1711"),
+    ],
+)
+def test_the_program_of_the_tutorial(
+    old: str, new: str, found: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = TWO_RANKS.read_text(encoding="utf-8")
+    assert old in text
+    file = tmp_path / "two_ranks.py"
+    file.write_text(text.replace(old, new) if old else text, encoding="utf-8")
+    assert main(["check", str(file)]) == (1 if old else 0)
+    printed = capsys.readouterr()
+    assert found in printed.out + printed.err
+
+
+def test_the_program_of_the_tutorial_matches_its_golden() -> None:
+    assert main(["run", str(TWO_RANKS)]) == 0
