@@ -564,7 +564,6 @@ program = fresh_program()
 threading.Thread(target=runs, args=(program,), daemon=True).start()
 while not engine._programs or not next(iter(engine._programs.values()))._lock.locked():
     time.sleep(0.01)
-time.sleep(0.2)  # past the imports of the thread: a fork keeps their locks
 child = os.fork()
 if child == 0:
     os.environ["CC"] = "cc"

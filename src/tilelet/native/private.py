@@ -9,9 +9,11 @@ checked and used is what is behind that descriptor.
 from __future__ import annotations
 
 import contextlib
+import grp
 import hashlib
 import hmac
 import os
+import pwd
 import stat
 from collections.abc import Iterable
 from pathlib import Path
@@ -161,9 +163,6 @@ def _is_for_one(found: os.stat_result) -> bool:
     """Whether the group that may write is this user's own, of which nobody else is a member."""
     if found.st_mode & stat.S_IWOTH:
         return False
-    import grp
-    import pwd
-
     try:
         user, group = pwd.getpwuid(os.getuid()), grp.getgrgid(found.st_gid)
     except KeyError:

@@ -104,6 +104,8 @@ class _Run:
     def __init__(self, plan: KernelPlan) -> None:
         self.plan = plan
         self.group_of = {op: g for g in plan.groups for op in g.ops}
+        self.ranges = [(s.offset, s.offset + s.nbytes) for s in plan.slots]
+        self._overlapping: dict[int, frozenset[int]] = {}
         self.taken: dict[int, Op] = {}  # the op that a slot was taken by first
 
     def error(self, op: Op, problem: str) -> PlanError:
@@ -128,11 +130,15 @@ class _Run:
                     raise self.error(op, "a product is deferred twice, or run outside the kernel")
                 seen.add(op)
 
-    def overlapping(self, slot: int) -> list[int]:
+    def overlapping(self, slot: int) -> frozenset[int]:
         """Slots that share bytes with a slot, itself among them."""
-        slots = self.plan.slots
-        low, high = slots[slot].offset, slots[slot].offset + slots[slot].nbytes
-        return [i for i, s in enumerate(slots) if s.offset < high and low < s.offset + s.nbytes]
+        found = self._overlapping.get(slot)
+        if found is None:
+            low, high = self.ranges[slot]
+            others = enumerate(self.ranges)
+            found = frozenset(i for i, (start, end) in others if start < high and low < end)
+            self._overlapping[slot] = found
+        return found
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -261,7 +267,7 @@ class _Run:
         for form in read:
             self.read(op, state, form)
         for slot in step.slots:
-            if slot in new and used & set(self.overlapping(slot)):
+            if slot in new and used & self.overlapping(slot):
                 raise self.error(op, f"slot {slot} is written while an operand lies there")
             if slot not in new and not self._replaces(op, state, slot):
                 raise self.error(op, f"slot {slot} does not hold the operand to be replaced")
@@ -274,7 +280,7 @@ class _Run:
             if kept.slot not in step.slots:
                 # Computed and written at once, because it is used more than once.
                 self.takes(op, kept.slot)
-                if used & set(self.overlapping(kept.slot)):
+                if used & self.overlapping(kept.slot):
                     raise self.error(op, f"slot {kept.slot} is written while an operand lies there")
             self.write(op, state, kept.slot, result)
 

@@ -19,7 +19,6 @@ import subprocess
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tilelet.cpu.run import native, sanitize
 from tilelet.diag.catalogue.command import CompilerFailed
@@ -36,9 +35,6 @@ from tilelet.native.toolchain import (
     start_compiler,
     stopped_when_terminated,
 )
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 SOURCES = Path(__file__).parents[1] / "c"
 PRODUCTS = ("matmul.c", "products.c")
@@ -71,6 +67,35 @@ def _key(compiler: Compiler, *parts: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
+class _Making:
+    """An object file being made by another thread.
+
+    Not a `Future`: importing that here would keep a lock in children that are forked meanwhile.
+    """
+
+    def __init__(self, make: Callable[[], Path]) -> None:
+        self._make = make
+        self._done = threading.Event()
+        self._path: Path | None = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._path = self._make()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.set()
+
+    def result(self) -> Path:
+        while not self._done.wait(_POLL):
+            pass
+        if self._error is not None:
+            raise self._error
+        assert self._path is not None
+        return self._path
+
+
 class _Jobs:
     """Compilers that run side by side."""
 
@@ -92,29 +117,20 @@ class _Jobs:
         for thread in self._threads:
             thread.join()
 
-    def compile(self, sources: Sequence[Path], folder: Path, optimize: str) -> list[Future[Path]]:
+    def compile(self, sources: Sequence[Path], folder: Path, optimize: str) -> list[_Making]:
         """Start making an object of each source; they appear in `folder`."""
         return [self._side_by_side(s, folder, optimize) for s in sources]
 
-    def _side_by_side(self, source: Path, folder: Path, optimize: str) -> Future[Path]:
-        from concurrent.futures import Future
-
-        made: Future[Path] = Future()
-
-        def make() -> None:
-            try:
-                made.set_result(self._object(source, folder, optimize))
-            except BaseException as error:
-                made.set_exception(error)
-
-        thread = threading.Thread(target=make, name="tilelet cc")
+    def _side_by_side(self, source: Path, folder: Path, optimize: str) -> _Making:
+        making = _Making(lambda: self._object(source, folder, optimize))
+        thread = threading.Thread(target=making.run, name="tilelet cc")
         try:
             thread.start()
         except RuntimeError:  # the system gives no more threads: one after the other
-            made.set_result(self._object(source, folder, optimize))
+            making.run()
         else:
             self._threads.append(thread)
-        return made
+        return making
 
     def link(self, objects: Sequence[Path], target: Path) -> None:
         names = [str(o) for o in objects]
@@ -214,7 +230,7 @@ class _Library:
         self._jobs = jobs
         self._parts = parts
         self.keys = {name: f"{name}-{_key(compiler, OPTIMIZE_RUNTIME)}" for name in parts}
-        self._started: dict[str, list[Future[Path]]] = {}
+        self._started: dict[str, list[_Making]] = {}
 
     def start(self, folder: Path) -> None:
         """Begin to compile what is not in the cache."""
@@ -252,15 +268,8 @@ class _Library:
                 shutil.copyfile(path, draft / path.name)
 
 
-def _results(making: Sequence[Future[Path]]) -> list[Path]:
-    from concurrent.futures import wait
-
-    found: list[Path] = []
-    for made in making:
-        while not made.done():
-            wait([made], _POLL)
-        found.append(made.result())
-    return found
+def _results(making: Sequence[_Making]) -> list[Path]:
+    return [one.result() for one in making]
 
 
 def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optimize: str) -> None:
