@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from tests.checks.programs import subject_of
 from tests.checks.test_race import atomic_blocks
@@ -110,3 +111,43 @@ def test_one_missing_dependency_is_one_race() -> None:
     (finding,) = verdict_on(subject_of(two_tensors), chosen(["race"])).findings
     assert "race on `a`" in finding.message
     assert "race on `b`" in finding.diagnostic.notes[-1]
+
+
+N = pl.dynamic("N")
+
+
+@pl.jit
+def any_rows(x: pl.Tensor[[N, 128], pl.FP32], out: pl.Out[pl.Tensor[[N, 128], pl.FP32]]):
+    for r in pl.parallel(0, N, 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            rows = pl.slice(x, [16, 128], [r, 0], valid_shape=[pl.min(N - r, 16), 128])
+            out[r : r + 16, :] = pl.exp(rows)
+    return out
+
+
+@pl.jit
+def rows_of_a_table(
+    x: pl.Tensor[[64, 128], pl.FP32],
+    table: pl.Tensor[[4], pl.INT32],
+    count: pl.Tensor[[1], pl.INT32],
+    out: pl.Out[pl.Tensor[[64, 128], pl.FP32]],
+):
+    for i in pl.range(pl.read(count, [0])):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.read(table, [i])
+            out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+    return out
+
+
+def test_answers_name_the_sizes_and_inputs_that_they_cover() -> None:
+    x = np.zeros((64, 128), np.float32)
+    parts = {p.check: p for p in tilelet.check(any_rows, x, x.copy()).parts}
+    assert parts["race"].status is Status.PROVED
+    assert parts["race"].text.endswith("; for all `N`")
+    table, count = np.arange(0, 64, 16, dtype=np.int32), np.array([4], np.int32)
+    verdict = tilelet.check(rows_of_a_table, x, table, count, x.copy())
+    parts = {p.check: p for p in verdict.parts}
+    assert parts["init"].status is Status.THIS_RUN
+    assert parts["init"].text.endswith("; not for other values of `table` or `count`")
+    assert verdict.unchecked["init"] == "for other values of `table` or `count`"
+    assert parts["capacity"].not_looked_at == ""

@@ -19,8 +19,8 @@ def parameters_read(program: Program) -> set[str]:
         if function.kind is FunctionKind.InCore:
             continue
         aliases = Aliases(function.body, program.functions)
-        looked_at = [v for op in walk(function.body) for v in _looked_at(op)]
-        roots = {root for value in looked_at for root in aliases.roots(value)}
+        values = [v for op in walk(function.body) for v in looked_at(op)]
+        roots = {root for value in values for root in aliases.roots(value)}
         if function is main:
             found |= {p.name for p in main.params if p in roots}
         elif roots & set(function.params):
@@ -29,7 +29,8 @@ def parameters_read(program: Program) -> set[str]:
     return found
 
 
-def _looked_at(op: Op) -> list[Value]:
+def looked_at(op: Op) -> list[Value]:
+    """Return the tensors of which an op reads single elements, or that its predicate names."""
     predicate = op.args.get("predicate")
     if isinstance(predicate, tuple):
         return [v for v in values_in(predicate[:1]) if is_tensor(v)]

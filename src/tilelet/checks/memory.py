@@ -19,7 +19,7 @@ def check(subject: Subject) -> CheckResult:
     shown, count, why = prove_bounds(subject.program)
     windows = plural(count, "window")
     if shown == count:
-        return part("memory", [], Status.PROVED, f"{windows} inside for all sizes")
+        return part("memory", [], Status.PROVED, f"{windows} inside their tensors")
     if not subject.tasks.complete:
         summary = f"{shown} of {windows} inside for all sizes, the others unknown"
         return CheckResult("memory", Status.NOT_CHECKED, summary, remarks=(subject.too_many,))

@@ -5,20 +5,21 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tilelet.analysis.patience import OutOfSteps
 from tilelet.checks.comparison import Comparison
 from tilelet.checks.findings import Finding, Status, merge_causes
+from tilelet.checks.reach import deciding_inputs, free_sizes
 from tilelet.checks.registry import Check
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.core import Consequence, Diagnostic, UserError
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table
-from tilelet.diag.text import plural
+from tilelet.diag.text import plural, ticked
 from tilelet.ir.core import Program, Value
 from tilelet.ir.types import TensorType
 from tilelet.tasks.stream import TaskStream
@@ -104,6 +105,14 @@ class Subject:
         }
 
     @cached_property
+    def free_sizes(self) -> list[str]:
+        return free_sizes(self.program)
+
+    @cached_property
+    def deciding_inputs(self) -> list[str]:
+        return deciding_inputs(self.program)
+
+    @cached_property
     def device_run(self) -> DeviceRun:
         return DeviceRun(self.run, self.machine, self.period)
 
@@ -114,6 +123,8 @@ class CheckResult:
 
     summary  one line: what was checked, or why it was not
     remarks  observations that are not findings
+    for_all  the sizes for which it was proved, by name
+    not_looked_at  inputs of which it covers only the values of this run; empty if there are none
     """
 
     check: str
@@ -121,12 +132,21 @@ class CheckResult:
     summary: str
     findings: tuple[Finding, ...] = ()
     remarks: tuple[str, ...] = ()
+    for_all: tuple[str, ...] = ()
+    not_looked_at: str = ""
+
+    @property
+    def text(self) -> str:
+        """The summary, and the sizes and inputs that it covers."""
+        if self.for_all:
+            return f"{self.summary}; for all {ticked(self.for_all, 'and')}"
+        return f"{self.summary}; not {self.not_looked_at}" if self.not_looked_at else self.summary
 
     def to_data(self) -> dict[str, Any]:
         return {
             "check": self.check,
             "status": self.status.value,
-            "summary": self.summary,
+            "summary": self.text,
             "remarks": list(self.remarks),
             "findings": [finding.to_data() for finding in self.findings],
         }
@@ -176,8 +196,9 @@ class Verdict:
 
     @property
     def unchecked(self) -> dict[str, str]:
-        """Checks that were not made or not finished, with the reason."""
-        return {p.check: p.summary for p in self.parts if p.status is Status.NOT_CHECKED}
+        """Checks that were not made, not finished or hold for this run only, with the reason."""
+        unmade = {p.check: p.summary for p in self.parts if p.status is Status.NOT_CHECKED}
+        return unmade | {p.check: p.not_looked_at for p in self.parts if p.not_looked_at}
 
     def lines(self) -> list[str]:
         """Format for people: a line for the whole, then one per check."""
@@ -186,7 +207,7 @@ class Verdict:
         reach = max((len(p.status.value) for p in self.parts), default=0)
         lines = [f"{self.name} on {self.machine}: {found}"]
         for p in self.parts:
-            lines.append(f"  {p.check:<{width}}  {p.status.value:<{reach}}  {p.summary}")
+            lines.append(f"  {p.check:<{width}}  {p.status.value:<{reach}}  {p.text}")
             lines += [f"  {'':<{width}}  {'':<{reach}}  {remark}" for remark in p.remarks]
         return lines
 
@@ -203,7 +224,7 @@ class Verdict:
     def _repr_html_(self) -> str:
         """Render for a notebook: each check's answer, then the findings in full."""
         table = Table(self.lines()[0], ("check", "answer", "what was checked"), left=3)
-        table.rows += [(p.check, p.status.value, p.summary) for p in self.parts]
+        table.rows += [(p.check, p.status.value, p.text) for p in self.parts]
         return parts_html([table, *map(str, self.findings)])
 
 
@@ -221,9 +242,19 @@ def not_made(reasons: Mapping[str, str]) -> list[CheckResult]:
     return [CheckResult(check, Status.NOT_CHECKED, why) for check, why in reasons.items()]
 
 
+def _with_reach(result: CheckResult, subject: Subject) -> CheckResult:
+    """Name the sizes for which an answer is proved, or the inputs that it does not cover."""
+    if result.status is Status.PROVED:
+        return replace(result, for_all=tuple(subject.free_sizes))
+    if result.status is not Status.THIS_RUN:
+        return result
+    names = [*subject.free_sizes, *subject.deciding_inputs]
+    return replace(result, not_looked_at=f"for other values of {ticked(names)}" if names else "")
+
+
 def _run_check(check: Check, subject: Subject) -> CheckResult:
     try:
-        return check.run(subject)
+        return _with_reach(check.run(subject), subject)
     except UserError as error:
         return CheckResult(check.name, Status.NOT_CHECKED, error.diagnostic.message)
     except MemoryError:
