@@ -48,13 +48,14 @@ ALLOWED = {
     "static": "analysis diag dtypes frontend ir language syntax",
     "oracle": "advice checks device diag dialects divergence frontend interp ir runtime scripts"
     " static tasks",
+    "optimise": "advice device diag equivalence oracle scripts tuning",
     "gym": "device diag ir oracle runtime static tuning",
     "lsp": "advice analysis checks device diag equivalence frontend ir language report runtime"
     " scripts static",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",
     "cli": "advice bench calibration checks compat cpu device diag dialects divergence dtypes"
-    " equivalence export frontend gym interp ir language lsp models native ops oracle passes"
-    " ranks report runtime scripts static tasks tuning",
+    " equivalence export frontend gym interp ir language lsp models native ops optimise"
+    " oracle passes ranks report runtime scripts static tasks tuning",
 }
 
 

@@ -40,7 +40,7 @@ def advise_command(options: AdviseCommand) -> int:
     if first.code:
         return failed(first, options)
     target = options.target
-    advisor = _advisor(target, _setting(machines, options), unproved=options.unproved)
+    advisor = _advisor(target, advice_setting(machines, options), unproved=options.unproved)
     report = advisor.fix() if options.fix else advisor.advise()
     _print(report, options)
     if wants_page(options):
@@ -62,7 +62,9 @@ def advise_command(options: AdviseCommand) -> int:
 def page_advice(options: DeviceOptions, machines: Sequence[Machine]) -> dict[str, Any] | None:
     """What a page says of changes to the script; None if the script cannot be advised on."""
     try:
-        report = _advisor(options.target, _setting(machines, options), unproved=False).advise()
+        report = _advisor(
+            options.target, advice_setting(machines, options), unproved=False
+        ).advise()
     except UserError as error:
         message = error.diagnostic.message
         print(printable(f"note: the page has no advice: {message}"), file=sys.stderr)
@@ -70,7 +72,7 @@ def page_advice(options: DeviceOptions, machines: Sequence[Machine]) -> dict[str
     return reports.to_data(report)
 
 
-def _setting(machines: Sequence[Machine], options: DeviceOptions) -> Setting:
+def advice_setting(machines: Sequence[Machine], options: DeviceOptions) -> Setting:
     machine = machines[0]
     return Setting(
         machine,

@@ -22,6 +22,7 @@ _MODULES = {
     "profile": "speed",
     "advise": "speed",
     "tune": "speed",
+    "optimise": "speed",
     "compare": "speed",
     "view": "speed",
     "tasks": "speed",

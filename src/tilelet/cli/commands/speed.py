@@ -193,6 +193,42 @@ class TuneCommand(DeviceOptions, group=SPEED):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OptimiseCommand(DeviceOptions, group=SPEED):
+    """Search rewritings and tile sizes together, and keep what is proved.
+
+    Examples:
+      tilelet optimise kernel.py -p a2a3
+      tilelet optimise kernel.py --in-place
+      tilelet optimise kernel.py --candidates 200 --executor dask://host:8786
+
+    `advise --fix` and `tune` take turns until neither makes the modelled time shorter. A step is
+    taken only if it is proved to keep the results, but for rounding. The answer is the ladder, what
+    is left to the floor, and the change as a diff.
+    """
+
+    candidates: int = option(
+        "sizes that are tried in each round (60)", default=60, parse=positive, metavar="N"
+    )
+    unproved: bool = option("take what only holds for the inputs tried, too")
+    in_place: bool = option("write the result to the script")
+    jobs: int | None = option(
+        "processes (one per core)", default=None, parse=positive, metavar="N", rivals="where"
+    )
+    executor: str | None = option(
+        "a dask scheduler whose workers do the work",
+        default=None,
+        metavar="dask://HOST:PORT",
+        rivals="where",
+    )
+
+    def run(self) -> int:
+        with interrupt.deferred():
+            from tilelet.cli.optimise import optimise_command
+
+        return optimise_command(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompareCommand(DeviceOptions, group=SPEED):
     """Compare two modelled runs.
 

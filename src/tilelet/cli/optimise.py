@@ -1,0 +1,34 @@
+"""`tilelet optimise`: rewritings and tile sizes of a script, searched together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tilelet.cli.advise import advice_setting
+from tilelet.cli.commands.speed import OptimiseCommand
+from tilelet.cli.pages import write_text
+from tilelet.cli.profile import machines_for
+from tilelet.diag.tables import show
+from tilelet.optimise.search import optimise
+from tilelet.scripts import exit_codes
+
+
+def optimise_command(options: OptimiseCommand) -> int:
+    """0 whether or not something faster was found."""
+    setting = advice_setting(machines_for(options), options)
+    found = optimise(
+        options.target,
+        setting,
+        candidates=options.candidates,
+        jobs=options.jobs,
+        executor=options.executor,
+        unproved=options.unproved,
+    )
+    if options.format == "json":
+        print(json.dumps(found.to_data(), indent=1, ensure_ascii=False))
+    else:
+        show(found.parts())
+    if options.in_place and found.text != found.original:
+        write_text(Path(options.target.name), found.text)
+    return exit_codes.PASSED
