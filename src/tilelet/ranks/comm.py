@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from tilelet.diag.catalogue.ranks import BadDeferredWait
 from tilelet.diag.catalogue.windows import WindowOutOfRange
 from tilelet.diag.core import Loc
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
@@ -31,6 +32,9 @@ from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
     from tilelet.ranks.rank import RankState
+
+MAX_CONDITIONS = 64
+"""Conditions of `defer_wait` that one task may have."""
 
 ROUTINES: dict[str, LowerRoutine] = {}
 
@@ -239,7 +243,10 @@ def lower_defer_wait(low: Lowering, op: Op) -> Routine:
     state, condition = rank_state(low), condition_of(low, op)
 
     def run(frame: Frame) -> Suspension:
-        state.strand.task.deferred.append((condition(frame), op))
+        deferred = state.strand.task.deferred
+        deferred.append((condition(frame), op))
+        if len(deferred) > MAX_CONDITIONS:
+            raise BadDeferredWait(op.loc, f"a task has more than {MAX_CONDITIONS} conditions")
         return
         yield
 

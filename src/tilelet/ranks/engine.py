@@ -13,7 +13,7 @@ from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.record import RankStreams, record_streams
 from tilelet.ranks.scheduler import Callbacks, World
-from tilelet.ranks.static import check_places
+from tilelet.ranks.static import check_text
 from tilelet.ranks.windows import KeptWindows
 from tilelet.tasks.arguments import bind_arguments
 
@@ -69,7 +69,7 @@ class RanksEngine:
     def run(
         self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
     ) -> RanksExecution:
-        check_places(program)
+        check_text(program)
         bound = bind_arguments(program, arguments, execute=execute)
         plan = plan_of(program, bound, self.config.world)
         if not execute:

@@ -162,6 +162,7 @@ class Explorer:
         steps: int = MAX_STEPS,
         is_native: bool = False,
     ) -> None:
+        static.check_text(program)
         self._program = program
         self._arguments = arguments
         self._world = (config or DistributedConfig()).world

@@ -30,7 +30,7 @@ from tilelet.ranks.launch import say
 from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
 from tilelet.ranks.rank import RankTask
 from tilelet.ranks.scheduler import World
-from tilelet.ranks.static import check_places
+from tilelet.ranks.static import check_text
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Array, Window, window_of_array
@@ -321,7 +321,7 @@ class MpiEngine(RanksEngine):
     def run(
         self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
     ) -> RanksExecution:
-        check_places(program)
+        check_text(program)
         if self.config.world != COMM.size:
             raise WrongWorld(program.main.loc, self.config.world, COMM.size)
         _check_texts(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -121,11 +122,23 @@ class _RankObserver:
         if op.name == "call" and low.function.kind is not FunctionKind.InCore:
             return state.submission(low, op)
         step = low.plain_op(op)
+        if op.name == "breakpoint":
+            return _named(state, step)
         if op.spec.engine is Engine.CUBE and state.world.native is not None:
             return state.world.native.product_step(low, op, step)
         if state.world.watcher is not None and low.function.kind is FunctionKind.InCore:
             return state.world.watcher.watched(state, low, op, step)
         return step
+
+
+def _named(state: RankState, step: Step) -> Step:
+    """The step of a `breakpoint()`, which says first on which rank it stops."""
+
+    def stop(frame: Frame) -> None:
+        print(f"{state.strand.title}:", file=sys.stderr, flush=True)
+        step(frame)
+
+    return stop
 
 
 class RankState(State):

@@ -292,3 +292,20 @@ class NoLinks(UserError):
             [],
             helps=["add a table `[links]` to the machine file; that of a2a3 shows its fields"],
         )
+
+
+class BadDeferredWait(UserError):
+    """`defer_wait` shares its kernel with other work, or has too many conditions.
+
+    A deferred wait only registers conditions: its task ends, its core is free, and the task counts
+    as done when all conditions hold. Between registrations only scalars may be computed.
+    """
+
+    code = "E1722"
+
+    def __init__(self, loc: Loc, problem: str) -> None:
+        super().__init__(
+            f"`pld.system.defer_wait`: {problem}",
+            [Label(loc)],
+            helps=["give it a scope of its own, and let the work after it take `deps=[tid]`"],
+        )
