@@ -1,1 +1,1 @@
-"""`tilelet bench`: how close the native engine comes to what this machine can do."""
+"""`tilelet bench`: the native engine compared with the peaks of this machine."""

@@ -1,7 +1,7 @@
-"""Compare this tree with another one: the same cases in turn, ratios of times with their spread.
+"""Compare this tree with another: the same cases in turn, time ratios with their spread.
 
-Each tree runs in a process of its own; a round runs both, in alternating order, so that what else
-the machine does meets both. Ratios are taken within rounds.
+Each tree runs in its own process; a round runs both, in alternating order, so that other load
+affects both. Ratios are taken within rounds.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ _VECTOR_OPS = ("add", "cast", "softmax", "rmsnorm")
 
 
 def cases(section: str, is_quick: bool) -> dict[str, list[Any]]:
-    """Requests for the cases of a section by label; none if nothing of it is compared."""
+    """Return requests for the cases of a section by label; empty if it is not compared."""
     inner, columns = (1024, 2048) if is_quick else (5120, 25600)
     rows, width = (512, 2048) if is_quick else (16384, 2048)
     wide = SMALL if is_quick else HIDDEN_8192

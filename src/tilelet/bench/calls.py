@@ -1,4 +1,4 @@
-"""What a call costs that computes next to nothing, and what a script costs that does."""
+"""Overhead of a small call, and of a small script."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def add(
 
 
 def calls(bench: Bench) -> None:
-    """The same small sum by each way to call it. The least of many: a call has no rate."""
+    """Time the same small sum by each way to call it; the minimum of many runs."""
     a, b, out = (np.ones((16, 128), np.float32) for _ in range(3))
     rounds = 5 if bench.is_quick else 50
     compiled = compile_program(add)
@@ -84,7 +84,7 @@ def calls(bench: Bench) -> None:
 
 
 def _scripts(bench: Bench, folder: Path) -> None:
-    """The script from the shell, and the checks of its run; `folder` gets all that is cached."""
+    """Time the script from the shell and its checks; caches are in `folder`."""
     with bench.guard("script"):
         bench.say("call: a script from the shell")
         row = bench.add("tilelet run hello.py", goals=[] if bench.is_quick else [SHELL])

@@ -1,4 +1,4 @@
-"""Programs with their data and the work they do: what the engine is timed on."""
+"""Bench cases: programs with their data and work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONFIG = RunConfig(engine="cpu")
 
 @dataclass(frozen=True)
 class Work:
-    """Useful operations of a run, and bytes that it has to read or write at least once."""
+    """Useful operations of a run, and bytes it must read or write at least once."""
 
     flops: float
     nbytes: float
@@ -41,7 +41,7 @@ class Work:
 class BenchCase:
     """One program, compiled, on its arguments.
 
-    label  what the row is called; name and sizes are what `programs.build` wants
+    label  name of the row; name and sizes are arguments of `programs.build`
     """
 
     label: str
@@ -55,23 +55,23 @@ class BenchCase:
         self.compiled = compile_program(programs.build(self.name, self.sizes))
 
     def run(self) -> int:
-        """One run with as many threads as the environment says; the number of tasks."""
+        """Run once with the default number of threads; return the number of tasks."""
         return self.compiled.run_tasks(self.arguments, _CONFIG).total
 
     def run_alone(self) -> None:
-        """One run on one thread."""
+        """Run once on one thread."""
         with one_thread():
             self.run()
 
     def runtime_alone(self, machine: Machine) -> Callable[[], TaskCounter]:
-        """A function that runs the program with kernels that do nothing."""
+        """Return a function that runs the program with empty kernels."""
         native = copy.copy(engine.compiled(self.compiled.program))
         empty = machine.empty_program(ctypes.addressof(native.table))
         native.table = type(native.table).from_address(empty.address)
 
         def run() -> TaskCounter:
             tasks = native.run(self.arguments, engine.thread_count(), engine.schedule_seed())
-            assert empty.address  # the copy must live as long as it is run
+            assert empty.address  # keeps the copy alive
             return tasks
 
         return run
@@ -91,7 +91,7 @@ def one_thread() -> Generator[None]:
 
 
 def model_case(data: Data, label: str, name: str, sizes: dict[str, Any]) -> BenchCase:
-    """A program of the models, on full contexts."""
+    """Return a case of a model program on full contexts."""
     model, variant = registry.resolve(name)
     shape = model.shape_for(variant, **sizes)
     arguments = data.arguments(model.specs(shape), shape.max_seq)
@@ -100,7 +100,7 @@ def model_case(data: Data, label: str, name: str, sizes: dict[str, Any]) -> Benc
 
 
 def _model_flops(model: str, s: DecodeShape) -> float:
-    """Products only, as if every sequence were full: what they add up to is what costs."""
+    """Count the operations of the products, as if every sequence were full."""
     qkv = s.hidden * (s.hidden + 2 * s.kv_width)
     rest = s.hidden * s.hidden + 3 * s.hidden * s.intermediate
     # Scores and outputs: two products over each position that a query sees.
@@ -118,12 +118,12 @@ def _model_flops(model: str, s: DecodeShape) -> float:
 
 
 def _touched(arguments: dict[str, Array]) -> float:
-    """All arguments once, except the tables of RoPE, of which a run reads a few rows."""
+    """Sum the bytes of all arguments except the RoPE tables, of which few rows are read."""
     return float(sum(a.nbytes for name, a in arguments.items() if not name.startswith("rope_")))
 
 
 def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int = 16) -> BenchCase:
-    """A plain product, as a program of its own."""
+    """Return a case of a single matrix product."""
     arguments = {
         "x": data.normal("x", (rows, inner), BF16),
         "w": data.normal("w", (inner, columns), BF16, inner**-0.5),
@@ -137,7 +137,7 @@ def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int =
 
 
 def vector_case(data: Data, op: str, rows: int, columns: int) -> BenchCase:
-    """One of the programs that only move memory."""
+    """Return a case of a memory-bound program."""
     shape = (rows, columns)
     arguments = {"x": data.normal("x", shape, FP32)}
     if op == "add":

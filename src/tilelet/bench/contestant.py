@@ -1,7 +1,7 @@
-"""One tree's side of `bench --against`, in a process of its own.
+"""The process of one tree in `bench --against`.
 
 The text of this file runs with the package of another tree, perhaps an older one: it imports only
-what `tilelet.bench` has had for long. Requests come as JSON lines: `{"package": FOLDER}` checks
+long-standing names of `tilelet.bench`. Requests come as JSON lines: `{"package": FOLDER}` checks
 which package is imported, `{"case": [KIND, ...]}` prepares and warms up a case, `{"run": N}` runs
 it N times. Each is answered by one JSON line; a failure as `{"error": TEXT}`.
 """

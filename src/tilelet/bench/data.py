@@ -1,4 +1,4 @@
-"""Arrays of the bench: made fast, and used again by every case that wants one of that name."""
+"""Arrays of the bench, shared by name between cases."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.inputs import initial_array
 from tilelet.runtime.data.specs import TensorSpec
 
-_LINE = 64  # bytes: arrays start where a cache line does, as those of other libraries do
-_PATTERN = 1 << 20  # numbers that are drawn; large arrays repeat them
-_DRAWN = 8 << 20  # bytes: smaller arrays get the data that their program's harness draws
-_USABLE = 0.9  # of the memory that is free
-_WEIGHT_STD = 0.01  # sums over some thousand inputs of variance one are about as large
+_LINE = 64  # bytes: arrays are aligned to cache lines, as in other libraries
+_PATTERN = 1 << 20  # random numbers that large arrays repeat
+_DRAWN = 8 << 20  # bytes: smaller arrays get the data of their program's harness
+_USABLE = 0.9  # share of the free memory
+_WEIGHT_STD = 0.01  # keeps sums over thousands of inputs near variance one
 _CACHE_STD = 0.2
 
 
 class Data:
-    """Memory by name. A smaller array of the same name is a part of it."""
+    """Memory by name; a smaller array of the same name is a part of it."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -31,13 +31,13 @@ class Data:
         self._arrays: dict[str, tuple[tuple[Any, float], Array]] = {}
 
     def normal(self, name: str, shape: Sequence[int], dtype: Any, std: float = 1.0) -> Array:
-        """Normal numbers with that standard deviation; zeros if it is 0."""
+        """Return normal numbers with a standard deviation; zeros if it is 0."""
         count = math.prod(shape)
         kind = (np.dtype(dtype), std)
         known, flat = self._arrays.get(name, (None, np.empty(0)))
         if known != kind or flat.size < count:
             self._arrays.pop(name, None)
-            del flat  # before the new one is made
+            del flat  # before allocating the new one
             _check_memory(name, count * kind[0].itemsize)
             flat = _aligned(count, kind[0])
             self._fill(flat, std)
@@ -51,7 +51,7 @@ class Data:
             part[:] = pattern[: part.size]
 
     def arguments(self, specs: Sequence[TensorSpec], context: int) -> dict[str, Array]:
-        """Arguments of a program of the models; every sequence has `context` positions."""
+        """Return the arguments of a model program; every sequence has `context` positions."""
         return {spec.name: self._argument(spec, context) for spec in specs}
 
     def _argument(self, spec: TensorSpec, context: int) -> Array:
@@ -63,12 +63,12 @@ class Data:
         return self.normal(spec.name, spec.shape, dtype, _std(spec))
 
     def clear(self) -> None:
-        """Give all memory back."""
+        """Release all memory."""
         self._arrays.clear()
 
 
 def _std(spec: TensorSpec) -> float:
-    """The same for all weights, so that they can use each other's memory; outputs are zeros."""
+    """Return shared numbers for all weights, and zeros for outputs."""
     if spec.init_value is None:
         return 0.0
     if spec.name.endswith("_cache"):
@@ -77,7 +77,7 @@ def _std(spec: TensorSpec) -> float:
 
 
 def _check_memory(name: str, nbytes: int) -> None:
-    """Memory that is promised but not there ends the process: better to leave the case out."""
+    """Refuse allocations beyond the available memory, which would end the process."""
     available = available_memory()
     if available is not None and nbytes > _USABLE * available:
         raise MemoryError(f"`{name}` needs {size_text(nbytes)}, {size_text(available)} are free")

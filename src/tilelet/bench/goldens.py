@@ -1,4 +1,4 @@
-"""Results of every Qwen3 program at full size, against goldens in double."""
+"""Results of every Qwen3 program at full size, compared with goldens in double."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_MISMATCH = Goal("mismatched", 0.0, is_upper=True)
 
 
 def goldens(bench: Bench) -> None:
-    """One golden for all variants of a program: they have the same arguments."""
+    """The golden that all variants of a program share."""
     for name, model in registry.models().items():
         with bench.guard(name):
             _check_model(bench, model)

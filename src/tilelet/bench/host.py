@@ -1,4 +1,4 @@
-"""What this machine is and what Tilelet finds on it: facts for `doctor` and for the bench."""
+"""Facts about this machine, for `doctor` and the bench."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tilelet.native.private import NotPrivateError
 from tilelet.native.toolchain import FLAGS, Compiler, machine_flags
 
 PROBE = Path(__file__).parent / "probe.c"
-_PATIENCE = 120.0  # seconds for the compiler; a new zig builds its own library first
+_PATIENCE = 120.0  # time limit of the compiler in seconds; a new zig first builds its library
 
-# Every variable of the environment that changes what Tilelet does.
+# Environment variables that affect Tilelet.
 VARIABLES = {
     "TILELET_BUILD_DIR": "folder of run directories",
     "TILELET_CACHE_DIR": "folder of compiled programs and goldens",
@@ -41,7 +41,7 @@ PACKAGES = ("numpy", "ml_dtypes", "rich", "torch", "transformers", "safetensors"
 
 @dataclass(frozen=True)
 class Target:
-    """What a compiler builds for with the engine's flags."""
+    """The target of a compiler with the engine's flags."""
 
     isa: str
     vector_bytes: int
@@ -49,7 +49,7 @@ class Target:
 
 
 def probe_compiler(compiler: Compiler) -> Target:
-    """Compile and run a tiny program; `CompilerFailed` if either does not work."""
+    """Compile and run a tiny program; raise `CompilerFailed` if either fails."""
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
         program = Path(folder, "probe")
         flags = (*FLAGS, *machine_flags())
@@ -60,7 +60,7 @@ def probe_compiler(compiler: Compiler) -> Target:
 
 
 def run_checked(compiler: Compiler, command: list[str]) -> str:
-    """What a command prints: a compiler's, or that of a program it made; `CompilerFailed`."""
+    """Return the output of a compiler or compiled program; raise `CompilerFailed`."""
     try:
         done = subprocess.run(  # noqa: S603 - a list, no shell: the user's own compiler
             command,
@@ -86,7 +86,7 @@ def _read(path: str) -> str:
 
 
 def cpu_name() -> str:
-    """The CPU's own name, or else its architecture."""
+    """Return the CPU's model name, or else its architecture."""
     for line in _read("/proc/cpuinfo").splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
@@ -108,7 +108,7 @@ def cpu_isas() -> list[str]:
 
 @dataclass(frozen=True)
 class Cores:
-    """How many cores there are, this process may use, and its control group pays for."""
+    """Return the number of cores of the machine, of this process, and of its control group."""
 
     present: int
     usable: int
@@ -122,7 +122,7 @@ def cores() -> Cores:
 
 
 def _cpu_quota() -> float | None:
-    """Cores' worth of time that the control group allows; None if it sets no limit."""
+    """Return the CPU limit of the control group in cores; None without a limit."""
     newer = _read("/sys/fs/cgroup/cpu.max").split()
     older = [_read(f"/sys/fs/cgroup/cpu/cpu.cfs_{n}_us").strip() for n in ("quota", "period")]
     for pair in (newer, older):
@@ -133,19 +133,19 @@ def _cpu_quota() -> float | None:
 
 @dataclass(frozen=True)
 class Busy:
-    """Processor seconds since the start: of the whole machine, and of this process and its own."""
+    """Processor seconds since the start, of the machine and of this process with its children."""
 
     everything: float
     ours: float
 
     def others_since(self, before: Busy) -> float:
-        """Processor seconds that other work took in the meantime."""
+        """Return the processor seconds of other work in the meantime."""
         everything = self.everything - before.everything
         return max(0.0, everything - (self.ours - before.ours))
 
 
 def busy() -> Busy | None:
-    """None if this system does not say."""
+    """Read the counters; None if this system lacks them."""
     first = _read("/proc/stat").split("\n")[0].split()
     if len(first) < 9 or first[0] != "cpu":
         return None
@@ -184,7 +184,7 @@ def cache_facts() -> CacheFacts:
         root = cache.open_root()
     except OSError as error:
         return CacheFacts(None, _unusable(error))
-    # Not `rglob`, which fails if another process takes an entry away meanwhile.
+    # Not `rglob`, which fails if another process removes an entry.
     files = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
     return CacheFacts(
         folder=root,
@@ -205,7 +205,7 @@ def _unusable(error: OSError) -> str:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, which another process may just have removed."""
+    """Return the size of a file; 0 if another process has removed it."""
     try:
         return path.stat().st_size
     except OSError:
@@ -221,7 +221,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def package_versions() -> dict[str, str | None]:
-    """Versions of the packages that Tilelet can use; None for those that are not there."""
+    """Return versions of the optional packages; None for missing ones."""
     return {name: _version(name) for name in PACKAGES}
 
 
@@ -233,7 +233,7 @@ def _version(package: str) -> str | None:
 
 
 def settings() -> dict[str, str]:
-    """Variables of the environment that are set and have to do with Tilelet."""
+    """Return the environment variables of Tilelet that are set."""
     also = ("CC", "XDG_CACHE_HOME")
     return {
         name: value

@@ -1,4 +1,4 @@
-"""Peaks of this machine, measured: multiply-adds, reading and copying memory."""
+"""Measured peaks of this machine: multiply-adds, reading and copying memory."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _COLD_RUNS = 5
 
 @dataclass(frozen=True)
 class Peaks:
-    """Rates per second, on all threads: operations; bytes read, each thread's in order, and in four
-    streams; bytes read and written.
+    """Rates per second on all threads: operations; bytes read sequentially and in four streams per
+    thread; bytes copied.
     """
 
     flops: float
@@ -39,7 +39,7 @@ class Peaks:
 
 
 def load_helpers() -> ctypes.CDLL:
-    """The functions of peaks.c, compiled with the flags of the engine."""
+    """Compile peaks.c with the flags of the engine."""
     compiler = find_compiler()
     flags = (*FLAGS, *machine_flags(), "-O2", "-shared", f"-I{SOURCES}")
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
@@ -53,10 +53,10 @@ def load_helpers() -> ctypes.CDLL:
 
 
 class Machine:
-    """The rates of this machine on so many threads.
+    """Measure the rates of this machine on some threads.
 
-    Multiply-adds are counted per second of processor time, from which other work on the machine
-    takes nothing away. Memory is shared by all cores, so its rates are by the clock.
+    Multiply-adds are counted per second of processor time, which other load does not affect.
+    Memory is shared by all cores, so its rates are per second of wall-clock time.
     """
 
     def __init__(self, threads: int, megabytes: int) -> None:
@@ -65,14 +65,14 @@ class Machine:
         self._memory = np.ones((threads, megabytes << 20), np.uint8)
 
     def measure(self) -> Peaks:
-        """The best of several short runs."""
+        """Return the best of several short runs."""
         best = self.probe()
         for _ in range(_COLD_RUNS - 1):
             best = best.better_of(self.probe())
         return best
 
     def probe(self) -> Peaks:
-        """All rates at this moment."""
+        """Measure all rates once."""
         helpers = self.helpers
         return Peaks(
             self._flops(),
@@ -118,7 +118,7 @@ class Machine:
 
 
 class EmptyProgram:
-    """A copy of a compiled program (a `tl_program`) whose kernels do nothing."""
+    """Copy a compiled program (a `tl_program`) with empty kernels."""
 
     def __init__(self, helpers: ctypes.CDLL, address: int) -> None:
         original = ctypes.c_void_p(address)
@@ -132,7 +132,7 @@ class EmptyProgram:
 
 
 def _on_threads(count: int, work: Callable[[int], Any]) -> Seconds:
-    """Run `work(0)` .. `work(count - 1)` at once; the processor time is that of the slowest."""
+    """Run `work(0)` .. `work(count - 1)` in parallel; return the slowest's processor time."""
     used = [0.0] * count
 
     def timed(i: int) -> None:

@@ -1,4 +1,4 @@
-"""Programs of the bench's own: a matrix product, and four that only move memory."""
+"""Programs of the bench: a matrix product and four memory-bound programs."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ OWN: dict[str, Callable[..., Program]] = {
 
 
 def build(name: str, sizes: dict[str, Any]) -> Program:
-    """A program of the bench, or a model's: `bench/add`, `qwen3/scope3:tuned`."""
+    """Build a program of the bench or of a model: `bench/add`, `qwen3/scope3:tuned`."""
     if name in OWN:
         return OWN[name](**sizes)
     model, variant = registry.resolve(name)

@@ -1,4 +1,4 @@
-"""What was measured: rows of figures, the reach of each, and how they are shown and saved."""
+"""Rows of measured figures with their goals, as tables and JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tilelet import __version__
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.tables import Table, byte_text, number
 
-_QUIET = 0.05  # share of the machine that other work may take before it is mentioned
+_QUIET = 0.05  # share of other load that is reported
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A kind of number: the head of its column, and how it is written."""
+    """A kind of figure: its column head and number format."""
 
     head: str
     text: Callable[[float], str]
@@ -45,7 +45,7 @@ def _whole(value: float) -> str:
     return number(value, 0)
 
 
-# Those of the first group stand in a section's table, those of the second in that of the engine.
+# The first group is in a section's table, the second in the table of the engine.
 SPEED = {
     "seconds": Figure("time", time_text),
     "gflops": Figure("GFLOP/s", _whole),
@@ -74,7 +74,7 @@ FIGURES = {**SPEED, **ENGINE}
 
 @dataclass(frozen=True)
 class Goal:
-    """What a figure is to reach."""
+    """A goal for a figure."""
 
     figure: str
     target: float
@@ -91,7 +91,7 @@ class Goal:
 
 @dataclass
 class Row:
-    """One line: a form of some work, its figures by name, and what they are to reach."""
+    """One row: a form of some work, its figures by name, and their goals."""
 
     section: str
     name: str
@@ -101,7 +101,7 @@ class Row:
     failed: bool = False
 
     def reach(self, figures: Sequence[str]) -> str:
-        """Whether the goals about these figures are met, in a few words."""
+        """Return in a few words whether the goals of these figures are met."""
         return ", ".join(
             f"{goal.text} {verdict(goal, self.figures[goal.figure])}"
             for goal in self.goals
@@ -120,18 +120,18 @@ class Report:
     machine: dict[str, Any] = field(default_factory=dict[str, Any])
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     rows: list[Row] = field(default_factory=list[Row])
-    # The share of the machine that other work took while a section was measured.
+    # Share of other load while a section was measured.
     other_work: dict[str, float] = field(default_factory=dict[str, float])
     interrupted: bool = False
     began: float = field(default_factory=time.time)
 
     @property
     def failed(self) -> bool:
-        """Whether something did not run, or gave wrong results."""
+        """Whether a case did not run, or had wrong results."""
         return any(row.failed for row in self.rows)
 
     def section_table(self, section: str) -> Table | None:
-        """Times and rates of one section."""
+        """Return the table of one section: times and rates."""
         rows = [row for row in self.rows if row.section == section]
         table = _table(section, rows, SPEED, with_notes=True)
         others = self.other_work.get(section, 0.0)
@@ -141,12 +141,12 @@ class Report:
         return table
 
     def engine_table(self) -> Table | None:
-        """Costs of the engine, of all sections."""
+        """Return the table of engine costs over all sections."""
         rows = [row for row in self.rows if any(name in row.figures for name in ENGINE)]
         return _table("engine", rows, ENGINE, with_notes=False)
 
     def reach_table(self) -> Table | None:
-        """How many goals are met, and those that are not, with what was measured."""
+        """Return how many goals are met, and the missed ones with their figures."""
         table = Table("", ["", "figure", "measured", "target"], left=2)
         count = 0
         for row in self.rows:
@@ -161,7 +161,7 @@ class Report:
         return table if count else None
 
     def document(self) -> dict[str, Any]:
-        """All of it, for machines."""
+        """Return all rows as JSON data."""
         rows = [
             {
                 **asdict(row),
@@ -201,7 +201,7 @@ def save_document(document: dict[str, Any], path: Path) -> None:
 def _table(
     title: str, rows: Sequence[Row], figures: dict[str, Figure], with_notes: bool
 ) -> Table | None:
-    """Columns for the figures that some row has; then the reach, and notes if wanted."""
+    """Return a table with the figures of all rows, their goals, and optional notes."""
     if not rows:
         return None
     shown = [name for name in figures if any(name in row.figures for row in rows)]

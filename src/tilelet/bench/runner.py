@@ -1,4 +1,4 @@
-"""One run of the bench: what it measures with, and how a case becomes rows."""
+"""One run of the bench, which turns cases into rows."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tilelet.diag.core import UserError, UserErrors
 from tilelet.native.toolchain import find_compiler
 
 _RUNTIME_RUNS = 5
-_MANY_TASKS = 1000  # with fewer, the cost of a run hides that of a task
+_MANY_TASKS = 1000  # with fewer, the cost of a run dominates that of a task
 _NO_GOALS: Mapping[str, Goal] = MappingProxyType({})
 ONE_THREAD = "one thread"
 
-# What the engine is to reach everywhere; sections add their own.
+# Goals of the engine in all sections; sections add their own.
 MEMORY = Goal("extra_bytes", 200e6, is_upper=True)
 
 
 class Bench:
-    """Machine, data and rows of one run. `say` is told what is being measured."""
+    """Machine, data and rows of one run. `say` is called with each measured case."""
 
     def __init__(self, report: Report, is_quick: bool, say: Callable[[str], None]) -> None:
         self.report = report
@@ -65,7 +65,7 @@ class Bench:
         }
 
     def run(self, section: str, work: Callable[[Bench], None]) -> None:
-        """Measure one section; its data is given back."""
+        """Measure one section, then release its data."""
         self.section = section
         before, begin = host.busy(), time.perf_counter()
         try:
@@ -106,7 +106,7 @@ class Bench:
         other_goals: Mapping[str, Goal] = _NO_GOALS,
         effort: Effort | None = None,
     ) -> None:
-        """Rows of our programs, which do the same work, and of the other forms of it."""
+        """Add rows of our programs for one work, and of its other forms."""
         names = ", ".join(case.label for case in cases)
         self.say(f"{self.section}: {names}")
         forms = [Form(case.label, case.run) for case in cases]
@@ -120,7 +120,7 @@ class Bench:
             if single:
                 row.figures["scaling"] = _ratio(single, timings[case.label])
             self._costs(row, case)
-        # The last of ours is the one that the others are compared with.
+        # The other forms are compared with the last of ours.
         self._others(others, cases[-1].work, timings, cases[-1].label, other_goals)
 
     def measure_form(
@@ -131,7 +131,7 @@ class Bench:
         others: Sequence[Form | Missing] = (),
         other_goals: Mapping[str, Goal] = _NO_GOALS,
     ) -> None:
-        """Rows of something that is more than one of our programs, and of other forms of it."""
+        """Add rows of work that takes several of our programs, and of its other forms."""
         self.say(f"{self.section}: {form.name}")
         present = [other for other in others if isinstance(other, Form)]
         timings = in_turn([form, *present], self.machine, self.effort)
@@ -147,7 +147,7 @@ class Bench:
         ours: str,
         goals: Mapping[str, Goal],
     ) -> None:
-        """Rows of other forms, compared with the form `ours`."""
+        """Add rows of other forms, compared with the form `ours`."""
         for form in others:
             row = self.add(form.name, form.note)
             if form.name in timings:
@@ -157,13 +157,13 @@ class Bench:
                 row.goals = self._goals(goals[form.name])
 
     def _goals(self, *goals: Goal) -> list[Goal]:
-        """Small shapes say nothing about what is reached; two threads are what gains are about."""
+        """Return the goals, which apply to full sizes on two or more threads only."""
         if self.is_quick:
             return []
         return [goal for goal in goals if goal.figure != "scaling" or self.threads == 2]
 
     def _speed(self, row: Row, work: Work, timing: Timing) -> None:
-        """Times and rates of one form of some work."""
+        """Add times and rates of one form to its row."""
         seconds = timing.seconds
         row.figures["seconds"] = seconds
         row.figures["processor_seconds"] = timing.processor_seconds
@@ -183,7 +183,7 @@ class Bench:
         row.figures["read_streams_share"] = timing.share(work.nbytes, lambda p: p.read_streams)
 
     def _costs(self, row: Row, case: BenchCase) -> None:
-        """What the engine takes besides the kernels' own time."""
+        """Add the overhead of the engine besides the kernels' time."""
         tasks = case.run()
         runtime = Form("", case.runtime_alone(self.machine))
         runs = [once(runtime).clock for _ in range(_RUNTIME_RUNS)]
@@ -203,13 +203,13 @@ class Bench:
 
 
 def _ratio(slow: Timing, fast: Timing) -> float:
-    """How many times as long the first takes, from runs beside each other."""
+    """Return the time ratio of two forms from adjacent runs."""
     pairs = zip(slow.times, fast.times)
     return statistics.median(s.clock / f.clock for s, f in pairs)
 
 
 def machine_text(facts: dict[str, Any]) -> str:
-    """The line above all tables."""
+    """Return the line above all tables."""
     load = facts["load"]
     busy = f"; other work is running (load {load:.1f})" if load and load > 0.5 else ""
     return (

@@ -1,4 +1,4 @@
-"""How fast the tuner models candidates, and whether its search beats drawing them at random."""
+"""Speed of the tuner, and its search compared with random search."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _BUDGET = 120
 _SMALL = ("--hidden", "512", "--intermediate", "1024")
 _FEW: Mapping[str, tuple[Setting, ...]] = {"k_chunk": (128, 256), "mlp_out_chunk": (64, 128)}
 _SEEDS = 3
-"""Random search is the median of so many: one draw may be lucky."""
+"""Number of random searches, of which the median counts."""
 
 
 def searches(bench: Bench) -> None:
-    """Scope 3 as published, refactored: its tile sizes by both methods, with the same budget."""
+    """Tune scope 3 by both methods with the same budget."""
     goals = not bench.is_quick
     with bench.guard("search"):
         bench.say("tune: tile sizes of scope 3")
@@ -56,7 +56,7 @@ def searches(bench: Bench) -> None:
 
 
 def _search(bench: Bench, method: str, jobs: int, seed: int = 0) -> tuple[TuneResult, float]:
-    """What a search finds, and how long it takes."""
+    """Run a search; return its result and duration."""
     sizes = _SMALL if bench.is_quick else ()
     question = Question(Target("qwen3/scope3", ("--variant", "refactored", *sizes)), ("a2a3",))
     request = Request(question, candidates=_BUDGET, method=method, seed=seed, jobs=jobs, verify=0)

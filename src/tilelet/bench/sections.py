@@ -1,4 +1,4 @@
-"""What the bench measures, section by section."""
+"""The sections of the bench."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COMPILE = (Goal("cold_seconds", 3.0, is_upper=True), Goal("warm_seconds", 0.15, 
 AHEAD_OF_BF16 = Goal("ours_is_faster", 3.0)
 AHEAD_OF_FP32 = Goal("ours_is_faster", 1.5)
 
-SLICE = 256  # columns of the product that takes torch half a minute
+SLICE = 256  # columns for which torch takes half a minute
 
 NO_TORCH = Missing("torch", "not installed: `pip install 'tilelet[torch]'`")
 Others = list[Form | Missing]
@@ -57,7 +57,7 @@ def _model(bench: Bench, name: str, sizes: dict[str, Any]) -> BenchCase:
 
 
 def matmul(bench: Bench) -> None:
-    """One product of a decode layer, here and elsewhere; one of a prefill layer."""
+    """Products of a decode layer and of a prefill layer, here and in other libraries."""
     rows, inner, columns = (16, 1024, 2048) if bench.is_quick else (16, 5120, 25600)
     with bench.guard("decode product"):
         case = matmul_case(bench.data, rows, inner, columns)
@@ -74,7 +74,7 @@ def _other_products(bench: Bench, case: BenchCase) -> Others:
     forms: Others = [Form("NumPy, FP32 weights", lambda: wide_x @ wide_w, is_foreign=True)]
     if importlib.util.find_spec("jax") is None:
         return [*forms, Missing("JAX, BF16", "not installed")]
-    # Not a dependency: nothing is known of its types.
+    # an optional package without types
     jax: Any = importlib.import_module("jax")
     jnp: Any = importlib.import_module("jax.numpy")
     product = jax.jit(functools.partial(jnp.matmul, preferred_element_type=jnp.float32))
@@ -87,7 +87,7 @@ def _other_products(bench: Bench, case: BenchCase) -> Others:
 
 
 def _torch_products(bench: Bench, case: BenchCase) -> Others:
-    """Where a form wants weights as [out, in] they are reinterpreted: values do not matter."""
+    """Other forms of a product; weights as [out, in] are reinterpreted, not transposed."""
     if not torch_forms.is_installed():
         return [NO_TORCH]
     torch_forms.use_threads(bench.threads)
@@ -159,7 +159,7 @@ def attention(bench: Bench) -> None:
 
 
 def _torch_attentions(bench: Bench, case: BenchCase) -> Others:
-    """Attention alone: queries that are rotated already, caches that are up to date."""
+    """Attention alone, with rotated queries and updated caches."""
     if not torch_forms.is_installed():
         return [NO_TORCH]
     torch_forms.use_threads(bench.threads)
@@ -204,7 +204,7 @@ def decode(bench: Bench) -> None:
 
 
 def _torch_layers(bench: Bench, case: BenchCase) -> dict[Form | Missing, Goal]:
-    """Of each kind the fastest: by one call per weight, or by hand in blocks; BF16 or FP32."""
+    """Return the fastest form of each kind: one call per weight or blocked; BF16 or FP32."""
     if not torch_forms.is_installed():
         return {NO_TORCH: AHEAD_OF_BF16}
     torch_forms.use_threads(bench.threads)
@@ -241,7 +241,7 @@ def _layer_form(
 
 
 def _fastest(candidates: list[Form]) -> Form:
-    """By one run each, after one to warm up."""
+    """Rank forms by one run each, after a warm-up."""
     for form in candidates:
         form.run()
     times = [once(form).clock for form in candidates]
@@ -249,7 +249,7 @@ def _fastest(candidates: list[Form]) -> Form:
 
 
 def _torch_layer(bench: Bench, case: BenchCase, dtype: Any) -> torch_forms.DecodeLayer:
-    """Weights and caches in `dtype`; as [out, in], for which their values do not matter."""
+    """Return weights (reinterpreted as [out, in]) and caches in `dtype`."""
     tensors: dict[str, Tensor] = {}
     for name, array in case.arguments.items():
         is_weight = name.startswith("w")
@@ -271,7 +271,7 @@ def prefill(bench: Bench) -> None:
 
 
 def vector(bench: Bench) -> None:
-    """Softmax, RMSNorm, add and cast of tensors that no cache holds."""
+    """Softmax, RMSNorm, add and cast of tensors larger than the caches."""
     rows, columns = (512, 2048) if bench.is_quick else (16384, 2048)
     for op in ("softmax", "rmsnorm", "add", "cast"):
         with bench.guard(op):
@@ -280,7 +280,7 @@ def vector(bench: Bench) -> None:
 
 
 def _torch_vector(bench: Bench, op: str, case: BenchCase) -> Form | Missing:
-    """The same in torch, into memory that is there already where torch can do that."""
+    """The same in torch, into preallocated outputs where possible."""
     if not torch_forms.is_installed():
         return NO_TORCH
     import torch
@@ -302,7 +302,7 @@ def _torch_vector(bench: Bench, op: str, case: BenchCase) -> Form | Missing:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the bench that can be asked for by name."""
+    """A section of the bench."""
 
     about: str
     run: Callable[[Bench], None]

@@ -1,6 +1,6 @@
-"""How long it takes until a program can run: with nothing compiled before, and once more.
+"""Time until a program can run, with an empty cache and with a filled one.
 
-Run in processes of their own, because a process keeps what it has loaded:
+Runs in separate processes, because a process keeps loaded modules:
 `python -m tilelet.bench.startup qwen3/decode:optimised '{"hidden": 5120}'` prints seconds as JSON.
 """
 
@@ -22,7 +22,7 @@ _WARM_STARTS = 3
 
 @dataclass(frozen=True)
 class Startup:
-    """Seconds from the program's Python text to code that can be called, after the imports."""
+    """Return the seconds from Python text to callable code, after the imports."""
 
     cold: float
     warm: float
@@ -30,7 +30,7 @@ class Startup:
 
 
 def measure(name: str, sizes: dict[str, Any]) -> Startup:
-    """Compile with an empty cache, then start again from the cache that this filled."""
+    """Time a start with an empty cache, and one with the filled cache."""
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
         cold = _child(name, sizes, folder)
         warm = [_child(name, sizes, folder) for _ in range(_WARM_STARTS)]
@@ -42,10 +42,9 @@ def measure(name: str, sizes: dict[str, Any]) -> Startup:
 
 
 def warm_environment(cache: str) -> dict[str, str]:
-    """For a process that finds what one before it has left in `cache`, and nothing else.
+    """Return the environment of a process whose only caches are in `cache`.
 
-    Python may keep the bytecode of our modules, as it does for an installed package, even if this
-    process runs without: there, so that nothing is written elsewhere.
+    Bytecode is cached there, too, as for an installed package.
     """
     package_root = str(Path(__file__).resolve().parents[2])
     paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -61,7 +60,7 @@ def warm_environment(cache: str) -> dict[str, str]:
 
 
 def _child(name: str, sizes: dict[str, Any], cache: str) -> dict[str, float]:
-    """What `main` prints in a process of its own."""
+    """Run `main` in a separate process and return its output."""
     environment = warm_environment(cache)
     command = [sys.executable, "-m", "tilelet.bench.startup", name, json.dumps(sizes)]
     done = subprocess.run(  # noqa: S603 - this Python, no shell
@@ -81,7 +80,7 @@ def main(name: str, sizes: str) -> None:
     from tilelet.runtime import session
     from tilelet.runtime.programs.compiler import compile_program
 
-    registry.models()  # imports the modules of all programs, not only of the one that is asked for
+    registry.models()  # imports the modules of all programs
     marks = [time.perf_counter()]
     with session.active(session.Session(quiet_diagnostics=True)):
         program = build(name, json.loads(sizes))

@@ -1,4 +1,4 @@
-"""Timing several forms of the same work in turn, so that noise hits all of them."""
+"""Time several forms of the same work in turn, so that noise affects all of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilelet.bench.peaks import Machine, Peaks
 
-# Seconds. Threads of other libraries wait busily for a while after their work.
+# Seconds; threads of other libraries spin for a while after their work.
 _PAUSE = 0.2
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """By the clock, and of processor time."""
+    """Wall-clock and processor time."""
 
     clock: float
     processor: float
@@ -26,7 +26,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: so many rounds, fewer if they take more than so many seconds."""
+    """Measuring effort: number of rounds, and a limit in seconds."""
 
     rounds: int
     seconds: float
@@ -37,9 +37,9 @@ class Effort:
 class Form:
     """One way to do the work. A foreign one belongs to a library with threads of its own.
 
-    part  the share of the work that a run does: less if the whole takes too long, more if it is
-          over too soon
-    note  what is to be said about it
+    part  share of the work in a run: less than 1 if the whole takes too long, more if it is too
+          short
+    note  remark for the table
     """
 
     name: str
@@ -51,7 +51,7 @@ class Form:
 
 @dataclass(frozen=True)
 class Missing:
-    """A form that cannot be measured here, and why."""
+    """A form that cannot be measured, and why."""
 
     name: str
     note: str
@@ -59,7 +59,7 @@ class Missing:
 
 @dataclass
 class Timing:
-    """All runs of one form, and the machine's peaks around each."""
+    """All runs of one form, with the peaks measured around each."""
 
     times: list[Seconds] = field(default_factory=list["Seconds"])
     peaks: list[Peaks] = field(default_factory=list["Peaks"])
@@ -73,20 +73,20 @@ class Timing:
         return statistics.median(t.processor for t in self.times)
 
     def share(self, amount: float, of: Callable[[Peaks], float]) -> float:
-        """Median over the runs: the rate of `amount` per run, as a share of the peak `of`."""
+        """Return the median rate of `amount` per run as a share of the peak `of`."""
         pairs = zip(self.times, self.peaks)
         return statistics.median(amount / t.clock / of(peaks) for t, peaks in pairs)
 
     def processor_share(self, flops: float, threads: int) -> float:
-        """The same of operations, by the processor time of each thread: what other work on the
-        machine took away does not count, but waiting does.
+        """Return the same for operations by processor time per thread: other load does not count,
+        but waiting does.
         """
         pairs = zip(self.times, self.peaks)
         return statistics.median(flops * threads / t.processor / p.flops for t, p in pairs)
 
 
 def once(form: Form) -> Seconds:
-    """One run; a part of the work is scaled to the whole."""
+    """Run once; scale the time of a part to the whole work."""
     clock, processor = time.perf_counter(), time.process_time()
     form.run()
     clock, processor = time.perf_counter() - clock, time.process_time() - processor
@@ -94,7 +94,7 @@ def once(form: Form) -> Seconds:
 
 
 def in_turn(forms: Sequence[Form], machine: Machine, effort: Effort) -> dict[str, Timing]:
-    """The timings of all forms by name: rounds in which each runs once, after one to warm up."""
+    """Time all forms in rounds, after a warm-up; return timings by name."""
     timings = {form.name: Timing() for form in forms}
     begin = time.perf_counter()
     for form in forms:
@@ -118,15 +118,15 @@ def in_turn(forms: Sequence[Form], machine: Machine, effort: Effort) -> dict[str
 
 
 def _fewest(effort: Effort, warm_up: float) -> int:
-    """Rounds that take longer than all of the effort are run once."""
+    """Return the number of rounds; one if a round exceeds the time limit."""
     return 1 if warm_up > effort.seconds else min(effort.fewest, effort.rounds)
 
 
 def extra_memory(run: Callable[[], object]) -> int | None:
-    """Bytes that the process needs more while `run` runs than before; None if nobody counts."""
+    """Return the additional peak memory of `run`; None if the system does not report it."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     try:
-        reset.write_text("5", encoding="ascii")  # the peak starts anew
+        reset.write_text("5", encoding="ascii")  # resets the peak
         before = _kilobytes(status.read_text(encoding="ascii"), "VmRSS")
         run()
         after = _kilobytes(status.read_text(encoding="ascii"), "VmHWM")

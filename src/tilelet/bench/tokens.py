@@ -23,14 +23,14 @@ from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.model import Model, load
 from tilelet.models.qwen3.random_checkpoint import write_random_checkpoint
 
-# Of what reading the weights once allows.
+# goal: share of the bound by reading the weights once
 READING = Goal("read_share", 0.85)
 AHEAD = {"step of 1": 2.0, "step of 16": 3.0, "prompt": 1.5}
 
 _NAME = "transformers, BF16"
-_CONTEXT = 64  # positions that sequences have before a step
+_CONTEXT = 64  # context length before a step
 _PROMPT = 512
-_STEPS = 4  # in a row: a step follows another, not a pause
+_STEPS = 4  # consecutive steps, without pauses
 _SMALL = Qwen3Config(
     hidden_size=128,
     num_attention_heads=4,
@@ -43,7 +43,7 @@ _SMALL = Qwen3Config(
 
 
 def tokens(bench: Bench) -> None:
-    """Random weights with the sizes of Qwen3-0.6B; `transformers` has the same."""
+    """Write random weights with the sizes of Qwen3-0.6B, for both implementations."""
     config = _SMALL if bench.is_quick else Qwen3Config.preset("0.6B")
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder, bench.guard("tokens"):
         bench.say("tokens: a checkpoint with random weights")
@@ -63,7 +63,7 @@ def _has_reference() -> bool:
 
 
 class _Theirs:
-    """The reference; in its dtype, on as many threads as the engine has."""
+    """Load the reference with its dtype, on as many threads as the engine."""
 
     def __init__(self, folder: str, config: Qwen3Config, threads: int) -> None:
         torch_forms.use_threads(threads)
@@ -71,12 +71,12 @@ class _Theirs:
         self._model: Any = Reference(folder, dtypes.BF16, layers).model
 
     def prompt(self, given: np.ndarray[Any, Any]) -> Any:
-        """Pass over prompts; what is cached of them."""
+        """Run the prompts; return their cache."""
         tensor = torch_forms.tensor(given.astype(np.int64))
         return self._model(tensor, use_cache=True, logits_to_keep=1).past_key_values
 
     def step(self, cached: Any, given: np.ndarray[Any, Any]) -> None:
-        """One more token of every sequence, which is then forgotten."""
+        """Run one step of every sequence, then discard it."""
         tensor = torch_forms.tensor(given.astype(np.int64)[:, None])
         self._model(tensor, use_cache=True, past_key_values=cached)
         cached.crop(-1)
@@ -90,14 +90,14 @@ def _forms(label: str, run: Callable[[], object] | None, part: float = 1.0) -> l
 
 
 def _read(config: Qwen3Config) -> int:
-    """Bytes of the weights that a pass reads: all but the embedding, in BF16."""
+    """Return the bytes of weights that a pass reads: all but the embedding, in BF16."""
     embedding = config.vocab_size * config.hidden_size
     rest = config.parameters - (0 if config.tie_word_embeddings else embedding)
     return 2 * rest
 
 
 def _flops(config: Qwen3Config, rows: int, heads: int) -> float:
-    """Products with weights: all rows go through the layers, `heads` of them to the logits."""
+    """Count multiply-adds with weights; `heads` rows reach the logits."""
     head = config.vocab_size * config.hidden_size
     return 2.0 * (rows * config.num_hidden_layers * config.layer_parameters + heads * head)
 

@@ -19,7 +19,7 @@ from tilelet.runtime.data.arrays import Array
 if TYPE_CHECKING:
     from torch import Tensor
 
-_BLOCK = 256  # rows of a weight that are widened at a time
+_BLOCK = 256  # rows of a weight widened at once
 Linear = Callable[["Tensor", "Tensor"], "Tensor"]
 Attention = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
 
@@ -35,7 +35,7 @@ def use_threads(threads: int) -> None:
 
 
 def tensor(array: Array) -> Tensor:
-    """The same memory as a tensor."""
+    """Return a tensor that shares memory."""
     import torch
 
     from_numpy = cast("Any", torch).from_numpy  # has no types
@@ -45,7 +45,7 @@ def tensor(array: Array) -> Tensor:
 
 
 def quietly(function: Callable[..., object]) -> Callable[[], object]:
-    """`function` without the bookkeeping for gradients."""
+    """Wrap `function` in inference mode."""
     import torch
 
     def run() -> object:
@@ -71,7 +71,7 @@ def weight_first(x: Tensor, w: Tensor) -> Tensor:
 
 
 class Blocks:
-    """The weight on the left, a block of its rows after the other; BF16 is widened to FP32."""
+    """Multiply block by block with the weight on the left; BF16 is widened to FP32."""
 
     def __init__(self) -> None:
         self._buffers: dict[int, Tensor] = {}
@@ -90,7 +90,7 @@ class Blocks:
         return out.t().to(x.dtype)
 
     def _buffer(self, columns: int) -> Tensor:
-        """Kept: fresh memory costs more than widening a block."""
+        """Return a cached buffer: fresh memory costs more than widening a block."""
         import torch
 
         if columns not in self._buffers:
@@ -99,7 +99,7 @@ class Blocks:
 
 
 def compiled_linear(x: Tensor, w: Tensor) -> Callable[[], object]:
-    """`F.linear` by torch's own compiler with its search for the fastest form; may raise."""
+    """Compile `F.linear` with autotuning; may raise."""
     import torch
     import torch._inductor.config as settings
 
@@ -107,7 +107,7 @@ def compiled_linear(x: Tensor, w: Tensor) -> Callable[[], object]:
     layer.weight = torch.nn.Parameter(w, requires_grad=False)
     before = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder, contextlib.ExitStack() as stack:
-        # It tells at length what it tries.
+        # its log is verbose
         stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         stack.enter_context(cast("Any", settings).patch(freezing=True, compile_threads=1))
@@ -128,14 +128,14 @@ def compiled_linear(x: Tensor, w: Tensor) -> Callable[[], object]:
 
 
 def fused_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Torch's own, with the query heads of a K/V head as rows of one query."""
+    """Torch's attention, with the query heads of a K/V head as rows of one query."""
     import torch
 
     return torch.nn.functional.scaled_dot_product_attention(q, k, v)
 
 
 def fused_attention_by_head(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Torch's own, with query heads that share K/V heads."""
+    """Torch's attention, with grouped query heads."""
     import torch
 
     batch, kv_heads, group, width = q.shape
@@ -179,7 +179,7 @@ class DecodeLayer:
         return self.tensors["wq"].dtype
 
     def __call__(self, project: Linear, attend: Attention) -> Tensor:
-        """The output of the layer; the new keys and values are put into the caches."""
+        """Return the output of the layer, and write new keys and values to the caches."""
         import torch
 
         t = self.tensors
@@ -194,7 +194,7 @@ class DecodeLayer:
         return (project(mlp.to(self.dtype), t["w_down"]).float() + resid).to(torch.bfloat16)
 
     def attention_inputs(self, project: Linear, normed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries, and the caches with the new position in them."""
+        """Return rotated queries and caches with the new position."""
         t = self.tensors
         batch = normed.shape[0]
         k_cache, v_cache = self.caches(batch)

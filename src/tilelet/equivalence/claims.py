@@ -1,4 +1,4 @@
-"""How far a rewriting was shown to keep the results of a program."""
+"""Claims about the correctness of rewritings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 
 class Claim(enum.Enum):
-    """What is known of a rewriting's legality, weakest last.
+    """Evidence for a rewriting's correctness, weakest last.
 
-    PROVED      it holds for all inputs: shown from the IR
-    TRIED       it holds for the inputs that were tried
-    NOT_TRIED   nothing was looked at: there is no rewriting, or it was not run
+    PROVED      correct for all inputs, shown from the IR
+    TRIED       correct for the inputs tried
+    NOT_TRIED   not examined: there is no rewriting, or it was not run
     """
 
     PROVED = "proved"
@@ -20,6 +20,6 @@ class Claim(enum.Enum):
 
 
 def weakest(claims: Iterable[Claim]) -> Claim:
-    """The claim that can be made of several rewritings together."""
+    """Return the claim for several rewritings together."""
     order = list(Claim)
     return max(claims, key=order.index, default=Claim.PROVED)

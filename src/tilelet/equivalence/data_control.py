@@ -1,8 +1,8 @@
-"""What the inputs of a program decide besides its numbers, and inputs that decide otherwise.
+"""Data-dependent control of a program, and inputs that vary it.
 
 Trip counts, branches, offsets and valid extents may come from scalar parameters, from elements
-that the program reads, or from extents that only the arguments fix. A rewriting that holds for the
-values of one run may be wrong for others.
+that the program reads, or from extents of the arguments. A rewriting that is correct for the values
+of one run may be wrong for others.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, SymDim, TensorType
 
 INTEGER_TRIALS = 16
-"""Input sets with other integers per program, if their outputs are small."""
+"""Number of input sets with other integers per program, if outputs are small."""
 
 _KEPT_BYTES = 1 << 28
-"""Outputs of the original program that are kept for comparison, over all integer trials."""
+"""Bytes of the original's outputs kept for comparison over all integer trials."""
 
 
 @dataclass(frozen=True)
 class DataControl:
-    """What data decides in a program; falsy if all control is fixed by its text.
+    """Data-dependent control of a program; falsy if the text fixes all control.
 
     scalars   names of scalar parameters
-    extents   extents of parameters that the text leaves open
-    elements  whether elements of tensors or tiles become scalars, or rows are chosen by an index
+    extents   symbolic extents of parameters
+    elements  whether elements become scalars, or rows are selected by index
     """
 
     scalars: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class DataControl:
 
 
 def data_control(program: Program) -> DataControl:
-    """Find what the inputs of `program` decide; conservative."""
+    """Find the data-dependent control of `program`, conservatively."""
     params = program.main.params
     extents = [
         extent
@@ -69,7 +69,7 @@ def data_control(program: Program) -> DataControl:
 
 
 def overlapping_arguments(program: Program, given: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Two parameters that share memory, one of which is written: proofs take them for distinct."""
+    """Return two parameters that share memory, one written; proofs assume there are none."""
     arrays: list[tuple[str, bool, NDArray[Any]]] = [
         (p.name, direction is not Direction.In, given[p.name])
         for p, direction in zip(program.main.params, program.main.directions)
@@ -84,7 +84,7 @@ def overlapping_arguments(program: Program, given: Mapping[str, Any]) -> tuple[s
 def integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield arguments whose integers, scalars and open extents differ from those in `given`.
 
-    The caller drops those that the original program rejects: they are outside what it allows.
+    The caller drops those that the original program rejects.
     """
     control = data_control(program)
     if not control:
@@ -101,7 +101,7 @@ def integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[
     largest = max((n for array in arrays.values() for n in array.shape), default=1)
     for trial in range(trials):
         draw = np.random.default_rng(trial)
-        # First one argument at a time, so that the others keep values that are known to be allowed.
+        # One argument at a time first, so that the others keep valid values.
         alone = names[trial % len(names)] if names and trial < trials // 2 else None
         made = dict(given)
         for name in names:

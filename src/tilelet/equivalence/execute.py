@@ -1,8 +1,8 @@
-"""Symbolic execution of a program: what it leaves in memory, as terms of its inputs.
+"""Symbolic execution of a program: the final memory as terms of its inputs.
 
-Loops with known bounds are unrolled. A loop whose trip count data decides is executed once, from an
-unknown state: what it does is a function of that step, its bounds and the state before it. Of a
-branch that data decides both sides are executed.
+Loops with known bounds are unrolled. A loop with a data-dependent trip count is executed once, from
+an unknown state: its effect is a function of that iteration, its bounds and the state before it.
+Both sides of a data-dependent branch are executed.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from tilelet.syntax.enums import AtomicType
 Env = dict[Value, Any]
 
 MAX_WORK = 400_000_000
-"""Elements that are hashed for one program: some seconds."""
+"""Maximum number of elements hashed for one program, which takes some seconds."""
 
 _PER_OP = 2000
-"""What an op costs besides its elements, in elements."""
+"""Fixed work of an op, in elements."""
 
 _NO_TASK = -1
 
@@ -67,13 +67,13 @@ _RING_OPS = {"scalar.add": "add", "scalar.sub": "sub", "scalar.mul": "mul"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program leaves behind.
+    """The final state of a program.
 
     parameters   names and types
-    buffers      memory of every parameter, and of new tensors that it returns, by name
+    buffers      final memory of parameters and returned tensors, by name
     returned     scalars, and the windows of `buffers`, in order
     obligations  accesses that may fail and loops that may not end, each with its path
-    modulus      terms are equal modulo this number; None: as they are
+    modulus      terms are compared modulo this number, if any
     """
 
     parameters: tuple[object, ...]
@@ -86,7 +86,7 @@ class Outcome:
 def execute(program: Program, *, rounding: bool, budget: int | None = None) -> Outcome:
     """Execute a program on unknown inputs.
 
-    rounding  FP32 sums in any order are equal
+    rounding  ignore the order of FP32 sums
     budget    elements that may be hashed; None: `MAX_WORK`
     """
     return _SymbolicRun(program, rounding, MAX_WORK if budget is None else budget).outcome()
@@ -142,7 +142,7 @@ class _SymbolicRun:
         return tuple(shape)
 
     def _fresh(self, name: str, shape: tuple[int, ...], element: np.uint64 | None) -> View:
-        """Memory of a parameter (`element` None), or that holds the same element everywhere."""
+        """Create memory of a parameter (`element` None), or filled with one element."""
         count = self._names[name] = self._names.get(name, 0) + 1
         size = math.prod(shape)
         buffer = Buffer(f"{name} {count}", size)
@@ -200,7 +200,7 @@ class _SymbolicRun:
         self.path.pop()
 
     def _oblige(self, *parts: object) -> None:
-        """An access that may fail happens here."""
+        """Record an access that may fail."""
         self.obligations.add(tag(tuple(self.path), *parts))
 
     # Scalars
@@ -523,7 +523,7 @@ class _SymbolicRun:
         return tuple(self._joined(condition, scalar_dtype(r), a, b) for r, a, b in sides)
 
     def _joined(self, condition: Symbol, dtype: DType | None, a: Any, b: Any) -> Any:
-        """A value that a branch leaves; `dtype` of a scalar."""
+        """Merge the values of two branches; `dtype` is that of a scalar."""
         if isinstance(a, View) and isinstance(b, View):
             if a.is_same(b) and a.valid == b.valid:
                 return a
@@ -540,15 +540,15 @@ class _SymbolicRun:
 
     @contextmanager
     def _saved(self) -> Generator[dict[Buffer, Terms]]:
-        """Collect the buffers that are written to, as they were before."""
+        """Collect the previous contents of buffers that are written."""
         frame: dict[Buffer, Terms] = {}
         known, names = {*self._buffers}, dict(self._names)
         self.memory.saved.append(frame)
         yield frame
         self.memory.saved.pop()
-        self._names = names  # what was made on the way is gone
+        self._names = names  # buffers created inside are gone
         for buffer in [b for b in frame if b not in known]:
-            del frame[buffer]  # made on the way
+            del frame[buffer]  # created inside
 
     def _restore(self, frame: Mapping[Buffer, Terms]) -> None:
         for buffer, old in frame.items():
@@ -562,7 +562,7 @@ class _SymbolicRun:
         bounds: tuple[Any, ...],
         init: tuple[Any, ...],
     ) -> tuple[Any, ...]:
-        """The effect of a loop with an unknown trip count, by one iteration in an unknown state."""
+        """Execute a loop with an unknown trip count by one iteration in an unknown state."""
         depth = len(self.path)
         loop = tag("loop", bounds, depth, tuple(scalar_dtype(p) for p in _scalars(body.params)))
         vague: set[int] = set()
@@ -570,7 +570,7 @@ class _SymbolicRun:
         labels = _labels(init)
 
         def once(salts: Mapping[Buffer, np.uint64]) -> _Iteration:
-            """One iteration; again with less known of it if it changes more than was thought."""
+            """Execute one iteration, repeatedly with fewer assumptions until it respects them."""
             while True:
                 found, changed = attempt(salts)
                 if changed <= vague:
@@ -580,7 +580,7 @@ class _SymbolicRun:
         def attempt(salts: Mapping[Buffer, np.uint64]) -> tuple[_Iteration, set[int]]:
             for k in vague:
                 if isinstance(init[k], View):
-                    init[k].buffer.is_frozen = True  # a name for it may be one for later memory
+                    init[k].buffer.is_frozen = True  # its id may be reused for later memory
             state = [self._unknown(v, depth, labels[k], k in vague) for k, v in enumerate(init)]
             inner = dict(env)
             outside, self.obligations = self.obligations, set()
@@ -612,7 +612,7 @@ class _SymbolicRun:
         plain = np.uint64(0)
         written: list[Buffer] = []
         step = once({})
-        while len(step.after) > len(written):  # with less known of memory, more may be written
+        while len(step.after) > len(written):  # with fewer assumptions, more may be written
             written = list(step.after)
             step = once(dict.fromkeys(written, plain))
         before, after = {b: b.elements().copy() for b in written}, step.after
@@ -627,7 +627,7 @@ class _SymbolicRun:
         for buffer in sorted(relevant, key=lambda b: b.key):
             parts += [buffer.key, digest(after[buffer])[()], digest(before[buffer])[()]]
         effect = tag(*parts)
-        # Loops with the same bounds share symbols: only the effect says how their state evolves.
+        # Loops with the same bounds share symbols; their state is determined by the effect.
         self.obligations |= {tag("iteration", effect, o) for o in step.obligations}
         if cond is not None:
             self._oblige("termination", effect)
@@ -654,7 +654,7 @@ class _SymbolicRun:
         return {p.name for p in self.program.main.params}
 
     def _unknown(self, value: Any, depth: int, k: str, vague: bool) -> Any:
-        """What a loop carries, in an unknown iteration.
+        """Return a loop-carried value in an unknown iteration.
 
         vague  of a tile: its valid region is unknown, too; of a window: it is other memory in every
                iteration, of which only the contents are known, and to which nobody may write
@@ -675,7 +675,7 @@ class _SymbolicRun:
         return symbol("carried", depth, k)
 
     def _handed_on(self, vague: bool, value: Any) -> Any:
-        """What an iteration gives to the next; of memory that changes, the contents."""
+        """Return the value passed to the next iteration; for changing memory, its contents."""
         if isinstance(value, View) and vague:
             if value.valid is not None:
                 raise UnprovableError("a loop that data bounds carries a window valid in part")
@@ -683,9 +683,9 @@ class _SymbolicRun:
         return value
 
     def _carried_out(self, effect: np.uint64, first: Any, value: Any, vague: bool) -> Any:
-        """A carried value behind a loop whose trip count is unknown.
+        """Return a carried value after a loop with an unknown trip count.
 
-        value  the initial one, as it is handed on
+        value  the initial value
         """
         if isinstance(value, View):
             return value
@@ -706,9 +706,9 @@ class _Iteration:
     """One iteration of a loop from an unknown state.
 
     holds        the condition of a `while` loop
-    values       carried values that it hands on
-    after        buffers that it writes, as it leaves them
-    obligations  accesses in it that may fail
+    values       carried values it yields
+    after        contents of written buffers after it
+    obligations  accesses that may fail
     """
 
     holds: tuple[Any, ...]
@@ -717,7 +717,7 @@ class _Iteration:
     obligations: set[np.uint64]
 
     def is_same(self, other: _Iteration, buffers: Sequence[Buffer]) -> bool:
-        """Whether two iterations differ at most in what they leave in other buffers."""
+        """Whether two iterations have the same effect except on other buffers."""
         return (
             _digests(self.holds, self.values) == _digests(other.holds, other.values)
             and self.obligations == other.obligations
@@ -726,7 +726,7 @@ class _Iteration:
 
 
 def _widened(arg: Arg, value: Any, dtype: DType) -> Any:
-    """An operand of integer arithmetic in `dtype`; polynomials hold in one type, which may wrap."""
+    """Return an operand of integer arithmetic in `dtype`; polynomials have one type."""
     own = scalar_dtype(arg) if isinstance(value, Symbol) else None
     if own is None or (own.bits, own.is_signed) == (dtype.bits, dtype.is_signed):
         return value
@@ -748,7 +748,7 @@ def _scalars(values: Sequence[Value]) -> list[Value]:
 
 
 def _labels(values: Sequence[Any]) -> list[str]:
-    """Names of carried values that stay when a window is carried no more."""
+    """Return names of carried values without the removed windows."""
     found: list[str] = []
     for value in values:
         number = sum(isinstance(v, View) == isinstance(value, View) for v in values[: len(found)])
@@ -757,7 +757,7 @@ def _labels(values: Sequence[Any]) -> list[str]:
 
 
 def _changed(state: Sequence[Any], values: Sequence[Any]) -> set[int]:
-    """Positions of windows and valid regions that are others in the next iteration."""
+    """Return positions of windows and valid regions that change in the next iteration."""
     found: set[int] = set()
     for k, (known, value) in enumerate(zip(state, values)):
         if isinstance(known, Tile) and known.valid != value.valid:
@@ -769,7 +769,7 @@ def _changed(state: Sequence[Any], values: Sequence[Any]) -> set[int]:
 
 
 def _digests(*groups: Sequence[Any]) -> tuple[object, ...]:
-    """Scalars and tiles in a form that can be compared; of windows the memory is compared."""
+    """Return a comparable form of scalars and tiles; windows are compared by memory."""
     return tuple(
         (digest(v.terms)[()], v.valid) if isinstance(v, Tile) else v
         for group in groups

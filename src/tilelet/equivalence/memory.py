@@ -1,9 +1,8 @@
 """Global memory of a symbolic execution: the term of every element of every buffer.
 
-Windows may lie at offsets that are not known. What such a store leaves in an element is a function
-of what the element was, of its place, of the offset, and of what is stored; what such a load gives
-is a function of all elements that it may reach. Where a store and a later load are known to be of
-the same window, the load gives what was stored.
+Windows may have unknown offsets. Such a store makes an element a function of its old value, its
+position, the offset and the stored tile; such a load is a function of all elements it may reach. A
+load of the same window as an earlier store returns the stored tile.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class UnprovableError(Exception):
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory of a parameter, or of a tensor that the program makes.
+    """Memory of a parameter, or of a tensor that the program creates.
 
-    key   tells it from all other buffers of the program, and is the same in a rewritten program
-    data  its elements; None as long as they are those of an unwritten parameter
-    last  the last store at an unknown offset, while nothing has been written since
-    is_frozen  it stands for memory of which only the contents are known: it must not be written
+    key   identifies the buffer, in a rewritten program too
+    data  its elements; None for an unwritten parameter
+    last  the last store at an unknown offset, if nothing was written since
+    is_frozen  only the contents are known: it must not be written
     """
 
     key: str
@@ -56,7 +55,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Store:
-    """A store at an unknown offset: its window, its tile, and what it has overwritten."""
+    """A store at an unknown offset: its window, tile, and the overwritten contents."""
 
     view: View
     tile: Terms
@@ -67,9 +66,9 @@ class Store:
 class View:
     """A strided box of a buffer.
 
-    reach  extents of the memory that it may touch; of an axis at a known offset, its own
+    reach  extents of the memory that it may access
     at     the offset in `reach` on each axis; None: 0, and known
-    valid  extents that loads take; None: all
+    valid  valid extents of loads; None: all
     """
 
     buffer: Buffer
@@ -82,7 +81,7 @@ class View:
 
     @property
     def unknown(self) -> tuple[int, ...]:
-        """Axes whose offsets are not known."""
+        """Axes with unknown offsets."""
         return tuple(i for i, at in enumerate(self.at) if at is not None)
 
     @property
@@ -141,7 +140,7 @@ class View:
         )
 
     def region(self) -> Terms:
-        """The memory that it may touch, as a view to read or write."""
+        """A view of the memory that it may access."""
         data = self.buffer.elements()
         return as_strided(data[self.offset :], self.reach, [s * 8 for s in self.strides])
 
@@ -153,13 +152,13 @@ def whole(buffer: Buffer, shape: Sequence[int]) -> View:
 
 @dataclass
 class Memory:
-    """All buffers, with what they were where paths divide."""
+    """All buffers, with their contents before branches."""
 
     saved: list[dict[Buffer, Terms]] = field(default_factory=list[dict[Buffer, Terms]])
     read_only: set[str] = field(default_factory=set[str])
 
     def load(self, view: View) -> Terms:
-        """The elements of a window, with zeros where they are not valid."""
+        """Return the elements of a window, with zeros outside the valid region."""
         found = self._elements(view)
         if view.valid is None:
             return found
@@ -181,9 +180,9 @@ class Memory:
         return combine(tag("load", view.at, view.shape), found, grid(view.shape))
 
     def store(self, view: View, tile: Terms, valid: Sequence[Extent], head: np.uint64) -> None:
-        """Write a tile into a window of its shape, as far as it is valid.
+        """Write the valid region of a tile into a window of its shape.
 
-        head  ZERO if elements are written as they are; else what is done with old and new ones
+        head  ZERO for a plain write; otherwise the operation on old and new elements
         """
         self.touch(view.buffer)
         region, buffer = view.region(), view.buffer
@@ -194,7 +193,7 @@ class Memory:
             return
         replaces = full and head == ZERO
         if replaces and buffer.last is not None and buffer.last.view.is_same(view):
-            region[...] = buffer.last.before  # nobody sees what is overwritten
+            region[...] = buffer.last.before  # overwritten contents are not observable
         before = region.copy()
         how = tag("store", view.at, view.shape, view.reach, tuple(valid), head)
         if view.unknown:
@@ -205,7 +204,7 @@ class Memory:
         buffer.last = Store(view, tile.copy(), before) if replaces else None
 
     def touch(self, buffer: Buffer) -> None:
-        """Remember what a buffer holds, for paths that have not written to it."""
+        """Save the contents of a buffer for paths that have not written to it."""
         if buffer.is_frozen:
             raise UnprovableError("a loop that data bounds decides which memory is written")
         for frame in reversed(self.saved):
@@ -216,7 +215,7 @@ class Memory:
 
 
 def masked(terms: Terms, valid: Sequence[Extent]) -> Terms:
-    """The same elements with zeros outside the valid region."""
+    """Return the elements with zeros outside the valid region."""
     if all(isinstance(v, int) for v in valid):
         made = np.zeros_like(terms)
         inside = tuple(slice(0, max(0, int(v))) for v in valid if isinstance(v, int))
@@ -226,7 +225,7 @@ def masked(terms: Terms, valid: Sequence[Extent]) -> Terms:
 
 
 def _indices(view: View) -> Terms:
-    """The place in its buffer of every element that a view reaches."""
+    """Return the position in the buffer of every element of a view."""
     found = np.full((), view.offset, np.int64)
     for axis, (extent, stride) in enumerate(zip(view.reach, view.strides)):
         steps = np.arange(extent, dtype=np.int64) * stride

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def is_ordered(subject: Subject, result: CheckResult | None = None) -> bool:
     """Return whether no two tasks race for any input; `result` is that of the race check.
 
-    A check of one run is enough if no input decides which tasks are submitted and what they access.
+    One run is enough if neither the submitted tasks nor their accesses depend on data.
     """
     found = result or race.check(subject)
     if found.status is Status.PROVED:

@@ -1,4 +1,4 @@
-"""Whether two programs leave the same in memory, for all inputs."""
+"""Proofs that two programs write the same memory for all inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilelet.ir.types import ScalarType, TensorType, TileType
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether two programs were shown to be equal; else why not, in a line."""
+    """Whether two programs are proved equal, or why not."""
 
     holds: bool
     why: str = ""
@@ -23,8 +23,8 @@ class Proof:
 class Equivalence:
     """Compares rewritten programs with one original.
 
-    rounding  FP32 sums and products may be summed in another order; ignored if an op of the
-              original turns a small difference of its operands into a large one of its results
+    rounding  ignore the order of FP32 sums, unless an op of the original amplifies small
+              differences of its operands
     budget    elements that may be hashed for each program; None: `MAX_WORK`
     """
 
@@ -42,7 +42,7 @@ class Equivalence:
             return str(error)
 
     def proof(self, rewritten: Program) -> Proof:
-        """Show that a program writes what the original writes, and fails only where that fails."""
+        """Prove that a program writes the same as the original, and fails only where that fails."""
         old = self._original
         if self._rounding and is_discontinuous(rewritten):
             return Proof(False, "it compares or selects by elements that are rounded otherwise")
@@ -63,7 +63,7 @@ def is_discontinuous(program: Program) -> bool:
     """Whether rounding may change more than the last bits: by comparisons, sorts, indices, control.
 
     Only elementwise ops with floating-point results, reductions, products and moves of elements
-    are regarded as continuous. A floating-point element read as a scalar may decide control.
+    are regarded as continuous. Control may depend on a floating-point element read as a scalar.
     """
     return any(not _is_continuous(op) for f in program.functions.values() for op in walk(f.body))
 
@@ -89,7 +89,7 @@ def _has_floats(value: Value) -> bool:
 def prove_equal(
     original: Program, rewritten: Program, *, rounding: bool = False, budget: int | None = None
 ) -> Proof:
-    """Show that a rewritten program leaves the same in memory as the original."""
+    """Prove that a rewritten program leaves the same memory as the original."""
     return Equivalence(original, rounding=rounding, budget=budget).proof(rewritten)
 
 
@@ -100,7 +100,7 @@ def _is_same(
     if a.size != b.size:
         return False
     if a.data is None and b.data is None:
-        return True  # an input that neither has written
+        return True  # an input that neither writes
     before, after = a.elements(), b.elements()
     if modulus is not None:
         before, after = before % modulus, after % modulus

@@ -1,4 +1,4 @@
-"""Sums and products of FP32 elements without their order: what is equal but for rounding.
+"""Sums and products of FP32 elements regardless of order, for equality up to rounding.
 
 A term is read as an integer modulo a product of three primes. Each prime is small enough for the
 products of a matrix product to be exact in double precision. Terms do not cancel, and products do
@@ -15,10 +15,10 @@ from tilelet.equivalence.terms import Terms, combine, tag
 _PRIMES = (1048573, 1048571, 1048559)
 MODULUS = np.uint64(_PRIMES[0] * _PRIMES[1] * _PRIMES[2])
 _MINUS = np.uint64(739391)
-"""An arbitrary factor that stands for -1."""
+"""An arbitrary factor that represents -1."""
 _FACTOR = tag("factor")
 _EXACT = 4096
-"""Products of two residues that can be summed in double precision."""
+"""Number of residue products that can be summed exactly in double precision."""
 
 
 def add(a: Terms, b: Terms) -> Terms:
@@ -26,13 +26,13 @@ def add(a: Terms, b: Terms) -> Terms:
 
 
 def subtract(a: Terms, b: Terms) -> Terms:
-    """The difference; `x - x` is not 0, because it is NaN if `x` is infinite or NaN."""
+    """Return the difference; `x - x` is not 0, because it is NaN if `x` is infinite or NaN."""
     negative = _joined(*(b % np.uint64(p) * _MINUS % np.uint64(p) for p in _PRIMES))
     return (a % MODULUS + negative) % MODULUS
 
 
 def matmul(a: Terms, b: Terms) -> Terms:
-    """The product of opaque factors; `0 * x` is not 0: it is NaN if `x` is infinite or NaN."""
+    """Return the product of opaque factors; `0 * x` is not 0, because it may be NaN."""
     a, b = (combine(_FACTOR, x % MODULUS) for x in (a, b))
     residues = [_matmul(a, b, prime) for prime in _PRIMES]
     return _joined(*residues)
@@ -49,7 +49,7 @@ def _matmul(a: Terms, b: Terms, prime: int) -> Terms:
 
 
 def _joined(r1: Terms, r2: Terms, r3: Terms) -> Terms:
-    """The number with these residues (Garner's algorithm)."""
+    """Return the number with these residues (Garner's algorithm)."""
     p1, p2, p3 = map(np.uint64, _PRIMES)
     inverse = np.uint64(pow(_PRIMES[0], -1, _PRIMES[1]))
     v2 = (r2 + p2 - r1 % p2) % p2 * inverse % p2

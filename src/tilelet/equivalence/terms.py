@@ -1,8 +1,8 @@
-"""Symbolic values: what an element or a scalar is, as a hash of the operations that made it.
+"""Symbolic values: elements and scalars as hashes of the operations that computed them.
 
-Equal hashes stand for equal terms. Elements are 64-bit hashes in arrays. Integer scalars are
-evaluated at a random point of a prime field of 127 bits, so that equal polynomials are equal and
-a constant difference shows; all else about a scalar is a hash, too.
+Equal hashes mean equal terms. Elements are 64-bit hashes in arrays. Integer scalars are evaluated
+at a random point of a 127-bit prime field, so that equal polynomials are equal and constant
+differences are visible; other scalars are hashes, too.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tilelet.ir.core import Const
 Terms: TypeAlias = NDArray[np.uint64]
 
 ZERO = np.uint64(0)
-"""The term of a zero of any type, so that ops that only move elements may pad with it."""
+"""The term of a zero of any type, with which ops that move elements may pad."""
 
 _FIELD = (1 << 127) - 1
 _NEAR = 1 << 40
-"""Two scalars differ by a constant if their evaluations are this close; by chance: 2**-86."""
+"""Maximum distance of two evaluations that means a constant difference (by chance: 2**-86)."""
 
 _MULTIPLY = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _SHIFT = (np.uint64(30), np.uint64(27), np.uint64(31))
@@ -35,7 +35,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A scalar that is not known: an element of the field."""
+    """An unknown scalar: an element of the field."""
 
     point: int
 
@@ -57,20 +57,20 @@ def _point(value: Symbol | int) -> int:
 
 
 def _known(point: int) -> Symbol | int:
-    """A number again, if all symbols cancel."""
+    """Return a number if all symbols cancel."""
     if point < _NEAR:
         return point
     return point - _FIELD if _FIELD - point < _NEAR else Symbol(point)
 
 
 def difference(a: Symbol | int, b: Symbol | int) -> int | None:
-    """`a - b`, if that is a constant."""
+    """Return `a - b` if it is constant, else None."""
     found = _known((_point(a) - _point(b)) % _FIELD)
     return found if isinstance(found, int) else None
 
 
 def symbol(*parts: object) -> Symbol:
-    """The scalar that is described by these parts; equal for equal parts only."""
+    """Return the scalar that these parts identify."""
     text = "\0".join(map(_text, parts)).encode()
     return Symbol(int.from_bytes(hashlib.blake2b(text, digest_size=15).digest(), "little"))
 
@@ -81,7 +81,7 @@ def _tagged(text: str) -> int:
 
 
 def tag(*parts: object) -> np.uint64:
-    """A hash of things that are known while the program is executed symbolically."""
+    """Hash values that are known during symbolic execution."""
     return np.uint64(_tagged("\0".join(map(_text, parts))))
 
 
@@ -101,14 +101,14 @@ def _text(part: object) -> str:
 
 
 def has_symbol(part: object) -> bool:
-    """Whether a scalar, or one in a tuple, is not known."""
+    """Whether a scalar, or one in a tuple, is unknown."""
     if isinstance(part, (tuple, list)):
         return any(map(has_symbol, cast("Sequence[object]", part)))
     return isinstance(part, Symbol)
 
 
 def constant(value: Scalar, dtype: DType) -> np.uint64:
-    """The term of an element that is a scalar of the program."""
+    """Return the element term of a scalar."""
     if isinstance(value, Symbol):
         return tag("scalar", value, dtype)
     if value == 0 and not np.signbit(value):
@@ -124,7 +124,7 @@ def mix(x: Terms) -> Terms:
 
 
 def combine(head: np.uint64, *parts: Terms | np.uint64) -> Terms:
-    """The terms of an operation `head` applied to operands element by element."""
+    """Return the terms of the elementwise operation `head`."""
     with np.errstate(over="ignore"):
         made = np.asarray(mix(np.asarray(head + _GOLDEN)))
         for part in parts:
@@ -133,7 +133,7 @@ def combine(head: np.uint64, *parts: Terms | np.uint64) -> Terms:
 
 
 def grid(shape: Sequence[int]) -> Terms:
-    """The position of each element of an array."""
+    """Return the position of each element of an array."""
     return np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.uint64).reshape(tuple(shape))
 
 

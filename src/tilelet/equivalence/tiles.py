@@ -1,4 +1,4 @@
-"""What ops make of tiles, as terms: element by element, along an axis, or as a whole."""
+"""Terms of the results of tile ops: elementwise, along an axis, or as a whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType, TileType
 
 UNDEFINED = tag("undefined")
-"""The term of memory that nobody has written."""
+"""The term of unwritten memory."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ Args = Mapping[str, Any]
 
 
 def compute(op: Op, args: Args, *, rounding: bool) -> tuple[list[Any], bool]:
-    """The results of an op that has a reference, and whether the op is modelled in detail."""
+    """Return the results of an op with a reference, and whether it is modelled in detail."""
     types = [r.type for r in op.results]
     if len(types) != 1 or not isinstance(types[0], TileType):
         return _opaque(op, args), False
@@ -85,7 +85,7 @@ def compute(op: Op, args: Args, *, rounding: bool) -> tuple[list[Any], bool]:
 
 
 def _head(op: Op, args: Args) -> np.uint64:
-    """The op with all that is not a tile: types, numbers and options."""
+    """Hash an op with its types, numbers and options."""
     types = [
         a.type if isinstance(a.type, TileType) else scalar_dtype(a)
         for a in op.args.values()
@@ -147,7 +147,7 @@ def _is_fp32(op: Op) -> bool:
 def _unknown_region(
     op: Op, args: Args, tiles: Mapping[str, Tile], shape: tuple[int, ...]
 ) -> Terms | None:
-    """An elementwise op whose operands are valid as far as data says."""
+    """Return the result of an elementwise op on operands with data-dependent valid regions."""
     if Trait.ELEMENTWISE not in op.spec.traits:
         return None
     try:
@@ -158,7 +158,7 @@ def _unknown_region(
 
 
 def _moved(op: Op, args: Args, tiles: Mapping[str, Tile], shape: tuple[int, ...]) -> Terms | None:
-    """Where elements go: by the op's own reference."""
+    """Move elements with the op's own reference."""
     assert op.spec.reference is not None
     types = [a.type for a in op.args.values() if isinstance(a, Value)]
     kinds = {t.dtype for t in (*types, op.result.type) if isinstance(t, (TileType, TensorType))}
@@ -174,7 +174,7 @@ def _moved(op: Op, args: Args, tiles: Mapping[str, Tile], shape: tuple[int, ...]
 
 
 def _product(op: Op, args: Args, tiles: Mapping[str, Tile], *, rounding: bool) -> Terms | None:
-    """A matrix product: an element depends on a row and a column."""
+    """Return a matrix product, whose elements depend on a row and a column."""
     if isinstance(args.get("init_cond"), Symbol) or not all(t.is_full for t in tiles.values()):
         return None
     left, right = tiles["lhs"].terms, tiles["rhs"].terms
@@ -194,7 +194,7 @@ def _product(op: Op, args: Args, tiles: Mapping[str, Tile], *, rounding: bool) -
 
 
 def _opaque(op: Op, args: Args) -> list[Any]:
-    """Results of which nothing is known but what they come from."""
+    """Return opaque results, identified by their operands."""
     tiles = {name: a for name, a in args.items() if isinstance(a, Tile)}
     whole = tag(
         _head(op, args), _regions(tiles), tuple(digest(t.terms)[()] for t in tiles.values())

@@ -1,4 +1,4 @@
-"""Programs run on other inputs, and their outputs compared."""
+"""Trial runs on other inputs, with comparison of outputs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ Inputs: TypeAlias = Mapping[str, Any]
 """Arguments of a program by name."""
 
 TrialOutputs: TypeAlias = dict[str, NDArray[Any]] | None
-"""What a program leaves in its outputs; None if it rejects its arguments."""
+"""Outputs of a program; None if it rejects its arguments."""
 
 Outputs: TypeAlias = list[list[TrialOutputs]]
-"""By program and trial."""
+"""Outputs by program and trial."""
 
 _TRIALS = 3
 """The script's inputs; the same numbers in other places; and larger ones with zeros among them.
 Trials with other integers come after these."""
 
 MAX_WHILE_ITERATIONS = 1 << 16
-"""Of one run with other integers than the script's; more count as a loop that does not end."""
+"""Maximum work of a run with other integers; beyond it, a loop counts as infinite."""
 
 _PLENTY = 4
-"""Times the size of the inputs: what must be free for those of all trials to be kept, beside what
-the versions write."""
+"""Free memory required to keep the inputs of all trials, as a multiple of their size."""
 
 _ROUNDING = {4: 64.0, 2: 2.0, 1: 1.0}
 """Units in the last place by which sums in another order may differ, relative to the largest
@@ -44,9 +43,9 @@ element, by bytes of an element; all together (as relative L2 error) by half a u
 
 
 class Trials:
-    """Inputs of a program for every trial; made once where memory is plenty for all of them.
+    """Inputs of a program for every trial, kept if memory permits.
 
-    The first trials keep the integers of the script. The others vary what data decides.
+    The first trials keep the script's integers; the others vary data-dependent control.
     """
 
     def __init__(self, program: Program, given: Inputs) -> None:
@@ -60,8 +59,9 @@ class Trials:
         return _TRIALS + len(self._integers)
 
     def arguments(self, program: Program, trial: int) -> dict[str, Any]:
-        """Arguments of a trial. Memory that the program writes holds garbage after the first:
-        nobody may rely on zeros that happen to be there.
+        """Return the arguments of a trial.
+
+        Except in the first, written memory starts as garbage: programs must not rely on zeros.
         """
         main, other = program.main, trial >= _TRIALS
         given = self._integers[trial - _TRIALS] if other else self.given
@@ -85,13 +85,13 @@ class Trials:
         if found is None:
             found = _varied(array, trial)
             if self._keeps and found is not array:
-                found.flags.writeable = False  # every version gets it
+                found.flags.writeable = False  # shared by all versions
                 self._kept[name, trial] = found
         return found
 
 
 def outputs_of(programs: Sequence[Program], inputs: Sequence[Trials]) -> Outputs | None:
-    """Outputs of all programs for their trials; None if there are other programs."""
+    """Return outputs of all programs and trials; None if the programs differ."""
     if len(programs) != len(inputs):
         return None
     return [
@@ -101,7 +101,7 @@ def outputs_of(programs: Sequence[Program], inputs: Sequence[Trials]) -> Outputs
 
 
 def run_outputs(program: Program, given: Inputs) -> TrialOutputs:
-    """Outputs of a program for some arguments, which stay; None if it rejects them."""
+    """Run a program on copies of arguments; return its outputs, or None if it rejects them."""
     main = program.main
     arguments = {
         parameter.name: _own(given[parameter.name], direction)
@@ -127,14 +127,14 @@ def _own(value: Any, direction: Direction) -> Any:
 
 
 def _engine(program: Program) -> engines.Engine:
-    """Native code, unless a `while` loop may not end for the integers of a trial."""
+    """Return the native engine, unless a `while` loop may not terminate in a trial."""
     if any(op.name == "while" for f in program.functions.values() for op in walk(f.body)):
         return Interpreter(observer=_BoundedLoops())
     return engines.get(None, engines.RunRequest(lambda: None, False))
 
 
 class _BoundedLoops:
-    """Ends a run whose `while` loops go round too often."""
+    """Stops a run whose `while` loops iterate too often."""
 
     def __init__(self) -> None:
         self._left = MAX_WHILE_ITERATIONS
@@ -150,11 +150,11 @@ class _BoundedLoops:
 
 
 class UnboundedLoopError(Exception):
-    """A `while` loop went round too often."""
+    """A `while` loop exceeded its iteration limit."""
 
 
 def _varied(array: NDArray[Any], trial: int) -> NDArray[Any]:
-    """Other floating-point inputs. Integers are varied by themselves: they may be indices."""
+    """Return other floating-point inputs; integers, which may be indices, are varied separately."""
     if trial == 0 or array.dtype.kind in "iub":
         return array
     turned = np.ascontiguousarray(array.reshape(-1)[::-1].reshape(array.shape))
@@ -166,7 +166,7 @@ def _varied(array: NDArray[Any], trial: int) -> NDArray[Any]:
 
 
 def _garbage(array: NDArray[Any], trial: int) -> NDArray[Any]:
-    """What stands in memory that a program writes to: finite numbers, others in every trial."""
+    """Return garbage for memory that a program writes: finite numbers that differ per trial."""
     if array.dtype.kind in "iub":
         return array.copy()
     draw = np.random.default_rng(trial)
@@ -175,13 +175,13 @@ def _garbage(array: NDArray[Any], trial: int) -> NDArray[Any]:
 
 
 def difference(before: Outputs, after: Outputs, *, rounding: bool) -> str:
-    """What differs between the outputs of two texts; empty if nothing that matters."""
+    """Return the significant differences between outputs of two texts, or ""."""
     if [len(b) for b in before] != [len(a) for a in after]:
         return "it has other outputs"
     for run_before, run_after in zip(before, after):
         for trial, (old, new) in enumerate(zip(run_before, run_after)):
             if old is None:
-                continue  # the script as it stands does not take these inputs
+                continue  # the original script rejects these inputs
             if new is None:
                 return f"it fails in trial {trial}, for inputs that the script as it stands takes"
             found = _difference(old, new, rounding=rounding)
@@ -238,7 +238,7 @@ def _is_rounding(old: NDArray[Any], new: NDArray[Any]) -> bool:
 
 
 def _eps(dtype: np.dtype[Any]) -> float:
-    """The step from 1 to the next number."""
+    """Return the machine epsilon."""
     bits = np.ones((), dtype).view(f"u{dtype.itemsize}")
     following = np.array(bits + 1, bits.dtype).view(dtype)
     return float(following) - 1.0

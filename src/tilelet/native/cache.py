@@ -1,9 +1,9 @@
-"""Compiled programs on disk: found by their key, checked, replaced whole, kept below a size.
+"""Cache of compiled programs: verified, atomic, and limited in size.
 
 An entry is a folder `cpu/<key>` that appears by one rename, so readers and other writers see all of
 it or nothing. Its file `seal` holds a digest of its name and of every file in it, made with a
 secret that only this user can read; an entry that does not agree with it, or that somebody else
-could have written, is thrown away and built again.
+could have written, is discarded and rebuilt.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ from tilelet.native import private
 
 SEAL = "seal"
 DRAFT = "new-"
-ABANDONED = 3600.0  # seconds after which a draft is what a killed process has left
-TRIM_EVERY = 300.0  # seconds between two looks at all entries, which may be thousands
-STAMP = "trimmed"  # a file: when somebody looked last
-IN_USE = 60.0  # seconds after its last use in which nobody takes an entry away
+ABANDONED = 3600.0  # seconds after which a draft is considered abandoned
+TRIM_EVERY = 300.0  # seconds between two scans of all entries
+STAMP = "trimmed"  # a file whose time is that of the last scan
+IN_USE = 60.0  # seconds after its last use in which an entry is not removed
 DEFAULT_CAP = 1 << 30
-ROOM = 16 << 20  # bytes of disk that any build gets by with
+ROOM = 16 << 20  # bytes of disk that suffice for any build
 _DESCRIPTORS = Path("/proc/self/fd")
 Build = Callable[[Path], None]
 T = TypeVar("T")
 
 
 class UnusableError(Exception):
-    """An entry holds what was built, but that is of no use; the text says why."""
+    """An entry is intact but unusable; the text says why."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Files that were checked, each by the descriptor through which it was."""
+    """Verified files, each by its open descriptor."""
 
     files: Mapping[str, int]
 
     def copy(self, suffix: str, folder: Path) -> list[Path]:
-        """Copies of the files with that suffix."""
+        """Copy the files with a suffix."""
         return [
             _copy(fd, folder / name) for name, fd in self.files.items() if name.endswith(suffix)
         ]
 
     def load(self, name: str, *needed: str, lasting: bool = False) -> ctypes.CDLL:
-        """A shared library that has the `needed` functions; `UnusableError` if it does not load.
+        """Load a shared library with the `needed` functions; raise `UnusableError` if it fails.
 
-        `lasting`: its path can be opened as long as this process lives, which debuggers want.
+        `lasting`: its path stays valid for the life of this process, for debuggers.
         """
         if name not in self.files:
             raise UnusableError(f"there is no {name}")
@@ -85,7 +85,7 @@ def _copy(fd: int, target: Path) -> Path:
 
 
 def _lasting_folder() -> Path:
-    """A folder that is gone when this process is."""
+    """Return a folder that is removed when this process ends."""
     folder = _new_folder()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -95,17 +95,17 @@ _loads = itertools.count()
 
 
 def _unique_path(fd: int) -> str:
-    """A path of an open file that was never used before.
+    """Return a path of an open file that was never used before.
 
-    The loader takes two libraries of one path for one library, and numbers of descriptors come
-    again. So the path spells a number in steps to where it stands, and in empty steps.
+    The loader identifies libraries by path, and descriptor numbers are reused, so the path encodes
+    a serial number by redundant components.
     """
     steps = "".join("/." if bit == "1" else "/" for bit in f"{next(_loads):b}")
     return f"/proc/self{steps}/fd/{fd}"
 
 
 def user_folder() -> Path:
-    """Where caches are: `TILELET_CACHE_DIR`, else `tilelet` in the user's cache folder."""
+    """Return the cache root: `TILELET_CACHE_DIR`, else `tilelet` in the user's cache folder."""
     chosen = os.environ.get("TILELET_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -118,7 +118,7 @@ def is_off() -> bool:
 
 
 def open_root() -> Path:
-    """The folder of compiled programs; `OSError` if no private folder can be had."""
+    """Return the folder of compiled programs; raise `OSError` without a private folder."""
     try:
         return private.make_folder(user_folder() / "cpu")
     except (RuntimeError, ValueError) as error:  # a user without a home; a path with a null byte
@@ -126,7 +126,7 @@ def open_root() -> Path:
 
 
 def cache_root() -> Path | None:
-    """The folder of compiled programs; None if caching is off or no private folder can be had."""
+    """Return the folder of compiled programs; None if caching is off or not possible."""
     try:
         return None if is_off() else open_root()
     except OSError:
@@ -134,7 +134,7 @@ def cache_root() -> Path | None:
 
 
 def size_cap() -> int:
-    """Bytes that all entries together may take (`TILELET_CACHE_MB`)."""
+    """Return the size limit of all entries in bytes (`TILELET_CACHE_MB`)."""
     text = os.environ.get("TILELET_CACHE_MB", "")
     if not (text.isascii() and text.isdecimal()):
         return DEFAULT_CAP
@@ -142,16 +142,16 @@ def size_cap() -> int:
 
 
 def has(key: str) -> bool:
-    """Whether there is an entry; it may turn out to be damaged."""
+    """Whether there is an entry, which may be damaged."""
     root = cache_root()
     return root is not None and (root / key).is_dir()
 
 
 def use(key: str, build: Build, take: Callable[[Entry], T]) -> T:
-    """What `take` makes of the files that `build` makes, from the cache if they are there.
+    """Return `take(files)` of cached files, or of files that `build` creates.
 
-    Files of an earlier run that `take` finds unusable are built again. Without a usable cache they
-    are in a temporary folder, which is gone afterwards.
+    Cached files that `take` finds unusable are rebuilt. Without a usable cache, files are built in
+    a temporary folder, which is removed afterwards.
     """
     root = cache_root()
     if root is not None:
@@ -173,7 +173,7 @@ def use(key: str, build: Build, take: Callable[[Entry], T]) -> T:
 
 @contextlib.contextmanager
 def _temporary() -> Generator[Path]:
-    """A folder for now."""
+    """Create a temporary folder."""
     folder = _new_folder()
     try:
         yield folder
@@ -182,7 +182,7 @@ def _temporary() -> Generator[Path]:
 
 
 def _new_folder() -> Path:
-    """A temporary folder; `CannotWrite` if there is no place for one."""
+    """Create a temporary folder; raise `CannotWrite` if that is impossible."""
     try:
         return Path(tempfile.mkdtemp(prefix="tilelet-"))
     except OSError as error:
@@ -199,7 +199,7 @@ def _built(folder: Path, build: Build) -> Path:
 
 
 def _build_into(root: Path, place: Path, build: Build) -> bool:
-    """Build a new entry in place of what is there; False if the disk does not take it."""
+    """Build a new entry, replacing an old one; return False on a disk error."""
     try:
         key = private.key_of(root)
         draft = Path(tempfile.mkdtemp(prefix=DRAFT, dir=root))
@@ -216,14 +216,14 @@ def _build_into(root: Path, place: Path, build: Build) -> bool:
         return False
     except UserError:
         if shutil.disk_usage(root).free < ROOM:
-            return False  # that is why the compiler failed
+            return False  # the cause of the compiler's failure
         raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
 def _move(draft: Path, place: Path) -> bool:
-    """Put the draft in its place, unless another process was faster."""
+    """Publish the draft, unless another process was faster."""
     for _ in range(3):
         with contextlib.suppress(OSError):
             draft.rename(place)
@@ -236,7 +236,7 @@ def _move(draft: Path, place: Path) -> bool:
 
 
 def _remove(place: Path) -> None:
-    """Take an entry away, or whatever is in its place."""
+    """Remove an entry, or whatever is in its place."""
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place, ignore_errors=True)
     else:
@@ -246,7 +246,7 @@ def _remove(place: Path) -> None:
 
 @contextlib.contextmanager
 def _opened(folder: Path) -> Generator[Entry]:
-    """The files of a folder, open; `NotPrivateError` if others could have written one of them."""
+    """Open the files of a folder; raise `NotPrivateError` if others could have written one."""
     with contextlib.ExitStack() as stack:
         fd = private.open_folder(folder)
         stack.callback(os.close, fd)
@@ -266,7 +266,7 @@ def _digest(entry: Entry, key: bytes, name: str) -> str:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Compilers heed the user's mask, by which others may be allowed to write to a new file."""
+    """Make files private: compilers use the umask, which may let others write."""
     for path in folder.iterdir():
         path.chmod(stat.S_IMODE(path.stat().st_mode) & ~(stat.S_IWGRP | stat.S_IWOTH))
 
@@ -280,7 +280,7 @@ def _seal(folder: Path, key: bytes, name: str) -> None:
 
 @contextlib.contextmanager
 def _sound(root: Path, name: str) -> Generator[Entry | None]:
-    """An entry that is as it was made; None if there is none."""
+    """Return an unmodified entry, or None."""
     with contextlib.ExitStack() as stack:
         try:
             entry = stack.enter_context(_opened(root / name))
@@ -293,7 +293,7 @@ def _sound(root: Path, name: str) -> Generator[Entry | None]:
 
 
 def _trim(root: Path, keep: Path) -> None:
-    """Remove the entries that were not used for longest until the rest is below the cap."""
+    """Remove the least recently used entries until the rest is below the limit."""
     now, stamp = time.time(), root / STAMP
     try:
         if stamp.exists() and stamp.stat().st_mtime > now - TRIM_EVERY:

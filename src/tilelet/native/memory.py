@@ -1,4 +1,4 @@
-"""How much memory there is for programs."""
+"""Available memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 _GROUPS = Path("/sys/fs/cgroup")
-# The limit of this process's control group, what it uses, and its statistics: of both versions.
+# Files with limit, usage and statistics of the control group, versions 2 and 1.
 _GROUP_FILES = (
     ("memory.max", "memory.current", "memory.stat"),
     (
@@ -18,9 +18,9 @@ _GROUP_FILES = (
 
 
 def available_memory() -> int | None:
-    """Bytes that can be allocated without swapping; None if this system does not say.
+    """Return the bytes that can be allocated without swapping; None if unknown.
 
-    In a container that is what its limit leaves: to ask for more ends the process.
+    In a container, this is the rest of its limit: exceeding it kills the process.
     """
     known = [n for n in (_of_the_machine(), _of_the_group()) if n is not None]
     return min(known, default=None)
@@ -37,11 +37,11 @@ def _of_the_machine() -> int | None:
 
 
 def _of_the_group() -> int | None:
-    """What the limit of the control group leaves; None if there is none."""
+    """Return the rest of the control group's limit; None without a limit."""
     for names in _GROUP_FILES:
         limit, used, statistics = (_read(_GROUPS / name).strip() for name in names)
         if limit.isdecimal() and used.isdecimal():
-            # Files that were read a while ago are counted as used, but make room.
+            # Inactive page cache counts as used, but can be reclaimed.
             cached = _named(statistics, "inactive_file") or 0
             return max(0, int(limit) - int(used) + cached)
     return None
@@ -55,7 +55,7 @@ def _read(path: Path) -> str:
 
 
 def _named(text: str, name: str) -> int | None:
-    """The number after a name at the beginning of a line."""
+    """Return the number after a name at the beginning of a line."""
     for line in text.splitlines():
         words = line.split()
         if len(words) > 1 and words[0] == name and words[1].isdecimal():

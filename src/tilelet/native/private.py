@@ -1,9 +1,9 @@
-"""Folders and files that only this user can have written: all that a cache may trust.
+"""Private folders and files, which only this user can have written.
 
 A folder is trusted if it is this user's own, nobody else may write to it, and nobody else can put
-another one in its place: its parents belong to this user or to the system. Nothing is repaired, for
-what others could write to once may hold anything since then. A file is opened once, and what is
-checked and used is what is behind that descriptor.
+another one in its place: its parents belong to this user or to the system. Permissions are not
+repaired, because the contents may have been changed before. A file is opened once, then checked and
+used by its descriptor.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-KEY = "key"  # a file of a trusted folder: the secret that its digests are made with
+KEY = "key"  # the file with the secret key of a trusted folder
 _KEY_BYTES = 32
-_MAX_LINKS = 40  # symbolic links in one path, as Linux has it
+_MAX_LINKS = 40  # maximum number of symbolic links in a path, as in Linux
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class NotPrivateError(OSError):
-    """Somebody else could have written this; the text says what it is and why."""
+    """Another user could have written a file; the text says which and why."""
 
 
 def make_folder(path: Path) -> Path:
-    """A trusted folder, made if it is not there; `NotPrivateError` or `OSError` if it cannot be."""
+    """Return a trusted folder, created if needed; raise `NotPrivateError` or `OSError`."""
     path = Path(os.path.abspath(path))  # noqa: PTH100 - `resolve` would follow links unchecked
     missing: list[Path] = []
     while not os.path.lexists(path):
@@ -45,7 +45,7 @@ def make_folder(path: Path) -> Path:
 
 
 def check_folder(path: Path) -> None:
-    """`NotPrivateError` if `path`, which must be absolute, is no trusted folder."""
+    """Raise `NotPrivateError` if the absolute `path` is not a trusted folder."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no folder"
@@ -55,7 +55,7 @@ def check_folder(path: Path) -> None:
 
 
 def open_folder(path: Path) -> int:
-    """The descriptor of a folder in a trusted one."""
+    """Open a folder inside a trusted one."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         _check_own(os.fstat(fd), str(path))
@@ -66,8 +66,8 @@ def open_folder(path: Path) -> int:
 
 
 def open_file(path: str | Path, folder: int | None = None) -> int:
-    """The descriptor of a regular file of this user's own, in the open `folder` if one is given."""
-    # Not blocking: somebody may have put a pipe there, which nobody ever writes to.
+    """Open a regular file of this user, in the open `folder` if given."""
+    # Non-blocking, because it may be a pipe without a writer.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     fd = os.open(path, flags, dir_fd=folder)
     try:
@@ -82,14 +82,14 @@ def open_file(path: str | Path, folder: int | None = None) -> int:
 
 
 def contents(fd: int) -> bytes:
-    """All bytes of an open file, wherever its position is."""
+    """Return all bytes of an open file, regardless of its position."""
     with os.fdopen(os.dup(fd), "rb") as file:
         file.seek(0)
         return file.read()
 
 
 def key_of(folder: Path) -> bytes:
-    """The secret of a trusted folder, made if it has none; `OSError` if it cannot be."""
+    """Return the secret key of a trusted folder, creating it if needed."""
     path = folder / KEY
     for _ in range(2):
         with contextlib.suppress(FileNotFoundError):
@@ -100,7 +100,7 @@ def key_of(folder: Path) -> bytes:
                 os.close(fd)
             if len(found) == _KEY_BYTES:
                 return found
-            path.unlink(missing_ok=True)  # half of one, by a process that was killed
+            path.unlink(missing_ok=True)  # incomplete, by a process that was killed
         _make_key(path)
     raise NotPrivateError(f"`{path}` cannot be made")
 
@@ -122,7 +122,7 @@ def _make_key(path: Path) -> None:
 
 
 def digest(key: bytes, parts: Iterable[bytes | memoryview]) -> str:
-    """A digest of the parts that nobody can make who does not know the key."""
+    """Return a keyed digest of the parts."""
     sums = b"".join(hashlib.sha256(part).digest() for part in parts)
     return hmac.new(key, sums, hashlib.sha256).hexdigest()
 
@@ -141,10 +141,10 @@ def _check_mode(found: os.stat_result, what: str) -> None:
 
 
 def _check_parents(path: Path, links: int = 0) -> None:
-    """Whoever may rename one of the folders above `path` may replace all that is in it."""
+    """Check all parents: whoever can rename one of them can replace `path`."""
     if not hasattr(os, "getuid"):
         return
-    # In a container the system's files may belong to a number that is not 0 here.
+    # In a container the system's files may belong to a user id other than 0.
     trusted = {0, os.getuid(), Path("/").stat().st_uid}
     for folder in reversed(path.parents):
         found = folder.lstat()
@@ -160,7 +160,7 @@ def _check_parents(path: Path, links: int = 0) -> None:
 
 
 def _is_for_one(found: os.stat_result) -> bool:
-    """Whether the group that may write is this user's own, of which nobody else is a member."""
+    """Whether the group with write access is this user's own, without other members."""
     if found.st_mode & stat.S_IWOTH:
         return False
     try:

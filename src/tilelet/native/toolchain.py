@@ -1,4 +1,4 @@
-"""Finding a C compiler, and the flags to give it."""
+"""The C compiler and its flags."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FLAGS = (
     "-w",
 )
 
-# Levels of x86-64 by the names of `TILELET_ISA`: the `-march` value, and what the CPU must have.
+# x86-64 levels by their names in `TILELET_ISA`: the `-march` value and required CPU flags.
 _LEVELS = {
     "sse": ("x86-64", ""),
     "avx2": ("x86-64-v3", "avx2 fma f16c bmi1 bmi2 movbe"),
@@ -49,7 +49,7 @@ _LEVELS = {
 
 @dataclass(frozen=True)
 class Compiler:
-    """A command that compiles C, and a text that tells it from any other."""
+    """A C compiler command, and a text that identifies it."""
 
     command: tuple[str, ...]
     version: str
@@ -64,7 +64,7 @@ class Compiler:
 
     @property
     def is_zig(self) -> bool:
-        """A clang, but with spellings of its own."""
+        """Whether it is zig's clang, which spells options differently."""
         return "zig" in self.name
 
 
@@ -77,7 +77,7 @@ def find_compiler() -> Compiler:
 def _find(chosen: str, _path: str) -> Compiler:
     try:
         candidates = [shlex.split(chosen)] if chosen.strip() else [["cc"], ["gcc"], ["clang"]]
-    except ValueError:  # a quote that does not end
+    except ValueError:  # an unterminated quote
         raise NoCompiler(chosen.strip()) from None
     if not chosen.strip() and importlib.util.find_spec("ziglang") is not None:
         candidates.append([sys.executable, "-m", "ziglang", "cc"])
@@ -92,7 +92,7 @@ def _find(chosen: str, _path: str) -> Compiler:
 
 
 def unused_level() -> str | None:
-    """Return the optimization level that `CC` or `CFLAGS` asks for in vain: `-O0 in CFLAGS`."""
+    """Return an ignored optimization level of `CC` or `CFLAGS`: `-O0 in CFLAGS`."""
     for variable in ("CFLAGS", "CC"):
         for word in os.environ.get(variable, "").split():
             if word.startswith("-O") and word != "-O3":
@@ -111,7 +111,7 @@ def _version(command: list[str]) -> str | None:
 
 
 def run_compiler(command: Sequence[str], seconds: float) -> None:
-    """Run it to its end; `subprocess.SubprocessError` if it fails. It does not outlive an error."""
+    """Run a compiler; raise `subprocess.SubprocessError` if it fails. It is killed on errors."""
     process = start_compiler(command)
     try:
         _, errors = process.communicate(timeout=seconds)
@@ -128,7 +128,7 @@ def run_compiler(command: Sequence[str], seconds: float) -> None:
 def start_compiler(
     command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
-    """Start it in a session of its own; whoever has waited for it says so by `has_ended`."""
+    """Start a compiler in its own session; the caller reports its end by `has_ended`."""
     process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
         command,
         stdin=subprocess.DEVNULL,
@@ -145,19 +145,19 @@ def start_compiler(
 
 
 def has_ended(process: subprocess.Popen[Any]) -> None:
-    """There is no such compiler any more."""
+    """Forget a compiler that has ended."""
     for watch in list(_watches):
         watch.tell(-process.pid)
 
 
 def kill(process: subprocess.Popen[Any]) -> None:
-    """End a compiler that leads a session: what is called one only starts the one that works."""
+    """Kill a compiler's session: the driver only starts the actual compiler."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 class _TerminatedError(BaseException):
-    """Somebody wants this process to end; on the way out compilers end and drafts are removed."""
+    """The process is being terminated; compilers are killed and drafts removed on the way out."""
 
 
 # Reads numbers of sessions, negative ones of those that have ended, until nobody can write more; 0
@@ -179,7 +179,7 @@ for number in sessions:
 
 
 class _Watch:
-    """A process that ends the compilers of this one when this one is gone."""
+    """A watchdog process that kills our compilers when this process dies."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - this very Python
@@ -198,7 +198,7 @@ class _Watch:
             self._process.stdin.flush()
 
     def leave(self) -> None:
-        """Say no more; it goes on for others that can."""
+        """Stop writing to the watchdog, which continues for other processes."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError, ValueError):
             self._process.stdin.close()
@@ -213,7 +213,7 @@ _watches: set[_Watch] = set()
 
 
 def _in_forked_child() -> None:
-    """The compilers are those of the process that forked."""
+    """Reset the state after a fork: compilers belong to the parent."""
     while _watches:
         _watches.pop().leave()
 
@@ -226,7 +226,7 @@ if hasattr(os, "register_at_fork"):
 def _watched() -> Generator[None]:
     try:
         watch = None if getattr(sys, "frozen", False) else _Watch()
-    except OSError:  # no more processes: then there is no compiler either
+    except OSError:  # no more processes, so no compiler either
         watch = None
     if watch is None:
         yield
@@ -241,10 +241,10 @@ def _watched() -> Generator[None]:
 
 @contextlib.contextmanager
 def stopped_when_terminated() -> Generator[None]:
-    """SIGTERM and SIGHUP end what runs in the block by an exception, and then this process.
+    """Turn SIGTERM and SIGHUP into an exception in the block, then end this process.
 
-    They do so anyway, but not to compilers, which are in sessions of their own. Only the main
-    thread can catch signals; for any other a process watches whether this one still lives.
+    The default action would not reach compilers, which have their own sessions. Only the main
+    thread can handle signals; for other threads there is a watchdog process.
     """
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     signals = [s for s in signals if signal.getsignal(s) is signal.SIG_DFL]
@@ -274,7 +274,7 @@ def stopped_when_terminated() -> Generator[None]:
 
 
 def machine_flags() -> tuple[str, ...]:
-    """Flags for all that this CPU can do, or for what `TILELET_ISA` allows of it."""
+    """Return flags for this CPU's instruction sets, as far as `TILELET_ISA` permits."""
     machine = platform.machine().lower()
     is_x86 = machine in ("x86_64", "amd64")
     level = os.environ.get("TILELET_ISA") or "native"
@@ -286,7 +286,7 @@ def machine_flags() -> tuple[str, ...]:
 
 
 def _level(name: str, is_x86: bool) -> str:
-    """The `-march` of a level; an error if this CPU would die of it."""
+    """Return the `-march` of a level; raise an error if this CPU does not support it."""
     known = _LEVELS if is_x86 else {}
     if name not in known:
         raise BadConfig("TILELET_ISA", name, " or ".join([*known, "native"]), "environment")
@@ -301,7 +301,7 @@ def _level(name: str, is_x86: bool) -> str:
 
 
 def _cpuinfo() -> list[str]:
-    """The lines of Linux about its CPUs; nothing elsewhere."""
+    """Return the lines of /proc/cpuinfo; empty on other systems."""
     try:
         return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -318,7 +318,7 @@ def _cpu_flags() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=1)
 def cpu_id() -> str:
-    """What this CPU is and can do, as a short text that differs between kinds of CPU."""
+    """Return a short text that identifies the CPU model and its features."""
     wanted = ("model name", "flags", "Features", "CPU implementer", "CPU part")
     lines = sorted({line for line in _cpuinfo() if line.startswith(wanted)})
     facts = [platform.machine(), sys.platform, *lines]

@@ -145,7 +145,7 @@ class Profile(AbstractContextManager["Profile"]):
         return [table for run in self.runs for table in run.tables]
 
     def save_trace(self, path: str | Path) -> list[Path]:
-        """Write the timeline for chrome://tracing or ui.perfetto.dev; the files written.
+        """Write the timeline for chrome://tracing or ui.perfetto.dev; return the paths.
 
         Several runs are several files: `name.json`, `name-2.json` and so on.
         """
@@ -162,7 +162,7 @@ class Profile(AbstractContextManager["Profile"]):
         return written
 
     def save_html(self, path: str | Path) -> Path:
-        """Write all runs as one page that opens offline (docs/page.md); the file written."""
+        """Write all runs as one page that opens offline (docs/page.md); return its path."""
         from tilelet.report.document import profile_document
         from tilelet.report.html import page_html
 

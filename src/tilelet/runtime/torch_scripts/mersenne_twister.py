@@ -54,7 +54,7 @@ def _jumped(block: Words, words: int) -> Words:
 
 def _next_block(key: Words) -> Words:
     words = np.concatenate([key, np.empty(WORDS, np.uint32)])
-    for start, end in ((0, 227), (227, 454), (454, WORDS)):  # independent words
+    for start, end in ((0, 227), (227, 454), (454, WORDS)):  # independent of each other
         mixed = words[start:end] & np.uint32(_UPPER)
         mixed |= words[start + 1 : end + 1] & np.uint32(_UPPER - 1)
         mixed = (mixed >> np.uint32(1)) ^ (mixed & np.uint32(1)) * np.uint32(_MATRIX)

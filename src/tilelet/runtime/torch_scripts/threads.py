@@ -72,7 +72,7 @@ def _is_short(
         if multiplications is not None:
             return multiplications(*args) < SHORT_PRODUCT
     except (AttributeError, IndexError, TypeError, ValueError):
-        return False  # in another form
+        return False  # called with other arguments
     sizes = [a.numel() for a in args[:3] if isinstance(a, torch.Tensor)]
     return not sizes or max(sizes) < SHORT
 
