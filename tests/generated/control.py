@@ -239,7 +239,7 @@ class Control(Chunks, Memory, Clearing):
             for _ in range(self.choices.number(1, 2)):
                 self.accumulate(self.choices.number(0, 1))
             self.observe(before)
-        self.steps.append(as_task(steps))
+        self.steps.append(as_task(steps, several="auto_incore" in header))
         self.leave(before)
 
     def products_across(self) -> None:
