@@ -35,14 +35,19 @@ class Emitter:
     """Writes one function as C. `values` holds what each IR value is in C; scalars are texts."""
 
     def __init__(
-        self, function: Function, functions: Mapping[str, Function], sites: Sites, host: OpNumbers
+        self,
+        function: Function,
+        functions: Mapping[str, Function],
+        sites: Sites,
+        host: OpNumbers,
+        facts: tuple[Aliases, Uses] | None = None,
     ) -> None:
         self.function = function
         self.functions = functions
         self.sites = sites
         self.host = host
-        self.aliases = Aliases(function.body, functions)
-        self.uses = Uses(function)
+        facts = facts or (Aliases(function.body, functions), Uses(function))
+        self.aliases, self.uses = facts
         self.out = Text()
         self.values: dict[Value, Any] = {}
         self._names = 0

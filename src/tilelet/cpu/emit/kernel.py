@@ -153,7 +153,7 @@ class KernelEmitter(Emitter):
         *,
         windows: Windows,
     ) -> None:
-        super().__init__(plan.kernel, functions, sites, host)
+        super().__init__(plan.kernel, functions, sites, host, (plan.aliases, plan.uses))
         self.plan = plan
         self.windows = windows
         self.slots: dict[int, Slot] = {}

@@ -16,7 +16,7 @@ from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.scalars import constant_of
 from tilelet.cpu.plan.model import Copy, Form, Inline, Move, Slot, Step, Stored, dense, leaves
 from tilelet.cpu.plan.regions import ELEMENTWISE, Regions
-from tilelet.cpu.plan.uses import Uses, first_use, writes_memory
+from tilelet.cpu.plan.uses import Uses, first_use
 from tilelet.dtypes import FP16, FP32, INT8, INT32, UINT8, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in
 from tilelet.ir.spec import Trait
@@ -122,7 +122,7 @@ class _Walk:
 
     def op(self, op: Op) -> None:
         self.draft = _Draft()
-        if writes_memory(op):
+        if op in self.uses.writes:
             self._copy_loads(op)
         rule = _RULES.get(op.name)
         if rule is not None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tilelet.analysis.aliases import Aliases
 from tilelet.cpu.plan.regions import Regions
+from tilelet.cpu.plan.uses import Uses
 from tilelet.dtypes import DType
 from tilelet.ir.core import Function, Op, Value
 from tilelet.tasks.window import row_major
@@ -149,6 +151,7 @@ class ProductGroup:
 class KernelPlan:
     """Everything that is decided about a kernel before it is printed.
 
+    aliases     which buffers its tensors refer to
     steps       by op
     groups      products that are deferred, in the order in which they are run
     slots       scratch memory, by number
@@ -157,6 +160,8 @@ class KernelPlan:
     """
 
     kernel: Function
+    aliases: Aliases
+    uses: Uses
     regions: Regions
     steps: Mapping[Op, Step]
     groups: tuple[ProductGroup, ...] = ()

@@ -29,4 +29,4 @@ def plan_kernel(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -
     hint = batch_hint(groups, forms.steps, regions, lambda v: numbers.get(aliases.end(v) or v))
     if scratch * max(hint.streams, hint.same_a) > MAX_STREAM_BYTES:
         hint = replace(hint, streams=1, same_a=1)
-    return KernelPlan(kernel, regions, forms.steps, groups, slots, scratch, hint)
+    return KernelPlan(kernel, aliases, uses, regions, forms.steps, groups, slots, scratch, hint)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from tilelet.cpu.plan.forms import Forms, accumulator, is_tile, tile_type
 from tilelet.cpu.plan.model import MAX_PRODUCTS, BatchHint, ProductGroup, Step, Stored
 from tilelet.cpu.plan.regions import Extent, Regions
-from tilelet.cpu.plan.uses import Uses, writes_memory
+from tilelet.cpu.plan.uses import Uses
 from tilelet.ir.core import Block, Function, Op, Value
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType, TileType
@@ -108,7 +108,9 @@ class _Scan:
         is_seen = op.name == "while" and any(
             self.uses.count[p] for p in op.blocks[0].params if is_tile(p)
         )
-        return _Loop(op, block, block is op.blocks[-1] and not is_seen and not writes_memory(op))
+        return _Loop(
+            op, block, block is op.blocks[-1] and not is_seen and op not in self.uses.writes
+        )
 
     def _group(self, ops: Sequence[Op], run_after: Op) -> ProductGroup:
         slot = self._slot(ops[0])
@@ -151,7 +153,7 @@ class _Scan:
         """Defer a product until the loop that it is the start of continues it, or until then."""
         before = op
         for other in later:
-            if writes_memory(other):
+            if other in self.uses.writes:
                 break
             if op.result in other.operands:
                 continued = self._continuation(op, other)

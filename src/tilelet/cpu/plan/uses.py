@@ -11,15 +11,17 @@ from tilelet.ir.types import TensorType
 class Uses:
     """Uses of every value of a function.
 
-    count  number of uses
-    home   block in which a value is defined
-    user   block of its last use
+    count   number of uses
+    home    block in which a value is defined
+    user    block of its last use
+    writes  ops that write a tensor, themselves or in a block inside them
     """
 
     def __init__(self, function: Function) -> None:
         self.count = Counter(v for op in walk(function.body) for v in op.operands)
         self.home: dict[Value, Block] = {}
         self.user: dict[Value, Block] = {}
+        self.writes: set[Op] = set()
         self._survey(function.body)
 
     def _survey(self, block: Block) -> None:
@@ -32,6 +34,8 @@ class Uses:
                 self.home[v] = block
             for inner in op.blocks:
                 self._survey(inner)
+            if _writes_tensor(op) or any(o in self.writes for b in op.blocks for o in b.ops):
+                self.writes.add(op)
 
     def is_single(self, value: Value) -> bool:
         """Whether the value is used once, in the block that defines it."""
@@ -46,11 +50,6 @@ def first_use(block: Block, value: Value) -> Op | None:
     return None
 
 
-def writes_memory(op: Op) -> bool:
-    """Whether the op, or one inside it, writes a tensor."""
-    nested = (o for b in op.blocks for o in walk(b))
-    return any(
-        isinstance(v.type, TensorType)
-        for o in (op, *nested)
-        for v in values_in(o.args[p] for p in o.spec.writes)
-    )
+def _writes_tensor(op: Op) -> bool:
+    written = values_in(op.args[p] for p in op.spec.writes)
+    return any(isinstance(v.type, TensorType) for v in written)
