@@ -157,7 +157,7 @@ class Bench:
                 row.goals = self._goals(goals[form.name])
 
     def _goals(self, *goals: Goal) -> list[Goal]:
-        """Return the goals, which apply to full sizes on two or more threads only."""
+        """Return the goals that apply: none at small sizes, scaling only on two threads."""
         if self.is_quick:
             return []
         return [goal for goal in goals if goal.figure != "scaling" or self.threads == 2]
