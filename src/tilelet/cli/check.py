@@ -84,7 +84,7 @@ def check_command(options: CheckCommand) -> int:
 
 
 def ranks_explorer(schedules: list[Schedules], replay: str | None) -> Explore:
-    """Return what explores a program of several ranks, or replays a seed, into `schedules`."""
+    """Return a handler that explores programs of several ranks, or replays a seed."""
 
     def explore(run: RanksRun) -> bool:
         from tilelet.ranks.explore import Explorer

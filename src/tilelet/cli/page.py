@@ -21,7 +21,7 @@ def wants_page(options: DeviceOptions) -> bool:
 
 
 def write_page(options: DeviceOptions, title: str, make: Callable[[], bytes]) -> None:
-    """The page that a command was asked for, in the file named or under `build_output`."""
+    """Write the requested page to the named file or under `build_output`."""
     from tilelet.report.html import page_html
 
     with progress("making the page"):

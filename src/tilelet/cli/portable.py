@@ -115,7 +115,7 @@ def export_command(options: ExportCommand) -> int:
 
 
 def _claim(case: ExportCase, script: Script) -> str:
-    """How far the exported program is known to compute what the original computes."""
+    """Return the evidence that the exported program computes the same as the original."""
     from tilelet.equivalence.claims import Claim
     from tilelet.equivalence.proof import prove_equal
     from tilelet.passes.pipeline import run_passes

@@ -20,7 +20,7 @@ _MAX_WAITS = 12
 
 
 def ranks_modeller(machines: Sequence[Machine], found: list[RanksTimeline]) -> Explore:
-    """Return what models a program of several ranks, into `found`."""
+    """Return a handler that models programs of several ranks into `found`."""
 
     def model(run: RanksRun) -> bool:
         from tilelet.ranks.config import DistributedConfig

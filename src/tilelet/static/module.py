@@ -157,7 +157,7 @@ def limited(what: str, steps: int) -> Generator[None]:
 
 @dataclass
 class FolderLoader:
-    """Reads the neighbours of a file, each once; `texts` replaces files by unsaved text."""
+    """Reads the neighbors of a file, each once; `texts` replaces files by unsaved text."""
 
     folder: Path
     texts: Mapping[Path, str] = field(default_factory=dict[Path, str])

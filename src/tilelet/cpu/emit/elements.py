@@ -39,7 +39,7 @@ class Element:
         return f"ts_from_{self.suffix}({place})" if self.is_narrow_float else place
 
     def store(self, number: str) -> str:
-        """What is written to memory for `number`, which is a value of the type."""
+        """Return the C expression that converts `number` to its type in memory."""
         if self.dtype is dtypes.BF16:
             return f"ts_as_bf16({number})"
         if self.is_narrow_float:

@@ -95,7 +95,7 @@ class Emitter:
 
     @contextmanager
     def inside(self) -> Generator[None]:
-        """A block that may not be executed: what is known afterwards is what was known before."""
+        """Enter a conditional block; restore the known facts after it."""
         before = dict(self.values)
         yield
         self.values = before

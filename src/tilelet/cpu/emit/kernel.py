@@ -377,7 +377,7 @@ class KernelEmitter(Emitter):
             before = f"{condition} ? tl_before_line(there, {size}, {last.extent}) : {last.extent}"
             head = self.variable("head", before)
             tail = self.variable("tail", f"{head} + ({last.extent} - {head}) / {line} * {line}")
-            # All of it, or what is no whole line: at the start, then at the end.
+            # The whole row, or the partial cache lines at its start and end.
             with self.out.block("for (int is_end = 0; is_end < 2; is_end++)"):
                 start = self.variable("start", f"is_end ? {tail} : 0")
                 count_ = self.variable("count", f"is_end ? {last.extent} - {tail} : {head}")

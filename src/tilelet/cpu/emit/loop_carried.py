@@ -64,7 +64,7 @@ class LoopCarried(abc.ABC, Generic[E]):
 
     @abc.abstractmethod
     def read_window(self, arg: Arg) -> list[str]:
-        """Copy a window; the lines that write the copy to the variable."""
+        """Copy a window; return the lines that assign the copy to the variable."""
 
     def bind(self, value: Value) -> None:
         """Let `value` stand for it."""
@@ -84,7 +84,7 @@ class LoopCarried(abc.ABC, Generic[E]):
             e.out.add(f"{self.variable} = {handed_scalar(e, arg)};")
 
     def read(self, arg: Arg) -> list[str]:
-        """Copy a value; the lines that write the copy to the variable."""
+        """Copy a value; return the lines that assign the copy to the variable."""
         e, type_ = self.emitter, self.value.type
         if not self.variable:
             return []

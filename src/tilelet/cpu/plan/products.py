@@ -75,7 +75,9 @@ class _Scan:
     def __init__(self, kernel: Function, uses: Uses, regions: Regions, forms: Forms) -> None:
         self.kernel, self.uses, self.regions, self.forms = kernel, uses, regions, forms
         self.groups: list[ProductGroup] = []
-        self.starts: dict[Op, Op] = {}  # by the product in a loop that continues it
+        self.starts: dict[
+            Op, Op
+        ] = {}  # first product of a chain, by the product in a loop that continues it
 
     def block(self, block: Block, loop: _Loop | None) -> None:
         """The products of a block and of those inside it."""
@@ -214,7 +216,7 @@ def _with_handover(
 
 
 def is_whole(op: Op, regions: Regions) -> bool:
-    """Whether all of both operands of a product is certainly valid, as far as it is multiplied."""
+    """Whether both operands of a product, and its result, are certainly fully valid."""
     a, b, inner = _extents(op, regions)
     is_full = regions.of[op.result] == tile_type(op.result).shape
     return is_full and None not in (a, b, *inner)

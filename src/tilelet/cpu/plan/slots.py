@@ -25,7 +25,7 @@ def place_slots(
 
 
 def pack(slots: Sequence[Slot]) -> tuple[tuple[Slot, ...], int]:
-    """Let slots whose lives do not meet share memory. Large ones choose first."""
+    """Let slots with disjoint lifetimes share memory; place large ones first."""
     order = sorted(range(len(slots)), key=lambda i: (-slots[i].nbytes, slots[i].first))
     needs = [Need(s.nbytes, s.first, s.last) for s in slots]
     offsets, end = first_fit(needs, order, ALIGNMENT)

@@ -179,7 +179,7 @@ class _Jobs:
 
 @contextlib.contextmanager
 def _jobs(compiler: Compiler) -> Generator[_Jobs]:
-    """Compilers that still run at the end of the block, after Ctrl-C or an error, are ended."""
+    """Yield compile jobs; end those that still run after Ctrl-C or an error."""
     jobs = _Jobs(compiler)
     try:
         yield jobs
@@ -202,7 +202,7 @@ _COMPLAINT = re.compile(
 
 
 def _complaint(output: str) -> str:
-    """The first thing that a compiler or linker has to say against a generated unit."""
+    """Return the first diagnostic of a compiler or linker about a generated unit."""
     found = _COMPLAINT.search(output)
     return found.group() if found else ""
 
