@@ -6,9 +6,18 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tilelet.calibration.board import BoardFit, fields_of, fit_board, machine_text, report
+from tilelet.calibration.board import (
+    BoardFit,
+    Observation,
+    _most_useful,
+    fields_of,
+    fit_board,
+    machine_text,
+    report,
+)
 from tilelet.calibration.kit import CASES, write_kit
 from tilelet.calibration.results import Measured, read_results
 from tilelet.cli.main import main
@@ -85,6 +94,14 @@ def test_a_hidden_board_is_recovered(fit: BoardFit) -> None:
     assert unseen
     assert all(p.factor == 1.0 for p in unseen)
     assert "not determined" in report(fit)
+    assert f"repeat `{fit.next_script}.py`" in report(fit)
+
+
+def test_the_script_to_repeat_shows_the_least_certain_parameter() -> None:
+    seen = [Observation(name, None, 1.0) for name in ("sharp", "blunt", "other")]
+    slopes = np.array([[0.9, 0.0], [0.2, 0.1], [0.0, 1.0]])
+    assert _most_useful(seen, np.array([0.2, 0.01]), slopes) == "sharp"
+    assert _most_useful(seen, np.array([0.01, 0.2]), slopes) == "other"
 
 
 def test_the_fitted_file_is_the_fitted_machine(

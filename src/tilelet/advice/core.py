@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any
@@ -24,6 +24,7 @@ class Costs:
     tasks: int
     gm_bytes: int
     interval: tuple[float, float] | None = None  # 90 % of boards; None if unknown
+    pair: Mapping[str, float] = field(default_factory=dict[str, float])  # see `Profile.pair`
 
     def to_data(self) -> dict[str, Any]:
         return costs_data(self.us, self.interval, self.tasks, self.gm_bytes)
@@ -40,6 +41,7 @@ def costs_of(profiles: Sequence[Profile]) -> Costs:
         sum(p.tasks for p in profiles),
         sum(k.moved for p in profiles for k in p.kernels),
         interval,
+        profiles[0].pair if profiles else {},
     )
 
 

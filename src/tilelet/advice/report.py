@@ -11,6 +11,7 @@ from typing import Any
 
 from tilelet.advice.advisor import Finding, Report
 from tilelet.advice.core import Costs
+from tilelet.device.report.uncertainty import ratio_interval
 from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural
@@ -94,8 +95,14 @@ def closing(report: Report) -> str:
 
 
 def _speedup(before: Costs, after: Costs) -> str:
+    """Format the gain, with the 90 % interval of the ratio of times."""
     ratio = times(before.us, after.us)
-    return "the same time" if ratio == "1.00x" else f"{ratio} faster"
+    if ratio == "1.00x":
+        return "the same time"
+    between = ratio_interval(after.pair, after.us, before.us)
+    if between is None:
+        return f"{ratio} faster"
+    return f"{ratio} faster, 90 % interval {between[0]:.2f}x to {between[1]:.2f}x"
 
 
 def _time(costs: Costs) -> str:

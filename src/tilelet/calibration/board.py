@@ -62,7 +62,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class BoardFit:
-    """The fitted machine; `before` and `after` are modelled times of `observations`."""
+    """The fitted machine; `before` and `after` are modelled times of `observations`.
+
+    next_script  the script whose repetition would narrow the modelled times most
+    """
 
     machine: Machine
     period: str
@@ -70,6 +73,7 @@ class BoardFit:
     observations: tuple[Observation, ...]
     before: Floats
     after: Floats
+    next_script: str
 
     def typical_error(self, modelled: Floats) -> float:
         measured = np.array([o.us for o in self.observations])
@@ -122,7 +126,7 @@ def fit_board(
     free = list(GROUPS)
     before = model.predict({})
     while True:
-        factors, errors = _fit_factors(model, free, progress)
+        factors, errors, slopes = _fit_factors(model, free, progress)
         unsure = [g for g in free if errors[g] is None or (errors[g] or 0) > UNSURE]
         if not unsure or len(unsure) == len(free):
             break
@@ -133,8 +137,20 @@ def fit_board(
         Parameter(g, kept.get(g, 1.0), errors[g] if g in kept else None) for g in GROUPS
     )
     return BoardFit(
-        model.machine_with(kept), period, parameters, tuple(seen), before, model.predict(kept)
+        model.machine_with(kept),
+        period,
+        parameters,
+        tuple(seen),
+        before,
+        model.predict(kept),
+        _most_useful(seen, np.array([errors[g] or 0.0 for g in free]), slopes),
     )
+
+
+def _most_useful(seen: Sequence[Observation], errors: Floats, slopes: Floats) -> str:
+    """Return the script that depends most on the parameter that leaves times least certain."""
+    least_certain = int(np.argmax(errors * np.abs(slopes).mean(axis=0)))
+    return seen[int(np.argmax(np.abs(slopes[:, least_certain])))].case
 
 
 def _has(lines: Mapping[str, Timeline], o: Observation) -> bool:
@@ -177,8 +193,11 @@ def _modelled_time(line: Timeline, kernel: str | None) -> float:
 
 def _fit_factors(
     model: _Model, groups: Sequence[str], progress: Callable[[str], None]
-) -> tuple[dict[str, float], dict[str, float | None]]:
-    """Return factors of the groups, and their relative standard errors (None if invisible)."""
+) -> tuple[dict[str, float], dict[str, float | None], Floats]:
+    """Return factors of the groups, their relative standard errors (None if invisible), and slopes.
+
+    A slope is the relative change of an observation per relative change of a parameter.
+    """
     logs = np.zeros(len(groups))
     slopes = np.zeros((len(model.seen), len(groups)))
     rest = np.zeros(len(model.seen))
@@ -201,7 +220,7 @@ def _fit_factors(
     deviations = np.sqrt(np.diag(np.linalg.inv(normal)))
     visible = np.abs(slopes).max(axis=0) >= LEAST_EFFECT
     errors = {g: float(d) if v else None for g, d, v in zip(groups, deviations, visible)}
-    return _factors(groups, logs), errors
+    return _factors(groups, logs), errors, slopes
 
 
 def _factors(groups: Sequence[str], logs: Floats) -> dict[str, float]:
@@ -280,6 +299,7 @@ def report(fit: BoardFit) -> str:
     if missing:
         lines += ["", "not determined by these measurements, left unchanged:"]
         lines += [f"  {group}: {_script_hint(group)}" for group in missing]
+    lines += ["", f"to narrow modelled times most, repeat `{fit.next_script}.py`"]
     worst = np.argsort(-np.abs(np.log(fit.after / [o.us for o in fit.observations])))[:3]
     lines += ["", "farthest off:"]
     for i in worst:

@@ -37,6 +37,7 @@ class Published:
                 from the first to the last
     runs    number of such runs that the published figure sums up
     counters  hardware events were counted: then no block waits at a busy core
+    stated  the publication states the arguments, or describes the run
     """
 
     id: str
@@ -52,6 +53,7 @@ class Published:
     of: str
     runs: int
     counters: bool
+    stated: bool
 
     @classmethod
     def of_row(cls, row: dict[str, Any]) -> Published:
@@ -69,7 +71,13 @@ class Published:
             of=row.get("of", ""),
             runs=row.get("runs", 1),
             counters="--enable-pmu" in row.get("given", ""),
+            stated=row["args_basis"] != "assumed",
         )
+
+    @property
+    def weight(self) -> float:
+        """How much the row counts: less if counting took time, or if its arguments are assumed."""
+        return 0.25 if self.counters else 1.0 if self.stated else 0.5
 
     @property
     def measured(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilelet.calibration.fit import fit
 from tilelet.calibration.rows import Line
@@ -44,6 +45,7 @@ class RowFit:
     modelled: float
     left_out: float
     shares: Mapping[str, float]
+    weight: float = 1.0
 
     @property
     def error(self) -> float:
@@ -97,6 +99,7 @@ def outcomes_of(
             modelled=round(float(now), 4),
             left_out=round(float(left), 4),
             shares={c: round(s, 4) for c, s in line.shares(machine, line.period).items()},
+            weight=line.weight,
         )
         for line, now, left in zip(lines, result.predictions, result.left_out)
     ]
@@ -181,12 +184,13 @@ def _raw_spreads(outcomes: Sequence[RowFit]) -> dict[str, float]:
     """
     off = np.array([abs(math.log(o.left_out / o.published)) for o in outcomes])
     shares = np.array([[o.shares.get(cause, 0.0) for cause in CAUSES] for o in outcomes])
-    common = float(np.quantile(off, COVERED, method="higher"))
+    weights = np.array([o.weight for o in outcomes])
+    common = _quantile(off, weights)
     widths = np.full(len(CAUSES), common)
 
     def loss() -> float:
         rest = off - shares @ widths
-        pinball = np.maximum(COVERED * rest, (COVERED - 1) * rest).sum()
+        pinball = weights @ np.maximum(COVERED * rest, (COVERED - 1) * rest)
         return float(pinball + SHRINK * ((widths - common) ** 2).sum() / max(common, 1e-9))
 
     for _ in range(8):
@@ -199,15 +203,24 @@ def _raw_spreads(outcomes: Sequence[RowFit]) -> dict[str, float]:
     return dict(zip(CAUSES, widths.tolist()))
 
 
+def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Return the smallest value that covers its share of the weight."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order]) / weights.sum()
+    return float(values[order][np.searchsorted(reached, COVERED - 1e-12)])
+
+
 def _widening_factor(outcomes: Sequence[RowFit]) -> float:
     """Return the smallest factor with which intervals computed without a family hold for it."""
-    needed = sorted(_against_others(outcomes))
-    return max(1.0, needed[math.ceil(COVERED * len(needed)) - 1]) if needed else 1.0
+    needed, weights = _against_others(outcomes)
+    return max(1.0, _quantile(needed, weights)) if len(needed) else 1.0
 
 
-def _against_others(outcomes: Sequence[RowFit]) -> list[float]:
-    """Return each left-out row's error, in widths of an interval computed without its family."""
-    found: list[float] = []
+def _against_others(
+    outcomes: Sequence[RowFit],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return each left-out row's error, in widths of an interval without its family, and weight."""
+    found: list[tuple[float, float]] = []
     for family in dict.fromkeys(o.family for o in outcomes):
         others = [o for o in outcomes if o.family != family]
         if not others:
@@ -216,8 +229,10 @@ def _against_others(outcomes: Sequence[RowFit]) -> list[float]:
         for o in outcomes:
             if o.family == family:
                 width = sum(share * raw[cause] for cause, share in o.shares.items())
-                found.append(abs(math.log(o.left_out / o.published)) / max(width, 1e-9))
-    return found
+                off = abs(math.log(o.left_out / o.published))
+                found.append((off / max(width, 1e-9), o.weight))
+    both = np.array(found).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
 
 
 def typical_width(outcomes: Sequence[RowFit]) -> float:
@@ -245,12 +260,12 @@ def pair_spread(pairs: Sequence[Pair]) -> dict[str, float]:
 
 
 def coverage(outcomes: Sequence[RowFit]) -> float:
-    """Return the share of published figures inside the interval of the left-out prediction.
+    """Return the weight of published figures inside the interval of the left-out prediction.
 
     Intervals are computed from the other families, and widened like `spreads`.
     """
-    off, wider = _against_others(outcomes), _widening_factor(outcomes)
-    return sum(o <= wider + 1e-9 for o in off) / len(off) if off else math.nan
+    (off, weights), wider = _against_others(outcomes), _widening_factor(outcomes)
+    return float(weights @ (off <= wider + 1e-9) / weights.sum()) if len(off) else math.nan
 
 
 # Text

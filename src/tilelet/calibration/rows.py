@@ -39,6 +39,7 @@ class Line:
     period  of the runtime, or the date of the measurement
     bound   what bounds the program (`Timeline.bound`)
     shares  share of each cause in its time (`uncertainty.time_shares`)
+    weight  how much it counts in intervals (`Published.weight`)
     """
 
     name: str
@@ -50,6 +51,7 @@ class Line:
     tasks: int | None = None
     bound: Callable[[Machine, str], str] = lambda _machine, _period: "cores"
     shares: Callable[[Machine, str], dict[str, float]] = lambda _machine, _period: {"waiting": 1.0}
+    weight: float = 1.0
 
 
 @functools.cache
@@ -206,6 +208,7 @@ def public_lines(recorded_by: Recorder) -> tuple[list[Line], list[str]]:
                 row.tasks,
                 lambda m, period, p=program: p.timeline(m, period).bound,
                 lambda m, period, p=program: shares_of(p.timeline(m, period)),
+                row.weight,
             )
         )
     return found, missing

@@ -87,6 +87,7 @@ def _data(fit: BoardFit, path: Path) -> dict[str, object]:
     return {
         "machine": str(path),
         "period": fit.period,
+        "next_script": fit.next_script,
         "parameters": [
             {
                 "name": p.group,
