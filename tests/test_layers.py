@@ -37,7 +37,8 @@ ALLOWED = {
     "language": "diag dtypes frontend ir ops runtime syntax",
     "equivalence": "checks diag dtypes interp ir ops runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
-    "models": "analysis checkpoint cpu device diag dtypes interp ir language native runtime tasks",
+    "models": "analysis checkpoint cpu device diag dtypes interp ir language native ranks runtime"
+    " tasks",
     "compat": "diag dialects dtypes frontend ir language ops passes ranks runtime syntax",
     "scripts": "analysis checks compat device diag divergence frontend interp ir models runtime",
     "calibration": "device diag dtypes interp ir language models native passes runtime scripts"
