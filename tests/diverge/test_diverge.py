@@ -197,3 +197,48 @@ def test_a_budget_is_a_time(time: str, capsys: pytest.CaptureFixture[str]) -> No
         main(["diverge", "--budget", time, "x.py"])
     assert stop.value.code == 2
     assert "write 60s or 2m" in capsys.readouterr().err
+
+
+SCALARS = """
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+@pl.jit
+def normalize(x: pl.Tensor[[32, 64], pl.FP32], out: pl.Out[pl.Tensor[[32, 64], pl.FP32]]):
+    scale = pl.create_tensor([1, 16], pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="measure"):
+        t = x[:, :]
+        total = pl.row_sum(pl.col_sum(pl.mul(t, t)))
+        mean = pl.mul(pl.abs(total), 1.0 / (32 * 16))
+        pl.write(scale, [0, 0], pl.read(pl.rsqrt(pl.add(mean, 0.3)), [0, 0]))
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="apply"):
+        i = pl.read(scale, [0, 0])
+        out[:, :] = pl.mul(x[:, :], i)
+    return out
+
+def golden(t):
+    t["out"][:] = t["x"] / np.sqrt((t["x"].astype(np.float64) ** 2).mean() + 0.1)
+
+run_jit(
+    normalize,
+    [
+        TensorSpec("x", [32, 64], pl.FP32, np.random.default_rng(0).normal(size=(32, 64))),
+        TensorSpec("out", [32, 64], pl.FP32, is_output=True),
+    ],
+    golden_fn=golden,
+)
+"""
+
+
+def test_scalars_are_followed_to_the_tiles_they_were_read_from(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong constants reach the output through `pl.read` and `pl.write` only."""
+    script = tmp_path / "k.py"
+    script.write_text(SCALARS)
+    _, found = document(capsys, "--budget", "2", str(script))
+    divergence = found["programs"][0]["divergence"]
+    assert divergence["grade"] == "bounded"
+    wrong = {i for i, text in enumerate(SCALARS.splitlines(), 1) if "32 * 16" in text}
+    assert wrong <= {statement["line"] for statement in divergence["listed"]}

@@ -305,6 +305,9 @@ def _candidates(found: Divergence) -> UserError:
     lines = ", ".join(str(line) for line in sorted({loc.line for loc, _ in labels}))
     what = f"one of {len(labels)} statements is wrong: each of these changes corrects the outputs"
     notes = [f"lines {lines}: one change is enough", *_worst_text(found)]
+    if len(labels) == 1:
+        what = "a change of this statement corrects the outputs; not all others were tried"
+        notes = [*_worst_text(found), _effort(found)]
     helps = [f"line {r.edit.loc.line}: {r.edit.text}: {_outcome(r)}" for r in found.repairs]
     return DivergenceBounded(what, labels, notes, helps)
 
@@ -313,7 +316,7 @@ def _bounded(found: Divergence) -> UserError:
     labels = _agrees(found)
     assert found.first is not None
     if all(loc != found.first.loc for loc, _ in labels):
-        labels.append((found.first.loc, "differs here"))
+        labels.append((found.first.loc, "first value without a counterpart in the golden"))
     lines = [f"{s.loc.line} (`{s.tile}`)" for s in found.listed]
     notes = [
         f"the mistake is in one of {len(lines)} statements: lines {', '.join(lines)}",

@@ -7,7 +7,7 @@ executes everything and also keeps every tile, and the events that each was comp
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -21,9 +21,18 @@ from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.movement import taken_window, written_window
 from tilelet.interp.state import State
-from tilelet.ir.core import Block, Direction, Function, FunctionKind, Op, Program, Value
-from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import CallView, ForView
+from tilelet.ir.core import (
+    Block,
+    Direction,
+    Function,
+    FunctionKind,
+    Op,
+    Program,
+    Value,
+    values_in,
+)
+from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.views import CallView, ForView, carried_values, yielded
 from tilelet.ops.apply import Application
 from tilelet.tasks.window import Array, Shape, TileValue, Window
 
@@ -321,12 +330,64 @@ class Writes(Recorder):
         return read
 
 
+class ScalarSources:
+    """The `read`s from which scalars come, through arithmetic, loops, branches and calls."""
+
+    def __init__(self, program: Program) -> None:
+        self._sources: dict[Value, list[Value]] = {}
+        self._reads: dict[Value, Op] = {}
+        for function in program.functions.values():
+            self._enter(function.body, program)
+
+    def _enter(self, block: Block, program: Program) -> None:
+        for op in block.ops:
+            if op.name == "read":
+                self._reads[op.result] = op
+            elif op.name == "call":
+                call = CallView(op)
+                for param, value in zip(program.functions[call.callee].params, call.operands):
+                    self._add(param, values_in((value,)))
+            elif op.name in ("for", "while"):
+                for first, following, same in carried_values(op):
+                    for value in same:
+                        self._add(value, values_in((first, following)))
+            elif op.name == "if":
+                for result, *given in zip(op.results, *(yielded(b) for b in op.blocks)):
+                    self._add(result, values_in((op.args["cond"], *given)))
+            else:
+                for result in op.results:
+                    self._add(result, op.operands)
+            for inner in op.blocks:
+                self._enter(inner, program)
+
+    def _add(self, value: Value, sources: Iterable[Value]) -> None:
+        if isinstance(value.type, ScalarType):
+            scalars = [v for v in sources if isinstance(v.type, ScalarType)]
+            self._sources.setdefault(value, []).extend(scalars)
+
+    def reads_behind(self, values: Iterable[Value]) -> list[Op]:
+        """Return the `read`s that the scalars among `values` come from."""
+        waiting = [v for v in values if isinstance(v.type, ScalarType)]
+        seen, found = set(waiting), list[Op]()
+        while waiting:
+            value = waiting.pop()
+            if value in self._reads:
+                found.append(self._reads[value])
+            for source in self._sources.get(value, ()):
+                if source not in seen:
+                    seen.add(source)
+                    waiting.append(source)
+        return found
+
+
 class Trace(Recorder):
     """Everything a run did, with all tiles and the events that each came from."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
         self._made_by: dict[int, int] = {}
+        self._scalars = ScalarSources(program)
+        self._last_read: dict[Op, int] = {}
         self._bytes = 0
 
     def observe(self, low: Lowering, op: Op) -> Step:
@@ -366,6 +427,8 @@ class Trace(Recorder):
                 self._undefined(at) if loads and at is not None else None,
             )
             number = self.add(event)
+            if op.name == "read":
+                self._last_read[op] = number
             if tile is not None:
                 for slot in results:
                     self._made_by[id(frame[slot])] = number
@@ -403,6 +466,7 @@ class Trace(Recorder):
     ) -> Callable[[Frame, Window | None], tuple[int, ...]]:
         tiles = [low.slot(v) for v in op.operands if isinstance(v.type, TileType)]
         made_by, origins, is_load = self._made_by, self.origins, is_tensor_load(op)
+        reads, last_read = self._scalars.reads_behind(op.operands), self._last_read
 
         def inputs(frame: Frame, window: Window | None) -> tuple[int, ...]:
             used = [made_by.get(id(frame[s]), NOBODY) for s in tiles]
@@ -410,6 +474,7 @@ class Trace(Recorder):
                 used += origins.writers(window)
             for s in whole:
                 used += origins.writers(frame[s])
+            used += [last_read.get(read, NOBODY) for read in reads]
             return tuple(dict.fromkeys([n for n in used if n != NOBODY]))
 
         return inputs
