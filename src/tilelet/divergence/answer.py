@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,12 +22,12 @@ from tilelet.diag.catalogue.diverge import (
 from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.divergence.case import GoldenCase, Masks, Statement
 from tilelet.divergence.diagnose import BOUNDED, KINDS, REPAIRED, Diagnosis, Divergence
-from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Array
 from tilelet.divergence.golden_trace import Intermediate
 from tilelet.divergence.record import Followed, Trace, follow
 from tilelet.divergence.repair import Repair
 from tilelet.divergence.rounding_bounds import Violation, WideTrace
+from tilelet.divergence.source_text import source_diff
 from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
 
@@ -47,7 +45,7 @@ class Options:
     all_fp32  carry FP32 instead of double alongside every value
     """
 
-    budget: float = 15.0
+    budget: float = 20.0
     all_fp32: bool = False
 
 
@@ -302,12 +300,14 @@ def _outcome(repair: Repair) -> str:
 
 def _candidates(found: Divergence) -> UserError:
     labels = [(r.edit.loc, r.edit.text) for r in found.repairs]
-    lines = ", ".join(str(line) for line in sorted({loc.line for loc, _ in labels}))
-    what = f"one of {len(labels)} statements is wrong: each of these changes corrects the outputs"
+    lines = ", ".join(str(line) for line in sorted({s.loc.line for s in found.listed}))
+    what = f"one of {len(found.listed)} statements is wrong: a change of each corrects the outputs"
     notes = [f"lines {lines}: one change is enough", *_worst_text(found)]
-    if len(labels) == 1:
+    if len(found.listed) == 1:
         what = "a change of this statement corrects the outputs; not all others were tried"
-        notes = [*_worst_text(found), _effort(found)]
+        notes = _worst_text(found)
+    if not found.is_complete:
+        notes.append("the budget is spent before all changes were tried: try a larger --budget")
     helps = [f"line {r.edit.loc.line}: {r.edit.text}: {_outcome(r)}" for r in found.repairs]
     return DivergenceBounded(what, labels, notes, helps)
 
@@ -379,27 +379,6 @@ def _worst_text(found: Divergence) -> list[str]:
         f"{worst.expected:.7g}; relative L2 error {found.before:.3g}{after}"
     )
     return [text]
-
-
-def source_diff(edit: Edit) -> list[str]:
-    """Return the source line before and after an edit, or nothing if its text is not simple."""
-    loc = edit.loc
-    line = linecache.getline(loc.file, loc.line).rstrip("\n")
-    if edit.also is not None or not edit.new or loc.end_line not in (0, loc.line) or not line:
-        return []
-    data = line.encode()
-    before, mine, after = data[: loc.col], data[loc.col : loc.end_col], data[loc.end_col :]
-    text = mine.decode()
-    if edit.old:
-        places = list(re.finditer(rf"(?<![\w.]){re.escape(edit.old)}(?!\w)", text))
-        if len(places) != 1:
-            return []
-        changed = text[: places[0].start()] + edit.new + text[places[0].end() :]
-    else:
-        changed = edit.new.replace("{}", text)
-    margin = len(line) - len(line.lstrip())
-    new = before.decode() + changed + after.decode()
-    return [f"- {line[margin:]}", f"+ {new[margin:]}"]
 
 
 def against(reference: GoldenCase, name: str, case: GoldenCase) -> GoldenCase:

@@ -24,8 +24,10 @@ from tilelet.divergence.record import NOBODY, is_tensor_load
 from tilelet.divergence.repair import Region, Repair, RepairSearch, relative_error
 from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
 from tilelet.divergence.slices import Slice, Slicer
+from tilelet.divergence.source_text import renamed_at
 from tilelet.ir.core import Op
 from tilelet.ir.spec import Trait
+from tilelet.tasks.window import Window
 
 REPAIRED, BOUNDED, NOT_FOUND = "repaired", "bounded", "not found"
 
@@ -153,6 +155,7 @@ class Diagnosis:
             output,
             self._written_by(writer, output) & self._wrong[output],
             {self._trace.events[n].task for n in near.everything},
+            self._window_written_once(writer),
         )
         predicted = list(self._predicted(near, matcher))
         repairs = self._search.run(ranked, predicted, region)
@@ -175,11 +178,13 @@ class Diagnosis:
             before=relative_error(self._actual[output], self._case.expected[output]),
         )
         if repairs:
+            listed = tuple(self._changed(repairs, near))
+            is_sure = len(listed) == 1 and self._search.is_complete
             return replace(
                 found,
-                grade=REPAIRED if len(repairs) == 1 and self._search.is_complete else BOUNDED,
+                grade=REPAIRED if is_sure else BOUNDED,
                 kind=KINDS[repairs[0].edit.kind],
-                listed=tuple(self._changed(r.edit, near) for r in repairs),
+                listed=listed,
                 repairs=tuple(repairs),
                 after=repairs[0].after,
             )
@@ -187,8 +192,15 @@ class Diagnosis:
         grade = BOUNDED if near.agreeing else NOT_FOUND
         return replace(found, grade=grade, listed=listed)
 
-    def _changed(self, edit: Edit, near: Slice) -> Statement:
-        return replace(self._slicer.statement_of(edit.op, near.everything), loc=edit.loc)
+    def _changed(self, repairs: Sequence[Repair], near: Slice) -> Iterator[Statement]:
+        """Yield the statements of repairs, and assignments that only name their results."""
+        seen: set[tuple[str, int]] = set()
+        for repair in repairs:
+            op = repair.edit.op
+            for loc in (repair.edit.loc, renamed_at(op, self._search.edits.loops)):
+                if loc is not None and (loc.file, loc.line) not in seen:
+                    seen.add((loc.file, loc.line))
+                    yield replace(self._slicer.statement_of(op, near.everything), loc=loc)
 
     def _between(self, near: Slice) -> tuple[Statement, ...]:
         """Return the statements between agreement and the wrong output."""
@@ -239,6 +251,12 @@ class Diagnosis:
 
     def _written_by(self, writer: int, output: str) -> Bools:
         return self._trace.origins.view(self._replay.run.parameters[output]) == writer
+
+    def _window_written_once(self, writer: int) -> Window | None:
+        window = self._trace.events[writer].window
+        others = [e.window for e in self._trace.events if e.writes and e.window is not None]
+        once = window is not None and sum(w.overlaps(window) for w in others) == 1
+        return window if once else None
 
     def _closest(self, writer: int) -> float:
         """Return the limit on a tile's distance from the golden, given that its region is wrong.

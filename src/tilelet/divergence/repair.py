@@ -20,10 +20,11 @@ from tilelet.diag.internal import InternalError
 from tilelet.divergence.case import GoldenCase, Trial
 from tilelet.divergence.edits import Edit, apply_edit
 from tilelet.divergence.error_map import Array, Bools
-from tilelet.divergence.replay import Replay
+from tilelet.divergence.replay import RejectedError, Replay
 from tilelet.divergence.scoped_edits import ScopedEdits
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Op
+from tilelet.tasks.window import Window
 
 _LAST_COST = 3
 _MAX_LEFT_WRONG = 0.02
@@ -34,11 +35,15 @@ _FAILURES = (UserError, InternalError, ValueError, FloatingPointError, IndexErro
 
 @dataclass(frozen=True)
 class Region:
-    """The wrong elements of an output that are looked at, and the tasks that they depend on."""
+    """The wrong elements of an output that are looked at, and the tasks that they depend on.
+
+    window  the memory of these elements, if one statement writes it once
+    """
 
     output: str
     mask: Bools
     tasks: Collection[int] | None
+    window: Window | None = None
 
 
 @dataclass(frozen=True)
@@ -103,16 +108,46 @@ class RepairSearch:
         self.tried += 1
         if self.tried % 50 == 0:
             self._say(f"{self.tried} repairs tried")
-        made = self._made(edit, region.tasks)
+        made = self._made(edit, region.tasks, self._rejects(region))
         if made is None:
             return False
         bad = self._case.mismatches(made)[region.output][region.mask]
         return int(bad.sum()) <= _MAX_LEFT_WRONG * bad.size
 
-    def _made(self, edit: Edit, tasks: Collection[int] | None) -> dict[str, Array] | None:
+    def _rejects(self, region: Region) -> Callable[[Window], bool] | None:
+        """Return a test of whether a region that was just written is still wrong."""
+        window, case = region.window, self._case
+        if window is None:
+            return None
+        flat = np.ascontiguousarray(case.expected[region.output]).reshape(-1)
+        strides = tuple([s * flat.itemsize for s in window.strides])
+        expected = np.ndarray(
+            window.reach, flat.dtype, flat, window.offset * flat.itemsize, strides
+        )
+        e = expected.astype(np.float64)
+        near = case.atol + case.rtol * np.abs(e)
+        allowed = _MAX_LEFT_WRONG * int(region.mask.sum())
+
+        def rejects(at: Window) -> bool:
+            if at.buffer is not window.buffer or at.offset != window.offset:
+                return False
+            if at.reach != window.reach or at.array.dtype != expected.dtype:
+                return False
+            with np.errstate(all="ignore"):
+                close = np.abs(at.array.astype(np.float64) - e) <= near
+            return int(close.size - close.sum()) > allowed
+
+        return rejects
+
+    def _made(
+        self,
+        edit: Edit,
+        tasks: Collection[int] | None,
+        rejects: Callable[[Window], bool] | None = None,
+    ) -> dict[str, Array] | None:
         try:
-            return self._replay.outputs(edit, tasks)
-        except _FAILURES:
+            return self._replay.outputs(edit, tasks, rejects)
+        except (RejectedError, *_FAILURES):
             return None
 
     def _accepted(self, edit: Edit, output: str) -> Repair | None:

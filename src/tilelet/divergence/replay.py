@@ -8,7 +8,7 @@ are tracked per buffer.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -33,11 +33,16 @@ from tilelet.ir.core import FunctionKind, Op, Program
 from tilelet.tasks.window import Array, Buffer, Window
 
 
+class RejectedError(Exception):
+    """A replay was stopped because it had already gone wrong."""
+
+
 class _Stores:
-    """Records the windows that are written."""
+    """Records the windows that are written; stops at one whose contents are rejected."""
 
     def __init__(self) -> None:
         self.windows: list[Window] = []
+        self.rejects: Callable[[Window], bool] | None = None
 
     def lower(self, low: Lowering, op: Op) -> Step:
         if not writes_tensor(op):
@@ -46,8 +51,11 @@ class _Stores:
         step = low.plain_op(op)
 
         def store(frame: Frame) -> None:
-            self.windows.append(window(frame))
+            at = window(frame)
+            self.windows.append(at)
             step(frame)
+            if self.rejects is not None and self.rejects(at):
+                raise RejectedError
 
         return store
 
@@ -167,12 +175,19 @@ class Replay:
 
     # Running again
 
-    def outputs(self, edit: Edit | None, tasks: Collection[int] | None = None) -> dict[str, Array]:
+    def outputs(
+        self,
+        edit: Edit | None,
+        tasks: Collection[int] | None = None,
+        rejects: Callable[[Window], bool] | None = None,
+    ) -> dict[str, Array]:
         """Return the arrays of all parameters after a run with the edit.
 
-        With `tasks`, only these are executed again. A `UserError` is a mistake of the edited
-        program.
+        With `tasks`, only these are executed again. `rejects` is asked about every window that a
+        task has written, and stops the run with a `RejectedError`. A `UserError` is a mistake of
+        the edited program.
         """
+        self._stores.rejects = rejects
         self.steps += steps_of(self._output_elements)
         if edit is not None and self._is_control(edit):
             return self._everything(edit)
@@ -229,7 +244,13 @@ class Replay:
         self.steps += part.steps
         self._stores.windows.clear()
         runs = state if is_edited else self._plain
-        runs.run_kernel(task.kernel, task.arguments, task.blocks)
+        try:
+            runs.run_kernel(task.kernel, task.arguments, task.blocks)
+        except RejectedError:
+            # Stores are spread over a task: count the work up to this one.
+            done = len(self._stores.windows) / max(len(part.writes), 1)
+            self.steps -= part.steps * max(0.0, 1 - done)
+            raise
         for window in self._stores.windows:
             changed.view(window)[...] = True
         for window, data in part.writes:

@@ -18,6 +18,7 @@ from tilelet.analysis.aliases import is_tensor
 from tilelet.diag.core import Loc, UserError
 from tilelet.divergence import edits
 from tilelet.divergence.edits import Edit, is_float_tile, rebuild_op, replace_op
+from tilelet.divergence.source_text import assignment_of
 from tilelet.ir.core import Arg, Block, Function, Op, Program, Value, walk
 from tilelet.ir.rebuild import make_op
 from tilelet.ir.spec import REGISTRY, Trait, bind
@@ -82,6 +83,7 @@ class ScopedEdits:
         self._visible: dict[str, Visible] = {}
         self._function = {op: f for f in program.functions.values() for op in walk(f.body)}
         self._numbers = numbers
+        self.loops = {op.blocks[0].terminator: op for op in self._function if op.name == "for"}
         shapes = [p.type.shape for p in program.main.params if isinstance(p.type, TensorType)]
         self._extents = {n for shape in shapes for n in shape if isinstance(n, int) and n > 1}
 
@@ -159,7 +161,13 @@ class ScopedEdits:
             yield _New("0", 0, cost=2)
         yield from (_New(v.name, v) for v in scalars if v is not old)
         yield from _shifted(old, [*extents, 1], op.loc)
-        yield from _more(old, scalars, extents, op.loc)
+        if Trait.SCALAR in op.spec.traits:
+            # Sums with multiples are sums with the result: `_scalar_sums`.
+            own = [old] if isinstance(old, Value) else []
+            yield from (new for new in _more(0, own, extents, op.loc) if new.ops)
+            yield from _more(old, scalars, (), op.loc)
+        else:
+            yield from _more(old, scalars, extents, op.loc)
         if path[0] in _EXTENT_PARAMS:
             yield from _remainders(op, path, scalars)
 
@@ -227,7 +235,7 @@ class ScopedEdits:
                 cost = 1 if same and visible.is_nameable(op, new) else 2
                 text = f"`{new.name}` instead of `{old.name}`"
                 kind = "carried value" if op.spec.terminator else "wrong operand"
-                place = old.loc if op.spec.terminator else None
+                place = self._assigned(op, path, old) if op.spec.terminator else None
                 yield Edit(op, kind, text, (made,), None, cost, old.name, new.name, place=place)
             if is_float_tile(old) and not op.spec.terminator:
                 for text, before, value in self._transformed(op, old, visible):
@@ -237,6 +245,12 @@ class ScopedEdits:
                         is_scale = any(isinstance(a, float) for a in before[-1].args.values())
                         kind = "scale" if is_scale else "missing op"
                         yield Edit(op, kind, what, (*before, made), None, 3, old.name, text)
+
+    def _assigned(self, op: Op, path: Path, old: Value) -> Loc:
+        """Return where a value is given to the carried variable that a terminator passes on."""
+        loop, number = self.loops.get(op), path[1]
+        found = assignment_of(loop, number) if loop is not None and number is not None else None
+        return found or old.loc
 
     def _transformed(
         self, op: Op, old: Value, visible: Visible
@@ -263,7 +277,8 @@ class ScopedEdits:
             return
         if not moves:
             yield from edits.insert_op(op)
-        yield from edits.scale_result(op, self.factors(op))
+        numbers = self._reciprocals[: 2 * _LIKELY_NUMBERS] if moves else self.factors(op)
+        yield from edits.scale_result(op, numbers)
         middle = Value(op.result.name, op.result.type, op.result.loc)
         first = replace(op, results=(middle,))
         transformed = [
@@ -433,7 +448,7 @@ def _more(old: Arg, scalars: Sequence[Value], extents: Sequence[int], loc: Loc) 
             text = f"{v.name} * {factor}" if scaled else v.name
             if scaled:
                 yield _New(text, term, before, cost=2)
-            if v is not old and old != 0:
+            if v is not old and isinstance(old, Value):
                 added = _scalar("add", old, term, loc)
                 if added is not None:
                     yield _New(f"{_show(old)} + {text}", added.result, (*before, added), cost=2)

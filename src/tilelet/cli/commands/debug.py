@@ -79,8 +79,8 @@ class DivergeCommand(ScriptOptions, group=DEBUG):
     """
 
     budget: float = option(
-        "work for repairs, in nominal seconds: 60s (default: 12s)",
-        default=12.0,
+        "work for repairs, in nominal seconds: 60s (default: 20s)",
+        default=20.0,
         parse=seconds,
         metavar="TIME",
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.catalogue.harness import OutputMismatch
+from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
 from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.inputs import check_memory
@@ -238,7 +239,9 @@ def _report(run: CaseRun, judgements: Sequence[Judgement]) -> None:
     if not failures:
         return
     maps = {where.output: where.lines() for where in result.where}
-    reports = ["\n".join([j.report, *maps.get(j.name, [])]) for j in failures]
+    script = display_path(run.compiled.program.main.loc.file)
+    search = f"To find the statement and a repair: tilelet diverge {script}"
+    reports = ["\n".join([j.report, *maps.get(j.name, []), search]) for j in failures]
     result.error = console.mismatch_text([j.name for j in failures], reports)
     run.session.add_errors(
         [OutputMismatch(j.name, text).diagnostic for j, text in zip(failures, reports)]
