@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from tests.device.recorded import A2A3, A5, chain, device_run, many_rows
@@ -155,3 +156,22 @@ def test_profiles_saved_without_structure_can_still_be_compared() -> None:
         del kernel["structure"]
     old = Profile.from_json(json.dumps(data), "old.json")
     assert all(a and b for a, b in Comparison(old, old).kernel_pairs())
+
+
+def test_stages_that_do_not_fit_are_named_as_a_cause() -> None:
+    def doubled(height: int) -> Any:
+        H = height
+
+        @pl.jit
+        def double(x: pl.Tensor[[512, 1024], pl.FP32], y: pl.Out[pl.Tensor[[512, 1024], pl.FP32]]):
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="double"):
+                for r in pl.pipeline(0, 512, H, stage=2):
+                    y[r : r + H, :] = pl.exp(x[r : r + H, :])
+            return y
+
+        return double
+
+    wide, fitting = (device_run(doubled(height)).profile for height in (32, 8))
+    assert wide.kernels[0].serialized_us > 0
+    assert fitting.kernels[0].serialized_us == 0
+    assert "buffers do not fit" in Comparison(wide, fitting).causes()[0].text

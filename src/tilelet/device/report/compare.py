@@ -21,6 +21,9 @@ from tilelet.diag.text import plural
 
 SHOWN_KERNELS = 16
 SHOWN_CAUSES = 3
+SHOWN_US = 0.005
+"""Smaller differences are not listed."""
+
 RUNTIME_PARTS = ("head", "tail", "scheduler")
 """Parts of the critical path that are overhead per task."""
 
@@ -47,7 +50,9 @@ class Comparison:
     def causes(self) -> list[Cause]:
         """Return the causes, largest first; together they are the difference."""
         found = [self._runtime(), self._orchestrator(), *self._kernels()]
-        return sorted((c for c in found if abs(c.us) >= 0.005), key=lambda c: (-abs(c.us), c.text))
+        return sorted(
+            (c for c in found if abs(c.us) >= SHOWN_US), key=lambda c: (-abs(c.us), c.text)
+        )
 
     def _runtime(self) -> Cause:
         a, b = (sum(p.path.get(part, 0.0) for part in RUNTIME_PARTS) for p in (self.a, self.b))
@@ -89,6 +94,9 @@ class Comparison:
             text += f", {each[1]:.2f} instead of {each[0]:.2f} us each (bound: {b.bound})"
         if abs(b.moved - a.moved) > 0.05 * max(a.moved, 1):
             text += f"; it moves {byte_text(b.moved)} instead of {byte_text(a.moved)}"
+        if abs(b.serialized_us - a.serialized_us) >= SHOWN_US:
+            lost = _change(a.serialized_us, b.serialized_us)
+            text += f"; stages whose buffers do not fit cost {lost} of it"
         return text
 
     @staticmethod
@@ -222,7 +230,7 @@ class Comparison:
 
     def verdict(self, names: tuple[str, str] = ("A", "B")) -> str:
         a, b = self.a.total_us, self.b.total_us
-        if abs(self.difference_us) < 0.005:
+        if abs(self.difference_us) < SHOWN_US:
             return f"Both take {number(a)} us {MODELLED}."
         faster, ratio = (names[1], a / b) if b < a else (names[0], b / a)
         words = in_words(self.pair, a, b)

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.device.kernel.costs import macs_per_us
+from tilelet.device.kernel.lowering import lower_kernel
+from tilelet.device.kernel.pipes import kernel_cost
 from tilelet.device.kernel.view import Core, CubeWork, DeviceKernel, Transfer, VectorWork
 from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.plan import plan_memory
@@ -56,6 +58,7 @@ class KernelRow:
     where        file and line of its scope
     bound        what limits it: cube, vector, MTE, scalar, latency, GM or dispatch
     path_us      its time on the critical path; path_tasks is the number of its tasks there
+    serialized_us  the part of `path_us` that its stages lose because their buffers do not fit
     read .. least_written  bytes of global memory (see `traffic`)
     flops        two per multiply-add of the cube; gflops: rate while any of its tasks runs
     roof_gflops  the roofline limit for the bytes that miss L2; an upper bound
@@ -78,6 +81,7 @@ class KernelRow:
     flops: int
     gflops: float
     roof_gflops: float
+    serialized_us: float = 0.0
     memory: Mapping[str, int] = field(default_factory=dict[str, int])
     structure: Mapping[str, int] = field(default_factory=dict[str, int])
 
@@ -209,7 +213,17 @@ class Profile:
 
 
 _OPTIONAL = frozenset(
-    {"findings", "guesses", "structure", "bound", "shares", "interval", "pair", "depends_on"}
+    {
+        "findings",
+        "guesses",
+        "structure",
+        "serialized_us",
+        "bound",
+        "shares",
+        "interval",
+        "pair",
+        "depends_on",
+    }
 )
 """Fields that a saved profile may lack."""
 
@@ -373,11 +387,20 @@ class _Summary:
                     flops=int(flops),
                     gflops=gflops,
                     roof_gflops=roof,
+                    serialized_us=self.serialized(name, view),
                     memory=dict(plan_memory(view, self.machine).used),
                     structure=structure_of(view),
                 )
             )
         return rows
+
+    def serialized(self, name: str, view: DeviceKernel) -> float:
+        """Return the time on the critical path that an ideal memory plan would save."""
+        if not view.serialized:
+            return 0.0
+        ideal = kernel_cost(lower_kernel(view.function, self.machine), self.machine).exec_us
+        lost = 1 - ideal / kernel_cost(view, self.machine).exec_us
+        return max(0.0, lost) * self.path.kernel_us.get(name, 0.0)
 
     def main_records(self, number: int, view: DeviceKernel) -> NDArray[np.bool_]:
         """Return the records of the kernel's blocks, excluding companion records of mixed ones."""
