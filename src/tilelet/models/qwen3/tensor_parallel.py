@@ -1,4 +1,4 @@
-# pyright: basic
+# pyright: basic, reportInvalidTypeForm=false
 """Scope 3 of a Qwen3 decode layer on several ranks: output projection and MLP, tensor-parallel.
 
 Run it:   python -m tilelet.models.qwen3.tensor_parallel --tp 4 --variant overlapped
@@ -23,7 +23,7 @@ import numpy as np
 import tilelet.language as pl
 import tilelet.language.distributed as pld
 from tilelet.models.qwen3 import scope3
-from tilelet.models.qwen3.blocks import make_gated_silu, make_projection, make_rmsnorm
+from tilelet.models.qwen3.blocks import make_gated_projections, make_projection, make_rmsnorm
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.ranks.config import DistributedConfig
@@ -76,12 +76,11 @@ def golden(s: DecodeShape) -> Callable[[dict[str, Array]], None]:
 
 def make_obvious(s: DecodeShape, ranks: int) -> Any:
     BATCH, HIDDEN, CHUNK, INTER = s.batch, s.hidden, s.k_chunk, s.intermediate // ranks
-    WIDTH, MLP_CHUNK = HIDDEN // ranks, s.mlp_out_chunk
+    WIDTH, BLOCKS = HIDDEN // ranks, s.hidden_blocks
     project_out = make_projection(BATCH, CHUNK, CHUNK, WIDTH // CHUNK)
-    project_mlp = make_projection(BATCH, CHUNK, MLP_CHUNK, HIDDEN // CHUNK)
+    gated = make_gated_projections(BATCH, CHUNK, CHUNK, BLOCKS, scope3.STAGES)
     project_down = make_projection(BATCH, CHUNK, CHUNK, INTER // CHUNK)
     rmsnorm = make_rmsnorm(BATCH, HIDDEN, CHUNK, s.eps, x_dtype=pl.FP32)
-    gated_silu = make_gated_silu()
     Sums = pld.DistributedTensor[[BATCH, HIDDEN], pl.FP32]
     Rows = pl.Tensor[[BATCH, HIDDEN], pl.BF16]
 
@@ -91,9 +90,9 @@ def make_obvious(s: DecodeShape, ranks: int) -> Any:
         wo: pl.Tensor[[WIDTH, HIDDEN], pl.BF16],
         sums: pl.Out[Sums],
     ):
-        for n0 in pl.parallel(0, HIDDEN, CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="out_projection"):
-                sums[:, n0 : n0 + CHUNK] = project_out(attn_out, wo, 0, n0)
+        for i in pl.spmd(BLOCKS, name_hint="out_projection"):
+            n0 = i * CHUNK
+            sums[:, n0 : n0 + CHUNK] = project_out(attn_out, wo, 0, n0)
         return sums
 
     @pl.jit
@@ -107,31 +106,30 @@ def make_obvious(s: DecodeShape, ranks: int) -> Any:
         down: pl.Out[Sums],
     ):
         resid = pl.create_tensor([BATCH, HIDDEN], dtype=pl.FP32)
-        for n0 in pl.parallel(0, HIDDEN, CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="residual"):
-                states = pl.cast(hidden_states[:, n0 : n0 + CHUNK], target_type=pl.FP32)
-                resid[:, n0 : n0 + CHUNK] = pl.add(states, sums[:, n0 : n0 + CHUNK])
+        for i in pl.spmd(BLOCKS, name_hint="residual"):
+            n0 = i * CHUNK
+            states = pl.cast(hidden_states[:, n0 : n0 + CHUNK], target_type=pl.FP32)
+            resid[:, n0 : n0 + CHUNK] = pl.add(states, sums[:, n0 : n0 + CHUNK])
         normed = pl.create_tensor([BATCH, HIDDEN], dtype=pl.BF16)
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="rmsnorm"):
             normed = rmsnorm(resid, gamma, normed, 0)
         mlp = pl.create_tensor([BATCH, INTER], dtype=pl.BF16)
-        for m0 in pl.parallel(0, INTER, MLP_CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up_silu"):
-                gate = project_mlp(normed, w_gate, 0, m0)
-                mlp[:, m0 : m0 + MLP_CHUNK] = gated_silu(gate, project_mlp(normed, w_up, 0, m0))
-        for n0 in pl.parallel(0, HIDDEN, CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
-                down[:, n0 : n0 + CHUNK] = project_down(mlp, w_down, 0, n0)
+        for i in pl.spmd(INTER // CHUNK, name_hint="gate_up_silu"):
+            m0 = i * CHUNK
+            mlp[:, m0 : m0 + CHUNK] = gated(normed, w_gate, w_up, m0)
+        for i in pl.spmd(BLOCKS, name_hint="down_projection"):
+            n0 = i * CHUNK
+            down[:, n0 : n0 + CHUNK] = project_down(mlp, w_down, 0, n0)
         return down
 
     @pl.jit
     def finish(sums: Sums, down: Sums, hidden_states: Rows, out: pl.Out[Rows]):
-        for n0 in pl.parallel(0, HIDDEN, CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_sum"):
-                states = pl.cast(hidden_states[:, n0 : n0 + CHUNK], target_type=pl.FP32)
-                resid = pl.add(states, sums[:, n0 : n0 + CHUNK])
-                total = pl.add(resid, down[:, n0 : n0 + CHUNK])
-                out[:, n0 : n0 + CHUNK] = pl.cast(total, target_type=pl.BF16)
+        for i in pl.spmd(BLOCKS, name_hint="down_sum"):
+            n0 = i * CHUNK
+            states = pl.cast(hidden_states[:, n0 : n0 + CHUNK], target_type=pl.FP32)
+            resid = pl.add(states, sums[:, n0 : n0 + CHUNK])
+            total = pl.add(resid, down[:, n0 : n0 + CHUNK])
+            out[:, n0 : n0 + CHUNK] = pl.cast(total, target_type=pl.BF16)
         return out
 
     @pl.jit.host
@@ -167,12 +165,11 @@ def make_obvious(s: DecodeShape, ranks: int) -> Any:
 
 def make_overlapped(s: DecodeShape, ranks: int) -> Any:
     BATCH, HIDDEN, CHUNK, INTER = s.batch, s.hidden, s.k_chunk, s.intermediate // ranks
-    WIDTH, MLP_CHUNK, BLOCKS = HIDDEN // ranks, s.mlp_out_chunk, s.hidden // s.k_chunk
+    WIDTH, BLOCKS = HIDDEN // ranks, s.hidden_blocks
     project_out = make_projection(BATCH, CHUNK, CHUNK, WIDTH // CHUNK)
-    project_mlp = make_projection(BATCH, CHUNK, MLP_CHUNK, HIDDEN // CHUNK)
+    gated = make_gated_projections(BATCH, CHUNK, CHUNK, BLOCKS, scope3.STAGES)
     project_down = make_projection(BATCH, CHUNK, CHUNK, INTER // CHUNK)
     rmsnorm = make_rmsnorm(BATCH, HIDDEN, CHUNK, s.eps, x_dtype=pl.FP32)
-    gated_silu = make_gated_silu()
     Parts = pld.DistributedTensor[[ranks * BATCH, HIDDEN], pl.FP32]
     Cells = pld.DistributedTensor[[BLOCKS, CELL], pl.INT32]
     Rows = pl.Tensor[[BATCH, HIDDEN], pl.BF16]
@@ -220,10 +217,9 @@ def make_overlapped(s: DecodeShape, ranks: int) -> Any:
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="rmsnorm"):
             normed = rmsnorm(resid, gamma, normed, 0)
         mlp = pl.create_tensor([BATCH, INTER], dtype=pl.BF16)
-        for m0 in pl.parallel(0, INTER, MLP_CHUNK):
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="gate_up_silu"):
-                gate = project_mlp(normed, w_gate, 0, m0)
-                mlp[:, m0 : m0 + MLP_CHUNK] = gated_silu(gate, project_mlp(normed, w_up, 0, m0))
+        for i in pl.spmd(INTER // CHUNK, name_hint="gate_up_silu"):
+            m0 = i * CHUNK
+            mlp[:, m0 : m0 + CHUNK] = gated(normed, w_gate, w_up, m0)
         for i in pl.spmd(BLOCKS, name_hint="down_projection"):
             push(project_down(mlp, w_down, 0, i * CHUNK), down_parts, down_arrived, i, i * CHUNK)
         for i in pl.spmd(BLOCKS, name_hint="down_sum"):
