@@ -439,3 +439,37 @@ def test_dependent_iterations_inside_a_scope(kernel, name: str) -> None:
 
 def test_independent_iterations_inside_a_scope() -> None:
     assert race.check(subject_of(parts_in_a_scope)).findings == ()
+
+
+def masked_rows(valid: int):
+    """Tasks read a page whose rows from `valid` on they mask; others write rows from 8 on."""
+
+    @pl.jit
+    def masked(
+        x: pl.Tensor[[16, 128], pl.FP32],
+        cache: pl.InOut[pl.Tensor[[16, 128], pl.FP32]],
+        out: pl.InOut[pl.Tensor[[4, 128], pl.FP32]],
+    ):
+        for i in pl.range(4):
+            with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[cache]):
+                page = pl.slice(cache, [16, 128], [0, 0])
+                kept = pl.fillpad(pl.set_validshape(page, valid, 128), pad_value=pl.PadValue.zero)
+                out[i : i + 1, :] = pl.col_sum(kept)
+        for i in pl.range(4):
+            with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[cache]):
+                cache[8 + i : 9 + i, :] = x[i : i + 1, :]
+        return cache, out
+
+    return masked
+
+
+@pytest.mark.parametrize(("valid", "races"), [(8, False), (9, True)])
+def test_rows_that_a_mask_discards_do_not_race(valid: int, races: bool) -> None:
+    given = {
+        "x": np.ones((16, 128), np.float32),
+        "cache": np.zeros((16, 128), np.float32),
+        "out": np.zeros((4, 128), np.float32),
+    }
+    part = race.check(subject_of(masked_rows(valid), given))
+    assert [f.code for f in part.findings] == (["E1102"] if races else [])
+    assert any("does not use what it reads" in remark for remark in part.remarks) != races

@@ -5,8 +5,8 @@
 Tasks read and write windows whose rows loops, inputs and tables decide; tables are written by the
 caller, the control program and tasks. The oracle executes the program, logs the bytes that each
 task accesses, and asks for every two tasks whether the runtime's graph orders them. If two
-conflicting accesses are unordered, the check must report a race or say what it did not look at; if
-none are, it must not report one.
+conflicting accesses are unordered, the check must report a race, say what it did not look at, or
+say that the reader does not use what it reads; if none are, it must not report one.
 """
 
 from __future__ import annotations
@@ -230,8 +230,9 @@ class Tally:
         reported = any(f.code in ("E1102", "E1103") for f in result.findings)
         certain = any(f.code == "E1102" for f in result.findings)
         refused = any("not checked" in remark for remark in result.remarks)
+        unused = any("does not use what it reads" in remark for remark in result.remarks)
         if pairs and not reported:
-            outcome = "refused" if refused else "missed"
+            outcome = "refused" if refused else "no effect" if unused else "missed"
         elif certain and not pairs:
             outcome = "false alarm"
         else:

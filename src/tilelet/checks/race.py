@@ -62,6 +62,10 @@ MAX_MODELLED = 1 << 14
 """Limit on tasks of a run whose superfluous edges are priced, each by another simulation."""
 
 
+MAX_SPOILT_PAIRS = 64
+"""Limit on pairs of tasks of one conflict whose reads are looked at for use."""
+
+
 def check(subject: Subject) -> CheckResult:
     """Check all pairs of accesses under the rules of one period."""
     if not len(subject.tasks):
@@ -109,12 +113,16 @@ def _older(races: Races) -> list[str]:
 
 @dataclass(frozen=True)
 class Conflict:
-    """Two accesses (rows of `Accesses`) that represent `count` pairs of the same two arguments."""
+    """Two accesses (rows of `Accesses`) that represent all `pairs` of the same two arguments."""
 
     first: int
     second: int
     what: int
-    count: int
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.pairs)
 
 
 class Races:
@@ -209,7 +217,7 @@ class Races:
         groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for first, second, what in found.tolist():
             groups.setdefault((int(key[first]), int(key[second]), what), []).append((first, second))
-        return [Conflict(*pairs[0], what, len(pairs)) for (_, _, what), pairs in groups.items()]
+        return [Conflict(*pairs[0], what, tuple(pairs)) for (_, _, what), pairs in groups.items()]
 
     def _find(self, graph: Graph) -> tuple[Ints, int]:
         """Return the conflicts, and the number of tasks checked."""
@@ -266,6 +274,12 @@ class Races:
             witness, why = None, "`tilelet check` looks for an order with other results"
         else:
             witness, why = self.witnesses.find(Pair(first, second, blocks))
+            if witness is None and self._is_discarded(conflict):
+                self.unseen.append(
+                    f"`{self.tensor(y)}`: {plural(conflict.count, 'pair')} of tasks are unordered, "
+                    f"but the reader does not use what it reads where the other writes"
+                )
+                return None
         if touches is None and witness is None:
             kernels = {self.subject.tasks[task].kernel for task in (first, second)}
             names = " and ".join(f"`{name}`" for name in sorted(kernels))
@@ -289,6 +303,28 @@ class Races:
             if f"`{self.tensor(y)}`" in rule:
                 problem.causes += (rule,)
         return make_finding("race", problem, places=tuple(places), region=box, witness=witness)
+
+    def _is_discarded(self, conflict: Conflict) -> bool:
+        """Return whether tasks do not use what they read where unordered ones write."""
+        a = self.accesses
+        if conflict.what == ACROSS or conflict.count > MAX_SPOILT_PAIRS:
+            return False
+        reads: dict[int, list[tuple[Window, Window]]] = {}
+        for pair in conflict.pairs:
+            tasks = [int(a.task[i]) for i in pair]
+            touches = [self.tracer.touches(task) for task in tasks]
+            buffer = self.stream.regions.buffers[a.buffer(pair[0])].id
+            if tasks[0] == tasks[1] or touches[0] is None or touches[1] is None:
+                return False
+            for p in touches[0]:
+                for q in touches[1]:
+                    if p.window.buffer.id != buffer or not p.disturbs(q):
+                        continue
+                    if p.writes == q.writes or p.window.dtype is not q.window.dtype:
+                        return False
+                    reader, other, task = (q, p, tasks[1]) if p.writes else (p, q, tasks[0])
+                    reads.setdefault(task, []).append((reader.window, other.window))
+        return bool(reads) and self.witnesses.discards(reads)
 
     def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:
         """Return the conflicting statements: () if none conflict, None if unknown."""

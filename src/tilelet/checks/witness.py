@@ -20,9 +20,12 @@ from tilelet.diag.core import UserError
 from tilelet.interp.replay import Replay, UnknownContentsError
 from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
+from tilelet.tasks.window import Window
 
 SEEDS = 6
 _HOW = ("concurrently", "in reverse order")
+_SPOILT = 0xFF
+"""The byte of a NaN, in every floating-point type."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,28 @@ class Witnesses:
         except (UnknownContentsError, UserError, MemoryError):
             return None, "not executed in other orders: some of its data is unknown"
         return None, f"{SEEDS} other orders gave the same results on these inputs"
+
+    def discards(self, reads: Mapping[int, Sequence[tuple[Window, Window]]]) -> bool:
+        """Return whether tasks do not use what they read where others write.
+
+        reads  by task: a window that it reads, and one that an unordered task writes
+        """
+        if not is_small(self._tasks):
+            return False
+        replay = Replay(*self._given)
+        try:
+            for task in range(len(self._tasks)):
+                shared = [
+                    (read, np.intersect1d(_offsets(read), _offsets(write)))
+                    for read, write in reads.get(task, ())
+                ]
+                if not shared:
+                    replay.execute(task)
+                elif not replay.ignores(task, shared, _SPOILT):
+                    return False
+        except (UnknownContentsError, UserError, MemoryError):
+            return False
+        return True
 
     def usual(self) -> dict[str, Any]:
         """Return the results in program order."""
@@ -175,6 +200,14 @@ class Witnesses:
             ("differing", count),
         )
         return Witness(text, seed, data)
+
+
+def _offsets(window: Window) -> Any:
+    """Return the elements of a window, as offsets into its buffer."""
+    found = np.full((), window.offset)
+    for extent, stride in zip(window.reach, window.strides):
+        found = found[..., None] + np.arange(extent) * stride
+    return found.reshape(-1)
 
 
 def _shuffle(items: Sequence[int], seed: int) -> list[int]:

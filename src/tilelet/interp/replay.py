@@ -262,6 +262,38 @@ class Replay(_Replay):
         self.execute(first)
         self._write_over(before, after)
 
+    def ignores(self, index: int, spoilt: Sequence[tuple[Window, Ints]], byte: int) -> bool:
+        """Execute a task; return whether it writes the same if it finds `byte` in some elements.
+
+        spoilt  windows of the record, with offsets of elements in their buffers
+        """
+        self._prepare(index)
+        numbers = {b.id: n for n, b in enumerate(self.tasks.regions.buffers)}
+        for number in {numbers[window.buffer.id] for window, _ in spoilt} - self._own:
+            buffer = self._memory[number]
+            assert buffer.data is not None
+            buffer.data = buffer.data.copy()
+            self._own.add(number)
+        before = self._snapshot()
+        self.execute(index)
+        usual = self._snapshot()
+        self._restore(before)
+        kept: list[tuple[Any, Ints, Any, Any]] = []
+        for window, offsets in spoilt:
+            data = self._memory[numbers[window.buffer.id]].data
+            assert data is not None
+            elements = data.view(f"u{window.dtype.itemsize}")
+            filler = np.full(window.dtype.itemsize, byte, np.uint8).view(elements.dtype)[0]
+            kept.append((elements, offsets, elements[offsets].copy(), filler))
+            elements[offsets] = filler
+        self.execute(index)
+        for elements, offsets, contents, filler in reversed(kept):
+            still = elements[offsets] == filler
+            elements[offsets[still]] = contents[still]
+        found = self._snapshot()
+        self._restore(usual)
+        return all(np.array_equal(data, found[number]) for number, data in usual.items())
+
     def contents(self) -> dict[str, Any]:
         """Return the parameters changed by tasks, as arrays of their first window's elements."""
         found: dict[str, Any] = {}
