@@ -26,9 +26,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NoReturn, TypeVar
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from tilelet.cli.values import OneOf, from_environment, programs
 from tilelet.diag.catalogue.command import BadFlag
@@ -37,6 +35,9 @@ from tilelet.diag.text import did_you_mean, near, wrapped
 from tilelet.scripts.arguments import SharedOption
 from tilelet.scripts.exit_codes import WRONG_USAGE
 from tilelet.scripts.target import Target
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 C = TypeVar("C", bound="Command")
 Parse = Callable[[str], Any]

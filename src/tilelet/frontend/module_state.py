@@ -5,9 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
-
-from typing_extensions import Self
+from typing import TYPE_CHECKING, TypeVar
 
 from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Loc, Sink, UserError
@@ -16,6 +14,9 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.reading import TODAY, Reading
 from tilelet.ir.core import Function
 from tilelet.ir.types import Type
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 State = TypeVar("State", bound="ModuleState")
 
