@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.diverge.score import Score, scores
+from tests.diverge.score import HERE, Score, case_of, load, scores
 
 from tilelet.divergence.answer import Answer
+from tilelet.divergence.scoped_edits import Visible
+from tilelet.ir.core import walk
 
 BUDGET = 20.0
 
@@ -44,3 +46,15 @@ def test_a_spent_budget_blames_nothing() -> None:
     assert answer.divergence is not None
     assert not answer.divergence.is_complete
     assert "larger --budget" in str(answer)
+
+
+def test_after_a_loop_a_variable_has_the_value_that_the_loop_leaves() -> None:
+    text = (HERE / "held_out" / "cross_entropy.py").read_text(encoding="utf-8")
+    program = case_of(load("cross_entropy", text)).program
+    (kernel,) = program.kernels
+    ops = list(walk(kernel.body))
+    loop, log = (next(op for op in ops if op.name == name) for name in ("for", "log"))
+    visible = Visible(kernel.body, kernel.params)
+    peaks = [v for v in visible.tiles(log) if v.name == "peak"]
+    assert len(peaks) == 1
+    assert peaks[0] in loop.results

@@ -591,8 +591,9 @@ class Visible:
 
         The intermediate results of an expression are named after their operands.
         """
-        if value not in self.made_by:
-            return True  # a parameter, or the index of a loop
+        maker = self.made_by.get(value)
+        if maker is None or maker.blocks:
+            return True  # a parameter, the index of a loop, or what a loop or branch leaves
         line = linecache.getline(value.loc.file, value.loc.line)
         return not line or re.search(rf"\b{re.escape(value.name)}\b[\w\s,]*=[^=]", line) is not None
 
