@@ -823,6 +823,17 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("CHUNK=64"), "CHUNK", 64, 128
     ),
     look_alike.LookAlike: lambda at: look_alike.LookAlike(at("\u00d7"), "\u00d7", "x"),
+    ranks.NoMpi: lambda at: ranks.NoMpi(),
+    ranks.WrongWorld: lambda at: ranks.WrongWorld(Loc(FILE, 9, 8, 9, 30), 4, 2),
+    ranks.RanksDiffer: lambda at: ranks.RanksDiffer(Loc(FILE, 9, 8, 9, 30), "kernel", [1, 3]),
+    ranks.NoLinks: lambda at: ranks.NoLinks("a5"),
+    ranks.BadDeferredWait: lambda at: ranks.BadDeferredWait(
+        Loc(FILE, 9, 8, 9, 30), "`exp` is in its scope"
+    ),
+    diverge.DivergenceBounded: lambda at: diverge.DivergenceBounded(
+        "`out` differs from the golden; the mistake is in one of 2 statements", [], ["a note"]
+    ),
+    diverge.DivergenceNotFound: lambda at: diverge.DivergenceNotFound("out", ["a note"]),
     # E14xx
     tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
     tuner.NothingToVary: lambda at: tuner.NothingToVary(

@@ -263,11 +263,7 @@ class WrongWorld(UserError):
 
 
 class RanksDiffer(UserError):
-    """The processes of MPI run different programs.
-
-    Every process runs the same script with the same arguments. What a script takes from its
-    machine (files, the clock, environment variables) must not change the text of its programs.
-    """
+    """The processes of MPI run different programs."""
 
     code = "E1720"
 
@@ -295,11 +291,7 @@ class NoLinks(UserError):
 
 
 class BadDeferredWait(UserError):
-    """`defer_wait` shares its kernel with other work, or has too many conditions.
-
-    A deferred wait only registers conditions: its task ends, its core is free, and the task counts
-    as done when all conditions hold. Between registrations only scalars may be computed.
-    """
+    """`defer_wait` shares its kernel with other work, or has too many conditions."""
 
     code = "E1722"
 
