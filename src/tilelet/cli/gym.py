@@ -6,13 +6,13 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from tilelet.cli.commands.write import GymCommand
+from tilelet.cli.commands.write import GYM_ACTIONS, GymCommand
 from tilelet.cli.examples import example_files
 from tilelet.cli.pages import print_text, write_text
 from tilelet.diag.catalogue.command import BadFlag, FileMissing
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import show
-from tilelet.diag.text import did_you_mean, near
+from tilelet.diag.text import did_you_mean, near, ticked
 from tilelet.gym.score import Board, score_folder
 from tilelet.gym.tasks import Task, tasks
 from tilelet.scripts import exit_codes
@@ -20,6 +20,9 @@ from tilelet.scripts import exit_codes
 
 def gym_command(options: GymCommand) -> int:
     """0; 1 if a candidate that was scored is not right."""
+    if options.action not in GYM_ACTIONS:
+        actions = ticked(GYM_ACTIONS, "and")
+        raise BadFlag(f"`tilelet gym` has no action `{options.action}`", [f"it has {actions}"])
     known = tasks(example_files()[0].parent)
     if options.action == "list":
         return _list(known, options)

@@ -33,6 +33,7 @@ from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 
 WRITE = "write kernels"
+GYM_ACTIONS = ("list", "show", "score")
 
 
 def run_script(options: RunOptions) -> int:
@@ -266,7 +267,7 @@ class GymCommand(Command, group=WRITE):
     candidate is right on all inputs and no check has a finding. Candidates are never executed.
     """
 
-    action: str = argument("list, show or score", "ACTION", parse=OneOf("list", "show", "score"))
+    action: str = argument("list, show or score", "ACTION", words=lambda: GYM_ACTIONS)
     names: list[str] = argument("a task to show, or folders to score", "NAME", nargs="*")
     format: str = format_option(TEXT, JSON)
     jobs: int | None = option(
