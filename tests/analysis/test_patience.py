@@ -43,9 +43,9 @@ def recorded(rounds: int) -> Subject:
 
 
 def test_checks_that_take_long_are_left() -> None:
-    race = [CHECKS["race"]]
+    race, subject = [CHECKS["race"]], recorded(5000)
     with within(0):
-        (part,) = verdict_on(recorded(5000), race).parts
+        (part,) = verdict_on(subject, race).parts
     assert (part.status, part.summary) == (Status.NOT_CHECKED, TOO_LONG)
     (part,) = verdict_on(recorded(5000), race).parts
     assert part.status is not Status.NOT_CHECKED

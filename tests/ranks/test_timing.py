@@ -14,6 +14,7 @@ from tilelet.cli.main import main
 from tilelet.cli.ranks_profile import ranks_tables, write_trace
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.ranks import NoLinks
+from tilelet.diag.tables import Table
 from tilelet.ranks.host import Plan, plan_of
 from tilelet.ranks.timing import RanksTimeline, _Pricing, model_ranks
 from tilelet.runtime.programs import jit_call
@@ -72,6 +73,8 @@ def test_a_slower_signal_delays_every_rank() -> None:
 def test_tables_and_lanes(tmp_path: Path) -> None:
     timeline = modelled(2)
     ranks, waits = ranks_tables(timeline)
+    assert isinstance(ranks, Table)
+    assert isinstance(waits, Table)
     assert [row[0] for row in ranks.rows] == ["0", "1"]
     assert waits.rows[0][:2] == ("0", "push_step")
     write_trace(timeline, tmp_path / "trace.json")

@@ -624,9 +624,9 @@ def test_the_c_compiler_works_in_the_compile_stage(
     seen: list[str] = []
     compile_once = engine.compiled
 
-    def watched(program: Any, keep: Any = None) -> Any:
+    def watched(*arguments: Any, **options: Any) -> Any:
         seen.append(capsys.readouterr().out)
-        return compile_once(program, keep)
+        return compile_once(*arguments, **options)
 
     monkeypatch.setattr(engine, "compiled", watched)
     specs = [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tilelet.diag.catalogue.oracle import NotEvaluated, WorkLimit
+from tilelet.ir.core import Program
 from tilelet.static.evaluator import Unknown
 from tilelet.static.module import FolderLoader, read_module
 
@@ -72,4 +73,5 @@ def test_programs_that_a_function_builds_are_found() -> None:
     text = f"{head}\n\ndef build_program(n=16):\n    N = n * 2\n    "
     text += tail.replace("\n", "\n    ")
     program = read_module(text, "builder.py").programs[0].build()
+    assert isinstance(program, Program)
     assert str(program.main.params[0].type) == "pl.Tensor[[32, 64], pl.FP32]"

@@ -20,6 +20,7 @@ from tilelet.diag.catalogue.diverge import (
     RoundingOnly,
 )
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.text import plural
 from tilelet.divergence.case import GoldenCase, Masks, Statement
 from tilelet.divergence.diagnose import BOUNDED, KINDS, REPAIRED, Diagnosis, Divergence
 from tilelet.divergence.error_map import Array
@@ -295,7 +296,9 @@ def _repaired(found: Divergence) -> UserError:
 def _outcome(repair: Repair) -> str:
     if not repair.trials:
         return "then the outputs match the golden"
-    return f"then the outputs match the golden, for these inputs and {repair.trials} other"
+    return (
+        f"then the outputs match the golden, for these inputs and {plural(repair.trials, 'other')}"
+    )
 
 
 def _candidates(found: Divergence) -> UserError:

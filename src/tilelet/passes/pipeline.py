@@ -32,10 +32,10 @@ AS_WRITTEN = PASSES[:-1]
 def run_passes(
     program: Program,
     after: Callable[[str, Program], None] | None = None,
-    passes: Sequence[Pass] = PASSES,
+    passes: Sequence[Pass] | None = None,
 ) -> Program:
-    """Run passes, calling `after` with the program after each one (dumps, verification)."""
-    for one in passes:
+    """Run passes (`PASSES`), calling `after` with the program after each one, to dump or verify."""
+    for one in PASSES if passes is None else passes:
         program = one(program)
         if after:
             after(one.__name__, program)

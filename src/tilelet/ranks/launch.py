@@ -9,11 +9,10 @@ import signal
 import sys
 
 from tilelet.diag.catalogue.ranks import NoMpi
+from tilelet.ranks.terminal import say, silence
 
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 _PR_SET_PDEATHSIG = 1
-
-_stderr = 2  # where a rank reports its failure
 
 
 def start_rank() -> int:
@@ -22,7 +21,6 @@ def start_rank() -> int:
     The process that `mpiexec` started stays behind as the supervisor of the one that goes on: if
     that one is killed, it can still say which rank it was.
     """
-    global _stderr  # noqa: PLW0603
     if importlib.util.find_spec("mpi4py") is None:
         raise NoMpi
     if hasattr(os, "fork"):
@@ -30,18 +28,8 @@ def start_rank() -> int:
     from tilelet.ranks.mpi import COMM
 
     if COMM.rank:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        _stderr = os.dup(2)
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
+        silence()
     return int(COMM.rank)
-
-
-def say(text: str) -> None:
-    """Write to the terminal, from whatever rank."""
-    os.write(_stderr, text.encode(errors="replace"))
 
 
 def _supervise() -> None:

@@ -26,11 +26,11 @@ from tilelet.ir.printer import print_program
 from tilelet.ranks.deadlock import explain
 from tilelet.ranks.engine import RankCounts, RanksEngine, RanksExecution
 from tilelet.ranks.host import Dispatch, Plan, plan_of
-from tilelet.ranks.launch import say
 from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
 from tilelet.ranks.rank import RankTask
 from tilelet.ranks.scheduler import World
 from tilelet.ranks.static import check_text
+from tilelet.ranks.terminal import say
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Array, Window, window_of_array

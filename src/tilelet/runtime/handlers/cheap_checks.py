@@ -49,9 +49,11 @@ def cheap_verdict(
     cheap = [c for c in usual if c.cheap]
     left = {c.name: NOT_CHEAP for c in usual if not c.cheap}
     key = clean_verdicts.key_of(program, arguments, platform) if remembers else None
-    if key is not None and clean_verdicts.has(key):
-        return None, left
+    known = clean_verdicts.find(key) if key is not None else None
+    if known is not None:
+        return None, known | left
 
+    from tilelet.checks.findings import Status
     from tilelet.checks.verdict import Subject, not_made, verdict_on
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import Recorded
@@ -73,8 +75,9 @@ def cheap_verdict(
     # Kernels with data-dependent loops are interpreted iteration by iteration.
     with progress(f"checking {name}"), within(MAX_STEPS):
         verdict = verdict_on(subject, wanted)
-    if key is not None and verdict.ok and not why and not verdict.unchecked:
-        clean_verdicts.remember(key)
+    finished = all(part.status is not Status.NOT_CHECKED for part in verdict.parts)
+    if key is not None and verdict.ok and not why and finished:
+        clean_verdicts.remember(key, verdict.unchecked)
     unmade = {c.name: why for c in cheap if c not in wanted} | left
     verdict = replace(verdict, parts=(*verdict.parts, *not_made(unmade)))
     return verdict, verdict.unchecked

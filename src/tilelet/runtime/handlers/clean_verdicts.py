@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,26 +38,29 @@ def key_of(program: Program, arguments: Mapping[str, Any], platform: str) -> str
     return digest.hexdigest()
 
 
-def has(key: str) -> bool:
-    with contextlib.suppress(OSError):
+def find(key: str) -> dict[str, str] | None:
+    """Return what an earlier verdict did not look at, by check; None if there was no such one."""
+    with contextlib.suppress(OSError, ValueError):
         folder = _folder()
         fd = private.open_file(folder / key)
         try:
-            return private.contents(fd).decode("latin-1") == _seal(folder, key)
+            seal, _, text = private.contents(fd).decode().partition("\n")
+            return json.loads(text) if seal == _seal(folder, key, text) else None
         finally:
             os.close(fd)
-    return False
+    return None
 
 
-def remember(key: str) -> None:
+def remember(key: str, unchecked: Mapping[str, str]) -> None:
     """A disk error means that the program is checked again, not that the run fails."""
+    text = json.dumps(dict(unchecked))
     with contextlib.suppress(OSError):
         folder = _folder()
         draft = folder / f"draft-{os.urandom(8).hex()}"
         fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            with os.fdopen(fd, "w", encoding="latin-1") as file:
-                file.write(_seal(folder, key))
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(f"{_seal(folder, key, text)}\n{text}")
             draft.rename(folder / key)
         finally:
             draft.unlink(missing_ok=True)
@@ -70,8 +74,8 @@ def _folder() -> Path:
         raise NotADirectoryError(str(error)) from None
 
 
-def _seal(folder: Path, key: str) -> str:
-    return private.digest(private.key_of(folder), [key.encode()])
+def _seal(folder: Path, key: str, text: str) -> str:
+    return private.digest(private.key_of(folder), [key.encode(), text.encode()])
 
 
 def _prune(folder: Path) -> None:

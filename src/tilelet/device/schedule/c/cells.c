@@ -17,7 +17,7 @@ static double clipped(double x, double low, double high) {
 }
 
 /* `scan` is how far a parameter of unknown extents has been read by the tasks before. */
-static Span span_of(const CellsInput *in, const Part *p, int64_t i, int64_t *scan) {
+static Span span_of(const CellsInput *in, const CellsPart *p, int64_t i, int64_t *scan) {
     int64_t region = p->regions[i], layout = in->layout[region];
     int same_rank = in->rank_of[layout] == p->rank;
     const int64_t *shape = in->shape + in->dims_of[layout],
@@ -54,7 +54,7 @@ static Span span_of(const CellsInput *in, const Part *p, int64_t i, int64_t *sca
 /* The fewest rows that an access of each buffer spans. */
 __attribute__((visibility("default"))) void tl_cells_least(const CellsInput *in, double *least) {
     for (int64_t k = 0; k < in->parts; k++) {
-        const Part *p = in->part + k;
+        const CellsPart *p = in->part + k;
         int64_t scan = 0;
         for (int64_t i = 0; i < p->count; i++) {
             int64_t buffer = in->buffer[p->regions[i]];
@@ -97,7 +97,7 @@ __attribute__((visibility("default"))) int tl_cells_place(const CellsInput *in, 
     if (!next) return 1;
     memcpy(next, out->ptr, (size_t)(in->tasks + 1) * sizeof(int64_t));
     for (int64_t k = 0; k < in->parts; k++) {
-        const Part *p = in->part + k;
+        const CellsPart *p = in->part + k;
         int64_t scan = 0;
         for (int64_t i = 0; i < p->count; i++) {
             int64_t at = next[p->tasks[i]]++;

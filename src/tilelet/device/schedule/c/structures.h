@@ -78,17 +78,17 @@ typedef struct {
 
 /* Of the accesses to L2 (cells.c) */
 
-/* One parameter of one group of tasks; see `cells.Part`. */
+/* One parameter of one group of tasks; see `l2_cells.ParameterAccesses`. */
 typedef struct {
     int64_t count, rank, item, known, scanned;
     const int64_t *tasks, *regions, *amount;
     const double *low, *high;   /* of each axis */
     const double *const *shift; /* of each axis: by task, or NULL */
-} Part;
+} CellsPart;
 
 typedef struct {
     int64_t parts, tasks, buffers;
-    const Part *part;
+    const CellsPart *part;
     const int64_t *buffer, *offset, *layout;            /* of each region */
     const int64_t *rank_of, *dims_of, *shape, *strides; /* of each layout */
     const double *pitch;                                /* of each buffer */
