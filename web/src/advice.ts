@@ -27,7 +27,7 @@ export function advicePanel(state: State, advice: Advice | undefined): HTMLEleme
 
 function commandOf(appliedBy: string, script: string): string {
   const [command, ...options] = appliedBy.split(" ");
-  return ["tilelet", command, script, ...options, ...(command === "advise" ? ["--in-place"] : [])].join(" ");
+  return ["tilelet", command, script, ...options, ...(command === "advise" && script.endsWith(".py") ? ["--in-place"] : [])].join(" ");
 }
 
 /** The change in figures, what is known of its results, and the diff. */
