@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tilelet.advice.verdict import COULD_NOT_RUN, Wanted, verdict_of
+from typing import TYPE_CHECKING
+
+from tilelet.advice.verdict import COULD_NOT_RUN, ScriptVerdict, Wanted, verdict_of
 from tilelet.cli.commands.debug import VerdictCommand
 from tilelet.cli.messages import print_findings
 from tilelet.cli.profile import machines_for
@@ -10,6 +12,9 @@ from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
 from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import RecordingOptions
+
+if TYPE_CHECKING:
+    from tilelet.oracle.judgement import CandidateVerdict
 
 
 def verdict_command(options: VerdictCommand) -> int:
@@ -31,16 +36,7 @@ def verdict_command(options: VerdictCommand) -> int:
             options.strength,
         ),
     )
-    if options.format == "json":
-        print(found.to_json())
-    elif options.format == "sarif":
-        print(to_sarif(found.diagnostics, script=options.target.name))
-    else:
-        print_findings(found.diagnostics)
-        show(found.parts())
-    if found.status == COULD_NOT_RUN:
-        return exit_codes.COULD_NOT_RUN
-    return exit_codes.of_findings(not found.ok)
+    return _answer(found, options, could_run=found.status != COULD_NOT_RUN)
 
 
 def _against(options: VerdictCommand, reference: str) -> int:
@@ -49,6 +45,13 @@ def _against(options: VerdictCommand, reference: str) -> int:
 
     against = load_reference(reference, seed=options.seed)
     found = judge_candidate(options.target.name, against, machines_for(options))
+    return _answer(found, options, could_run=found.status != REFUSED)
+
+
+def _answer(
+    found: ScriptVerdict | CandidateVerdict, options: VerdictCommand, *, could_run: bool
+) -> int:
+    """Print the answer as the command line asks for it; return the exit code."""
     if options.format == "json":
         print(found.to_json())
     elif options.format == "sarif":
@@ -56,6 +59,4 @@ def _against(options: VerdictCommand, reference: str) -> int:
     else:
         print_findings(found.diagnostics)
         show(found.parts())
-    if found.status == REFUSED:
-        return exit_codes.COULD_NOT_RUN
-    return exit_codes.of_findings(not found.ok)
+    return exit_codes.of_findings(not found.ok) if could_run else exit_codes.COULD_NOT_RUN
