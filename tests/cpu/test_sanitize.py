@@ -140,14 +140,14 @@ _LOST_PRODUCT = """
 from dataclasses import replace
 from tests.cpu.test_chains import _from_tile, _matrices
 from tilelet.cpu.emit import program
+from tilelet.cpu.plan import products
 from tilelet.cpu.run.engine import CpuEngine
 from tilelet.passes.pipeline import run_passes
 
-planned = program.plan_kernel
-def spoiled(*args, **options):
-    plan = planned(*args, **options)
-    return replace(plan, groups=tuple(replace(g, handover=True) for g in plan.groups))
-program.plan_kernel = spoiled
+decided = products._with_handover
+def spoiled(*args):
+    return tuple(replace(g, starts_new=True, handover=True) for g in decided(*args))
+products._with_handover = spoiled
 program.verify = lambda plan: None
 other = _matrices()["out"]
 CpuEngine().run(run_passes(_from_tile("out")), {**_matrices(), "other": other})
