@@ -365,7 +365,7 @@ def make_sparse_prefill(s: LayerShape):
                 x = pl.slice(states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
                 k_cache, v_cache, part = attention(
                     x, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
-                    input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, length, valid,
+                    input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, row, length, valid,
                 )  # fmt: skip
                 residual = pl.assemble(residual, part, [t0 - start, 0])
             states = moe(

@@ -279,7 +279,8 @@ def make_qkv(s: LayerShape, cache_rows: Any, store_rows: Any):
 def make_attention_output(s: LayerShape):
     """The end of the attention part: output projection and residual, in FP32.
 
-    The first `valid` rows of `x` and `attended` are real.
+    The first `valid` rows of `x` and `attended` are real; `row` is the first among the hidden
+    states.
     """
     c, T, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.out_chunk, s.k_chunk
     HIDDEN = c.hidden_size
@@ -288,7 +289,7 @@ def make_attention_output(s: LayerShape):
     load = make_load(T, OUT_CHUNK, s.dtype)
 
     @pl.inline
-    def attention_output(attended, x, wo, valid):
+    def attention_output(attended, x, wo, row, valid):
         residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
         for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
             block = pl.slice(residual, [T, OUT_CHUNK], [0, o0])
@@ -301,17 +302,37 @@ def make_attention_output(s: LayerShape):
     return attention_output
 
 
-def make_mlp(s: LayerShape):
-    """The MLP part: RMSNorm, MLP, residual.
+def make_mlp_output(s: LayerShape):
+    """The end of the MLP part: down projection and residual, into `out` from `row` on."""
+    c, T, DTYPE, OUT_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk
+    HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
+    project_down = make_layer_projection(s, T, s.k_chunk, OUT_CHUNK, INTERMEDIATE)
+    down_columns = make_columns(s, INTERMEDIATE, OUT_CHUNK)
+
+    @pl.inline
+    def mlp_output(activation, residual, w_down, out, row, valid):
+        for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
+            block = pl.slice(out, [T, OUT_CHUNK], [row, o0], valid_shape=[valid, OUT_CHUNK])
+            down_weight = down_columns(w_down, o0 // OUT_CHUNK)
+            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
+                down = project_down(activation, down_weight, 0, 0)
+                summed = pl.add(down, pl.slice(residual, [T, OUT_CHUNK], [0, o0]))
+                block = pl.assemble(block, pl.cast(summed, target_type=DTYPE, mode=MODE), [0, 0])
+        return out
+
+    return mlp_output
+
+
+def make_mlp(s: LayerShape, output: Any = None):
+    """The MLP part: RMSNorm, MLP, residual; `output` replaces its end, `make_mlp_output`.
 
     The first `valid` rows of `residual` are real; the results go to `out`, starting at `row`.
     """
     c, T, DTYPE, OUT_CHUNK, K_CHUNK = s.config, s.row_tile, s.dtype, s.out_chunk, s.k_chunk
     HIDDEN, INTERMEDIATE = c.hidden_size, c.intermediate_size
     project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
-    project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, INTERMEDIATE)
     up_columns = make_columns(s, HIDDEN, OUT_CHUNK)
-    down_columns = make_columns(s, INTERMEDIATE, OUT_CHUNK)
+    mlp_output = output or make_mlp_output(s)
     rmsnorm = make_rmsnorm(
         T, HIDDEN, K_CHUNK, c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
     )
@@ -332,20 +353,16 @@ def make_mlp(s: LayerShape):
                 gate, up = project_gate_up(normed, gate_weight, up_weight, 0, 0, 0)
                 block = pl.assemble(block, gated_silu(gate, up), [0, 0])
         activation = pl.set_validshape(activation, valid, INTERMEDIATE)
-        for o0 in pl.parallel(0, HIDDEN, OUT_CHUNK):
-            block = pl.slice(out, [T, OUT_CHUNK], [row, o0], valid_shape=[valid, OUT_CHUNK])
-            down_weight = down_columns(w_down, o0 // OUT_CHUNK)
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
-                down = project_down(activation, down_weight, 0, 0)
-                summed = pl.add(down, pl.slice(residual, [T, OUT_CHUNK], [0, o0]))
-                block = pl.assemble(block, pl.cast(summed, target_type=DTYPE, mode=MODE), [0, 0])
-        return out
+        return mlp_output(activation, residual, w_down, out, row, valid)
 
     return mlp
 
 
-def make_decode_attention(s: LayerShape):
-    """The attention part for one token of some sequences; rows of a tile are sequences."""
+def make_decode_attention(s: LayerShape, output: Any = None):
+    """The attention part for one token of some sequences; rows of a tile are sequences.
+
+    `output` replaces its end, `make_attention_output`.
+    """
     c, T, D, DTYPE, SEQ_TILE = s.config, s.row_tile, s.config.head_dim, s.dtype, s.seq_tile
     HEADS, KV_HEADS, GROUP, Q_WIDTH = c.heads, c.kv_heads, c.q_per_kv, c.q_width
     PAGES, PAGE = s.pages, s.page
@@ -403,7 +420,7 @@ def make_decode_attention(s: LayerShape):
         return pl.set_validshape(pl.reshape(attended, [T, Q_WIDTH]), valid, Q_WIDTH)
 
     qkv = make_qkv(s, cache_rows, store_rows)
-    attention_output = make_attention_output(s)
+    attention_output = output or make_attention_output(s)
 
     @pl.inline
     def attention(
@@ -416,13 +433,13 @@ def make_decode_attention(s: LayerShape):
             block_table, starts, k_cache, v_cache, b, 0, valid,
         )  # fmt: skip
         attended = attend(q, block_table, seq_lens, k_cache, v_cache, b, valid)
-        return k_cache, v_cache, attention_output(attended, x, wo, valid)
+        return k_cache, v_cache, attention_output(attended, x, wo, b, valid)
 
     return attention
 
 
-def make_prefill_attention(s: LayerShape):
-    """The attention part for tokens of one sequence.
+def make_prefill_attention(s: LayerShape, output: Any = None):
+    """The attention part for tokens of one sequence; `output` as for `make_decode_attention`.
 
     When a tile of tokens attends, all tokens before it are already in the caches.
     """
@@ -474,12 +491,12 @@ def make_prefill_attention(s: LayerShape):
         return attended
 
     qkv = make_qkv(s, cache_rows, store_rows)
-    attention_output = make_attention_output(s)
+    attention_output = output or make_attention_output(s)
 
     @pl.inline
     def attention(
         x, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
-        input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, length, valid,
+        input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, row, length, valid,
     ):  # fmt: skip
         cos = pl.slice(rope_cos, [T, D], [t0, 0], valid_shape=[valid, D])
         sin = pl.slice(rope_sin, [T, D], [t0, 0], valid_shape=[valid, D])
@@ -489,7 +506,7 @@ def make_prefill_attention(s: LayerShape):
         )  # fmt: skip
         attended = attend(q, block_table, k_cache, v_cache, b, t0, length)
         attended = pl.set_validshape(attended, valid, Q_WIDTH)
-        return k_cache, v_cache, attention_output(attended, x, wo, valid)
+        return k_cache, v_cache, attention_output(attended, x, wo, row, valid)
 
     return attention
 
@@ -509,12 +526,15 @@ def make_rows_at(s: LayerShape):
     return some_rows if BATCH % T else all_rows
 
 
-def make_decode(s: LayerShape):
-    """The layer for one token of every sequence."""
+def make_decode(s: LayerShape, attention_output: Any = None, mlp: Any = None):
+    """The layer for one token of every sequence.
+
+    `attention_output` replaces the end of the attention part, `mlp` the MLP part.
+    """
     T, BATCH, HIDDEN = s.row_tile, s.batch, s.config.hidden_size
     rows_at = make_rows_at(s)
-    attention = make_decode_attention(s)
-    mlp = make_mlp(s)
+    attention = make_decode_attention(s, attention_output)
+    mlp = mlp or make_mlp(s)
 
     @pl.inline
     def decode(
@@ -534,14 +554,15 @@ def make_decode(s: LayerShape):
     return decode
 
 
-def make_prefill(s: LayerShape):
+def make_prefill(s: LayerShape, attention_output: Any = None, mlp: Any = None):
     """The layer for tokens of every sequence, after the first `starts` that are in the caches.
 
-    A tile of rows must not cross the end of a page, so `starts` are multiples of it.
+    A tile of rows must not cross the end of a page, so `starts` are multiples of it. Parts
+    are replaced as for `make_decode`.
     """
     T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
-    attention = make_prefill_attention(s)
-    mlp = make_mlp(s)
+    attention = make_prefill_attention(s, attention_output)
+    mlp = mlp or make_mlp(s)
 
     @pl.inline
     def prefill(
@@ -557,7 +578,7 @@ def make_prefill(s: LayerShape):
                 x = pl.slice(states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
                 k_cache, v_cache, residual = attention(
                     x, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
-                    input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, length, valid,
+                    input_norm, wq, wk, wv, q_norm, k_norm, wo, b, t0, row, length, valid,
                 )  # fmt: skip
                 states = mlp(residual, post_norm, w_gate, w_up, w_down, states, row, valid)
         return k_cache, v_cache, states
