@@ -7,10 +7,9 @@ import pytest
 
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.models import BadTile
-from tilelet.models.qwen3.architecture import Kind
 from tilelet.models.qwen3.config import Qwen3Config
-from tilelet.models.qwen3.published import LayerShape
-from tilelet.models.qwen3.tensor_parallel import VARIANTS, golden, specs
+from tilelet.models.qwen3.published import Kind, LayerShape
+from tilelet.models.qwen3.tensor_parallel import VARIANTS, golden, rank_shape, specs
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.explore import explore
 from tilelet.ranks.host import plan_of
@@ -47,7 +46,7 @@ def config(ranks: int, engine: str | None = None) -> RunConfig:
 def test_it_computes_the_layer_of_one_rank(kind: Kind, variant: str, ranks: int) -> None:
     s = shape(kind)
     result = run(
-        VARIANTS[variant](s, kind, ranks),
+        VARIANTS[variant](rank_shape(s, ranks), kind, ranks),
         specs(s, kind, ranks),
         golden_fn=golden(s, kind, ranks, engine="interp"),
         config=config(ranks, "interp"),
@@ -61,7 +60,9 @@ def test_both_versions_add_in_the_same_order() -> None:
     outputs = []
     for make in VARIANTS.values():
         tensors = {spec.name: spec.create_tensor() for spec in specs(shape("decode"), "decode", 4)}
-        make(shape("decode"), "decode", 4)(*tensors.values(), config=config(4, "interp"))
+        make(rank_shape(shape("decode"), 4), "decode", 4)(
+            *tensors.values(), config=config(4, "interp")
+        )
         outputs.append(tensors["states"])
     assert np.array_equal(*outputs)
 
@@ -71,7 +72,7 @@ def test_overlapping_is_clean_and_faster() -> None:
     for name, make in VARIANTS.items():
         tensors = {spec.name: spec.create_tensor() for spec in specs(shape("decode"), "decode", 2)}
         settings = config(2)
-        host = make(shape("decode"), "decode", 2)
+        host = make(rank_shape(shape("decode"), 2), "decode", 2)
         program = jit_call.compile(host, tuple(tensors.values()), settings).program
         plan = plan_of(program, bind_arguments(program, tensors, execute=True), 2)
         times[name] = model_ranks(name, program, plan, [machine])[0].total_us
@@ -83,4 +84,4 @@ def test_overlapping_is_clean_and_faster() -> None:
 
 def test_heads_must_divide_among_ranks() -> None:
     with pytest.raises(BadTile, match="a divisor of `num_key_value_heads`, 8"):
-        VARIANTS["overlapped"](shape("decode"), "decode", 16)
+        rank_shape(shape("decode"), 16)

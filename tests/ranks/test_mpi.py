@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.ranks.mpi_processes import needs_mpiexec, run_processes
 
 from tilelet.diag.catalogue.ranks import NoMpi
 from tilelet.ranks import launch
 
 pytest.importorskip("mpi4py")
-BIN = Path(sys.executable).parent
-MPIEXEC = shutil.which("mpiexec", path=f"{BIN}{os.pathsep}{os.environ['PATH']}")
-needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec")
 
 SCRIPT = """
 import os
@@ -116,16 +112,8 @@ def script(folder: Path, start: str = "", n: str = "n") -> Path:
 def over_mpi(
     processes: int, file: Path, ranks: int, out: str = "out"
 ) -> subprocess.CompletedProcess[str]:
-    assert MPIEXEC is not None
-    tilelet = [sys.executable, "-m", "tilelet.cli", "run", "--ranks", "mpi", str(file)]
-    return subprocess.run(
-        [MPIEXEC, "-n", str(processes), *tilelet, "--", str(ranks), str(file.parent / out)],
-        check=False,
-        cwd=file.parent,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    arguments = ("--ranks", "mpi", str(file), "--", str(ranks), str(file.parent / out))
+    return run_processes(processes, "run", *arguments, cwd=file.parent)
 
 
 @needs_mpiexec

@@ -31,6 +31,8 @@ from tilelet.models.qwen3.model import Model, check_tokens, load
 from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.text import TextStream, Tokenizer, stop_tokens
 from tilelet.models.sampling import Sampling
+from tilelet.runtime import session
+from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 
 _SMALLEST_CACHE = 256  # positions, so that programs are compiled for a few sizes only
@@ -57,6 +59,19 @@ class _Times:
 
 def generate_command(found: GenerateCommand) -> int:
     """1 if a comparison finds differences that rounding does not explain."""
+    if found.ranks:
+        return _generate(found, found.ranks, None)
+    from tilelet.ranks.launch import start_rank
+
+    rank = start_rank()
+    from tilelet.ranks.mpi import COMM
+
+    with session.active(Session(over_mpi=True)):
+        return _generate(found, COMM.size, rank)
+
+
+def _generate(found: GenerateCommand, ranks: int, rank: int | None) -> int:
+    """Generate on `ranks` ranks, of which this process has all, or only `rank`."""
     sampling = Sampling(found.temperature, found.top_k, found.top_p, found.seed)
     config = Qwen3Config.read(found.model)
     if found.profile:
@@ -74,6 +89,8 @@ def generate_command(found: GenerateCommand) -> int:
         layers=found.layers,
         quantize="int8" if found.int8 else None,
         engine=found.engine,
+        ranks=ranks,
+        rank=rank,
         tell=_say_memory,
         batch=min(found.batch, len(answers)),
     )

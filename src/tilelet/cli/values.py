@@ -71,6 +71,11 @@ def positive(text: str) -> int:
     return number
 
 
+def rank_count(text: str) -> int:
+    """A number of ranks in this process; 0 for `mpi`, one process each."""
+    return 0 if text == "mpi" else positive(text)
+
+
 def folder(text: str) -> Path:
     """A folder to write to, which need not exist yet."""
     path = Path(text)

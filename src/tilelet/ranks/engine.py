@@ -53,12 +53,14 @@ class RanksEngine:
     """Runs a host function and everything that it dispatches.
 
     is_native  kernels that talk to no rank become native code once they have done enough work
+    resident   parameters whose shards stay on their ranks: processes do not share what is written
     """
 
     config: DistributedConfig
     callbacks: Callbacks | None = None
     kept: KeptWindows | None = None
     is_native: bool = False
+    resident: frozenset[str] = frozenset()
 
     def prepare(self, program: Program) -> None:
         """There is nothing to do before a run."""

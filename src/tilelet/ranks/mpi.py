@@ -8,10 +8,11 @@ the host goes to the ranks that read it, and at the end of a run to all.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -206,9 +207,12 @@ class MpiSlice(SymmetricBuffer):
 class MpiWorld(World):
     """The rank of this process; the others are reached by messages and windows."""
 
-    def __init__(self, program: Program, plan: Plan, control: Control, **options: Any) -> None:
+    def __init__(
+        self, program: Program, plan: Plan, control: Control, resident: set[int], **options: Any
+    ) -> None:
         super().__init__(program, plan, **options)
         self._control = control
+        self._resident = resident  # ids of buffers
         self._regions = {
             part.remote: None
             for allocation in plan.allocations
@@ -230,7 +234,7 @@ class MpiWorld(World):
             COMM.rank
         }
         if readers:
-            written = [w.array.copy() for w in _written(self.plan.dispatches[task.dispatch])]
+            written = [w.array.copy() for w in self._written(self.plan.dispatches[task.dispatch])]
             self._sent += [COMM.isend(written, r, tag=task.dispatch) for r in readers]
 
     def stall(self) -> None:
@@ -258,7 +262,7 @@ class MpiWorld(World):
         source = _owner(dispatch)
         if not COMM.iprobe(source, tag=position):
             return False
-        for window, data in zip(_written(dispatch), COMM.recv(source=source, tag=position)):
+        for window, data in zip(self._written(dispatch), COMM.recv(source=source, tag=position)):
             window.array[...] = data
         task = RankTask(source, position, "", dispatch.loc, position)
         task.done = True
@@ -291,11 +295,21 @@ class MpiWorld(World):
         note = "`tilelet check` says which statements would have to notify, and why they do not"
         return RanksDeadlock(labels, [note])
 
+    def _written(self, dispatch: Dispatch) -> list[Window]:
+        """The tensors of the host that a dispatch writes, and that are not resident."""
+        return [
+            window
+            for window, direction in dispatch.windows
+            if direction is not Direction.In
+            and not isinstance(window.buffer, TemplateBuffer)
+            and window.buffer.id not in self._resident
+        ]
+
     def share_results(self) -> None:
         """Give every process what the dispatches have written to tensors of the host."""
         MPI.Request.waitall(self._sent)
         for dispatch in self.plan.dispatches:
-            for window in _written(dispatch):
+            for window in self._written(dispatch):
                 data = np.ascontiguousarray(window.array)
                 COMM.Bcast(_bytes(data), _owner(dispatch))
                 window.array[...] = data
@@ -304,15 +318,6 @@ class MpiWorld(World):
 def _owner(dispatch: Dispatch) -> int:
     """The process that runs a dispatch; callbacks run in the first."""
     return max(dispatch.rank, 0)
-
-
-def _written(dispatch: Dispatch) -> list[Window]:
-    """The tensors of the host that a dispatch writes."""
-    return [
-        window
-        for window, direction in dispatch.windows
-        if direction is not Direction.In and not isinstance(window.buffer, TemplateBuffer)
-    ]
 
 
 class MpiEngine(RanksEngine):
@@ -338,8 +343,13 @@ class MpiEngine(RanksEngine):
         if self.kept is not None:
             self.kept.use(program.name, plan)
         COMM.Barrier()
+        resident = {
+            value.buffer.id
+            for param, value in zip(program.main.params, bound)
+            if param.name in self.resident and isinstance(value, Window)
+        }
         world = MpiWorld(
-            program, plan, control, callbacks=self.callbacks, native=self.native(program)
+            program, plan, control, resident, callbacks=self.callbacks, native=self.native(program)
         )
         try:
             world.run()
@@ -361,13 +371,25 @@ class MpiEngine(RanksEngine):
         return RanksExecution(RankCounts(counts))
 
 
+@functools.lru_cache(maxsize=64)
+def _digest(program: Program) -> str:
+    return hashlib.sha256(print_program(program).encode()).hexdigest()
+
+
 def _check_texts(program: Program) -> None:
     """Raise the same error everywhere if the processes run different programs."""
-    digest = hashlib.sha256(print_program(program).encode()).hexdigest()
-    found = COMM.allgather((program.name, digest))
+    found = COMM.allgather((program.name, _digest(program)))
     others = [r for r, other in enumerate(found) if other != found[0]]
     if others:
         raise RanksDiffer(program.main.loc, found[0][0], others)
+
+
+def gather_shards(stack: Array, owners: Sequence[int]) -> None:
+    """Give every process all shards of a resident stack."""
+    for shard, owner in zip(stack, owners):
+        data = np.ascontiguousarray(shard)
+        COMM.Bcast(_bytes(data), owner)
+        shard[...] = data
 
 
 def _abort(control: Control, text: str) -> NoReturn:

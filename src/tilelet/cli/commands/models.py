@@ -21,6 +21,7 @@ from tilelet.cli.values import (
     new_file,
     number,
     positive,
+    rank_count,
     token_list,
     whole_number,
 )
@@ -46,6 +47,7 @@ class GenerateCommand(Command, group=MODELS):
       tilelet generate Qwen3-0.6B --prompt "Hello" --profile a2a3   modelled time of a token
       tilelet generate Qwen3-0.6B --prompt "Hello" --int8 --compare   what INT8 changes, by layer
       tilelet generate Qwen3-32B --layers 4 --stream --tokens "9707 11"   part of a large model
+      mpiexec -n 4 tilelet generate Qwen3-32B --ranks mpi --prompt "Hello"   a quarter each
 
     MODEL_DIR holds `config.json`, `.safetensors` files and, for text, `tokenizer.json`. Embedding,
     layers, output head and sampling are tile programs. Prompts and new tokens of a sequence have at
@@ -57,6 +59,8 @@ class GenerateCommand(Command, group=MODELS):
     that rounding explains is called a near-tie; exit code 1: there is another.
     --int8 converts the matrices of the layers on load, with one scale per output; --compare then
     shows the distance from the weights as stored, after every layer and at the logits.
+    --ranks divides heads and MLP columns of every layer among ranks; with mpi each process reads
+    only its part of them.
     Ctrl-C ends the generation; what was generated stays.
     """
 
@@ -107,9 +111,19 @@ class GenerateCommand(Command, group=MODELS):
     weights_cache: Path | None = option(
         "folder for converted weights", default=None, parse=folder, metavar="DIR", section=_HOW
     )
+    ranks: int = option(
+        "divide the layers among N ranks, or `mpi`: one process each",
+        default=1,
+        parse=rank_count,
+        metavar="N",
+        section=_HOW,
+    )
     engine: str | None = engine_option(section=_HOW)
 
     def run(self) -> int:
+        if self.ranks != 1 and (self.compare or self.stream or self.weights_cache or self.int8):
+            others = "`--compare`, `--int8`, `--stream` or `--weights-cache`"
+            raise BadFlag(f"`--ranks` does not go together with {others}")
         if not self.prompt and not self.tokens:
             raise BadFlag("nothing to continue: give `--prompt` or `--tokens`")
         if self.prompt and self.tokens:

@@ -6,21 +6,21 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Literal
 
+from tilelet.diag.catalogue.models import UnsupportedModelSetting
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.int8 import in_int8
 from tilelet.models.qwen3.moe import build_sparse_decode, build_sparse_prefill, expert_columns
-from tilelet.models.qwen3.published import LayerShape, build_decode, build_prefill
+from tilelet.models.qwen3.published import Kind, LayerShape, build_decode, build_prefill
+from tilelet.models.qwen3.tensor_parallel import SPLIT_AXIS, make_overlapped, rank_config
 from tilelet.models.qwen3.weights import (
     LayerArray,
+    Shard,
     in_blocks,
     layer_arrays,
     sparse_layer_arrays,
 )
-
-Kind = Literal["prefill", "decode"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +97,34 @@ def _in_blocks(
         name: in_blocks(array, columns[name]) if name in columns else array
         for name, array in arrays.items()
     }
+
+
+def _shards(
+    arrays: Mapping[str, LayerArray], own: Mapping[str, LayerArray], rank: int, ranks: int
+) -> dict[str, LayerArray]:
+    """Return the arrays `own` of a rank, made from its parts of the tensors of `arrays`."""
+    found: dict[str, LayerArray] = {}
+    for name, array in own.items():
+        if name in SPLIT_AXIS:
+            shard = Shard(1 - SPLIT_AXIS[name], rank, ranks)  # tensors are stored `[out, in]`
+            array = dataclasses.replace(array, stored=arrays[name].stored, shard=shard)
+        found[name] = array
+    return found
+
+
+def rank_architecture(config: Qwen3Config, columns: int, rank: int, ranks: int) -> Architecture:
+    """Return the architecture of one rank of several, with the programs of all."""
+    if isinstance(config, Qwen3MoeConfig):
+        raise UnsupportedModelSetting("num_experts", config.num_experts, "one rank with experts")
+    own = rank_config(config, ranks)
+    dense = _shards(layer_arrays(config), layer_arrays(own), rank, ranks)
+    kind = LayerKind(
+        "dense",
+        _in_blocks(dense, own, columns, columns),
+        lambda kind, shape: make_overlapped(shape, kind, ranks).specialize(),
+    )
+    run = LayerRun(kind, 0, config.num_hidden_layers)
+    return Architecture("qwen3", (run,), columns=columns)
 
 
 def architecture_of(config: Qwen3Config, *, int8: bool = False, columns: int = 0) -> Architecture:

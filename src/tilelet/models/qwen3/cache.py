@@ -58,13 +58,18 @@ class CacheSize:
 
 
 class PagedCache:
-    """Keys and values of all layers, `[layers * rows, head_dim]` each."""
+    """Keys and values of all layers, `[layers * rows, head_dim]` each.
 
-    def __init__(self, size: CacheSize) -> None:
+    With several `ranks`, each has a cache of this size: the arrays have one dimension more.
+    """
+
+    def __init__(self, size: CacheSize, ranks: int = 1) -> None:
         self.size = size
         c = size.config
         self._rows = size.total_pages * c.kv_heads * size.page
         shape = (c.num_hidden_layers * self._rows, c.head_dim)
+        if ranks > 1:
+            shape = (ranks, *shape)
         # Untouched zero pages take no memory yet.
         self._keys, self._values = (np.zeros(shape, size.dtype.numpy) for _ in range(2))
         self._free = list(range(size.pages, 0, -1))
@@ -76,7 +81,7 @@ class PagedCache:
     def of_layers(self, first: int, count: int) -> tuple[Array, Array]:
         """Return the writable caches of some layers."""
         rows = slice(first * self._rows, (first + count) * self._rows)
-        return self._keys[rows], self._values[rows]
+        return self._keys[..., rows, :], self._values[..., rows, :]
 
     def reserve(self, sequence: CachedSequence, positions: int) -> None:
         """Reserve the pages for this many positions of a sequence; all of them or none."""

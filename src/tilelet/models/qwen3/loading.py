@@ -25,11 +25,17 @@ from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
 from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, WeightsNotCached
 from tilelet.diag.catalogue.models import BadWeightFile
 from tilelet.dtypes import DType
-from tilelet.models.qwen3.architecture import Architecture, LayerRun, architecture_of
+from tilelet.models.qwen3.architecture import (
+    Architecture,
+    LayerRun,
+    architecture_of,
+    rank_architecture,
+)
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape
 from tilelet.models.qwen3.published import fitting
 from tilelet.models.qwen3.reference import Array
+from tilelet.models.qwen3.tensor_parallel import rank_config
 from tilelet.models.qwen3.weights import Checkpoint, LayerArray, empty_in_lines, transpose_matrix
 from tilelet.native.memory import available_memory
 from tilelet.runtime.progress import progress
@@ -95,6 +101,32 @@ class _Runs:
         return self.stacks[self.architecture.runs.index(run)].layers(first, count)
 
 
+@dataclass(frozen=True)
+class _Shards:
+    """All layers of several ranks: `[ranks, rows, columns]`, or what all ranks have alike.
+
+    If only one rank's part is here, it stands at the place of every rank.
+    """
+
+    architecture: Architecture
+    stacks: Sequence[_Stacked]
+    ranks: int
+
+    def layers(self, first: int, count: int) -> dict[str, Array]:
+        run = self.architecture.run_of(first)
+        stack = self.stacks[self.architecture.runs.index(run)]
+        found: dict[str, Array] = {}
+        for name, array in stack.arrays.items():
+            rows = array.shape[1] // stack.count
+            begin = (first - stack.first) * rows
+            part = array[:, begin : begin + count * rows]
+            is_divided = run.kind.arrays[name].is_divided
+            found[name] = (
+                np.broadcast_to(part, (self.ranks, *part.shape[1:])) if is_divided else part[0]
+            )
+        return found
+
+
 class _Streamed:
     """Layers that are read and converted on demand, with memory for one call's layers."""
 
@@ -138,6 +170,8 @@ class LoadSettings:
     weights_cache  a folder for the converted weights
     layers         number of layers to load, from the first; 0 for all
     int8           matrices of layers in INT8
+    ranks          number of ranks among which the layers are divided
+    rank           the only one whose part is loaded; None for all
     """
 
     dtype: DType | None = None
@@ -145,6 +179,12 @@ class LoadSettings:
     weights_cache: Path | None = None
     layers: int = 0
     int8: bool = False
+    ranks: int = 1
+    rank: int | None = None
+
+    @property
+    def own_ranks(self) -> list[int]:
+        return list(range(self.ranks)) if self.rank is None else [self.rank]
 
 
 class Loader:
@@ -154,16 +194,24 @@ class Loader:
         self.directory = Path(directory)
         self.settings = settings
         config = Qwen3Config.read(directory)
-        sizes = math.gcd(config.hidden_size, config.intermediate_size)
+        ranks = settings.ranks
+        self.layer_config = rank_config(config, ranks) if ranks > 1 else config
+        sizes = math.gcd(config.hidden_size, self.layer_config.intermediate_size)
         columns = fitting(sizes, _COLUMNS)
         architecture = architecture_of(config, int8=settings.int8, columns=columns)
         self.checkpoint = Checkpoint(directory, config, architecture.arrays_of)
+        self.shards: list[Architecture] = []
+        if ranks > 1:
+            own = settings.own_ranks
+            self.shards = [rank_architecture(config, columns, rank, ranks) for rank in own]
+            architecture = self.shards[0]
         if settings.layers:
             if not 0 < settings.layers <= config.num_hidden_layers:
                 wanted = f"at most {config.num_hidden_layers}, which the model has"
                 raise BadGenerateSetting("layers", settings.layers, wanted)
             config = dataclasses.replace(config, num_hidden_layers=settings.layers)
             architecture = architecture.first_layers(settings.layers)
+            self.shards = [shard.first_layers(settings.layers) for shard in self.shards]
         self.architecture: Architecture = architecture
         self.config = config
         self.dtype = settings.dtype or self.checkpoint.dtype
@@ -181,7 +229,11 @@ class Loader:
     def memory(self, layers_per_call: int) -> dict[str, int]:
         """Return the bytes that the weights will take, by use."""
         c, size = self.config, self.dtype.itemsize
-        runs = [(r.count, layer_bytes(r.kind.arrays, self.dtype)) for r in self.architecture.runs]
+        copies = len(self.settings.own_ranks)
+        runs = [
+            (r.count, copies * layer_bytes(r.kind.arrays, self.dtype))
+            for r in self.architecture.runs
+        ]
         found: dict[str, int] = {}
         if self._embedding.dtype != self.dtype.numpy:
             found["embedding"] = c.vocab_size * c.hidden_size * size
@@ -216,6 +268,8 @@ class Loader:
             head = self._head_in_blocks()
         if self.settings.streamed:
             return ModelWeights(embedding, norm, head, _Streamed(self.checkpoint, self.dtype))
+        if self.shards:
+            return ModelWeights(embedding, norm, head, self._sharded())
         count = self.config.num_hidden_layers
         stacks: list[_Stacked] = []
         for run in self.architecture.runs:
@@ -225,6 +279,27 @@ class Loader:
                 with progress(f"loading layer {layer + 1} of {count}"):
                     self.checkpoint.fill_layer(layer, stacks[-1].layers(layer, 1))
         return ModelWeights(embedding, norm, head, _Runs(self.architecture, stacks))
+
+    def _sharded(self) -> LayerSource:
+        """Load the parts of the ranks that this process has."""
+        count = self.config.num_hidden_layers
+        stacks: list[_Stacked] = []
+        for i, run in enumerate(self.architecture.runs):
+            room = {
+                name: empty_in_lines(
+                    (len(self.shards), run.count * array.shape[0], array.shape[1]),
+                    array.element(self.dtype),
+                )
+                for name, array in run.kind.arrays.items()
+            }
+            for number, shard in enumerate(self.shards):
+                own = _Stacked({n: a[number] for n, a in room.items()}, run.first, run.count)
+                arrays = shard.runs[i].kind.arrays
+                for layer in range(run.first, run.end):
+                    with progress(f"loading layer {layer + 1} of {count}"):
+                        self.checkpoint.fill_layer(layer, own.layers(layer, 1), arrays)
+            stacks.append(_Stacked(room, run.first, run.count))
+        return _Shards(self.architecture, stacks, self.settings.ranks)
 
     # --- a file of converted weights --------------------------------------------------------------
 

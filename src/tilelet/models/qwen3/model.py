@@ -38,9 +38,12 @@ from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.loading import Loader, LoadSettings, ModelWeights, check_memory
 from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
 from tilelet.models.qwen3.reference import Array
+from tilelet.models.qwen3.tensor_parallel import rank_config
 from tilelet.native.memory import available_memory
+from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
+from tilelet.runtime.programs.ranks_worker import DistributedWorker, StackedDeviceTensor
 
 # Maximum rows of one product of a step; larger batches use several.
 _MAX_ROWS = 64
@@ -110,17 +113,23 @@ class Model:
         dtype: DType,
         layers_per_call: int = 0,
         engine: str | None = None,
+        ranks: int = 1,
+        rank: int = 0,
     ) -> None:
+        """`rank` is that of this process if it has one of the `ranks`."""
         self.config = config
+        self._layer_config = rank_config(config, ranks) if ranks > 1 else config
         self.dtype = dtype
         self.sizes = sizes
         self.architecture = architecture
         self.weights = weights
-        self.cache = PagedCache(sizes.cache_size(config, dtype))
+        self.cache = PagedCache(sizes.cache_size(self._layer_config, dtype), ranks)
         self._layers_per_call = layers_per_call or config.num_hidden_layers
         self._rope = rope_tables(config, self.cache.size.max_seq)
         self.engine = engine
-        self._settings = RunConfig(engine=engine)
+        world = DistributedConfig(device_ids=range(ranks)) if ranks > 1 else None
+        self._settings = RunConfig(engine=engine, distributed_config=world)
+        self._ranks, self._rank = ranks, rank
         self._programs: dict[tuple[str, ...], CompiledProgram] = {}
 
     # --- public methods ---------------------------------------------------------------------------
@@ -267,19 +276,37 @@ class Model:
                 weights = self.weights.source.layers(first, count)
                 program = self._layers(kind, run.kind, len(states), count)
                 caches = self.cache.of_layers(first, count)
-                chosen = program(
-                    states, lengths, starts, table, *self._rope, *caches, *weights.values()
-                )
+                given = (lengths, starts, table, *self._rope)
+                chosen = self._call(program, states, given, caches, [*weights.values()])
                 if observe:
                     observe(first, states, chosen if run.kind.is_sparse else None)
 
+    def _call(
+        self,
+        program: CompiledProgram,
+        states: Array,
+        given: Sequence[Array],
+        caches: Sequence[Array],
+        weights: Sequence[Array],
+    ) -> Any:
+        """Run layers on hidden states, in place; on ranks, each works on a copy."""
+        if self._ranks == 1:
+            return program(states, *given, *caches, *weights)
+        copies = np.repeat(states[None], self._ranks, 0)
+        owners = tuple(range(self._ranks))
+        stacks = [StackedDeviceTensor(array, owners) for array in (copies, *caches)]
+        worker = DistributedWorker(program)
+        chosen = worker.run(program, stacks[0], *given, *stacks[1:], *weights)
+        states[:] = copies[self._rank]
+        return chosen
+
     def layer_shape(self, kind: Kind, rows: int, layers: int) -> LayerShape:
         """Return the sizes of the program for `rows` rows of hidden states."""
-        c, size = self.config, self.cache.size
+        c, size = self._layer_config, self.cache.size
         inputs = math.gcd(c.hidden_size, c.q_width, c.intermediate_size)
         tile = min(rows, _MAX_ROWS) if kind == "decode" else fitting(size.page, _PROMPT_ROWS)
         return LayerShape(
-            self.config,
+            c,
             rows if kind == "decode" else 1,
             size.max_seq,
             dtype=self.dtype,
@@ -360,6 +387,8 @@ def load(
     layers: int = 0,
     quantize: str | None = None,
     engine: str | None = None,
+    ranks: int = 1,
+    rank: int | None = None,
     tell: Callable[[dict[str, int]], None] | None = None,
     **sizes: int,
 ) -> Model:
@@ -371,6 +400,8 @@ def load(
     weights_cache  a folder: weights are converted once, into a file there that is then mapped
     layers         only this many layers, from the first
     quantize       "int8": the matrices of the layers in INT8, with a scale per output
+    ranks          number of ranks among which heads and MLP columns are divided
+    rank           the rank of this process, if each has its own; only its part is loaded
     tell           called with the bytes that will be needed, by use, before loading
     sizes          `batch`, `page`, `pages` and `chunk` of `ModelSizes`
     """
@@ -378,7 +409,11 @@ def load(
     folder = Path(weights_cache) if weights_cache is not None else None
     if quantize not in (None, "int8"):
         raise BadGenerateSetting("quantize", quantize, '"int8", or left out')
-    loader = Loader(directory, LoadSettings(chosen, stream, folder, layers, quantize == "int8"))
+    if ranks > 1 and (stream or folder or quantize):
+        wanted = "1 with `stream`, `weights_cache` or `quantize`"
+        raise BadGenerateSetting("ranks", ranks, wanted)
+    settings = LoadSettings(chosen, stream, folder, layers, quantize == "int8", ranks, rank)
+    loader = Loader(directory, settings)
     config = loader.config
     longest = max_seq or min(_DEFAULT_MAX_SEQ, config.max_position_embeddings)
     if longest > config.max_position_embeddings:
@@ -386,8 +421,9 @@ def load(
         raise BadGenerateSetting("max_seq", max_seq, wanted)
     model_sizes = ModelSizes(longest, **sizes)
     per_call = 1 if stream else config.num_hidden_layers
-    cache = model_sizes.cache_size(config, loader.dtype)
-    memory = {**loader.memory(per_call), "keys and values": cache.nbytes}
+    cache = model_sizes.cache_size(loader.layer_config, loader.dtype)
+    copies = len(settings.own_ranks)
+    memory = {**loader.memory(per_call), "keys and values": copies * cache.nbytes}
     if tell:
         tell(memory)
     check_memory(memory)
@@ -400,6 +436,8 @@ def load(
             dtype=loader.dtype,
             layers_per_call=per_call,
             engine=engine,
+            ranks=ranks,
+            rank=rank or 0,
         )
     except MemoryError:
         raise ModelTooLarge(memory, available_memory() or 0) from None

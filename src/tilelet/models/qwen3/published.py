@@ -31,7 +31,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -57,6 +57,8 @@ from tilelet.models.qwen3.blocks import (
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.int8_products import make_int8_projection, make_two_int8_projections
 from tilelet.models.qwen3.reference import Array
+
+Kind = Literal["prefill", "decode"]
 
 # The reference implementation rounds to nearest, ties to even.
 MODE = "rint"

@@ -30,10 +30,10 @@ import tilelet.language as pl
 import tilelet.language.distributed as pld
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.models.qwen3 import inputs
-from tilelet.models.qwen3.architecture import Kind
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.published import (
     MODE,
+    Kind,
     LayerShape,
     attention_matrices,
     build_decode,
@@ -209,9 +209,8 @@ class RankTypes:
         )
 
 
-def make_overlapped(whole: LayerShape, kind: Kind, ranks: int) -> Any:
-    """The host function of `whole.layers` layers."""
-    s = rank_shape(whole, ranks)
+def make_overlapped(s: LayerShape, kind: Kind, ranks: int) -> Any:
+    """The host function of `s.layers` layers, with the sizes of one rank's part."""
     sums = SumShape(s, kind, ranks)
     t, N, PARTS, CELLS = RankTypes(s, sums), s.layers, sums.parts, sums.cells
     cache_of, norm_of, head_norm_of, q_of, kv_of, output_of, up_of, down_of = t.views(s)
@@ -368,9 +367,8 @@ def make_row_count(s: LayerShape, kind: Kind):
     return new_tokens if kind == "prefill" else sequences
 
 
-def make_obvious(whole: LayerShape, kind: Kind, ranks: int) -> Any:
-    """The host function of one layer."""
-    s = rank_shape(dataclasses.replace(whole, layers=1), ranks)
+def make_obvious(s: LayerShape, kind: Kind, ranks: int) -> Any:
+    """The host function of one layer, with the sizes of one rank's part."""
     sums = SumShape(s, kind, ranks)
     t, T, COLUMNS, HIDDEN = RankTypes(s, sums), s.row_tile, s.out_chunk, s.config.hidden_size
     DTYPE, ROWS = s.dtype, sums.rows
@@ -602,7 +600,7 @@ def main() -> int:
     shape = layer_shape(Qwen3Config.preset(args.size), args.kind, args.ranks, context=args.context)
     world = DistributedConfig(device_ids=range(args.ranks))
     result = run(
-        VARIANTS[args.variant](shape, args.kind, args.ranks),
+        VARIANTS[args.variant](rank_shape(shape, args.ranks), args.kind, args.ranks),
         specs(shape, args.kind, args.ranks),
         golden_fn=golden(shape, args.kind, args.ranks),
         config=RunConfig(platform=args.platform, distributed_config=world),

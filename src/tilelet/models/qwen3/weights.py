@@ -92,12 +92,27 @@ def column_blocks(out: Array, stored: Array) -> Iterator[tuple[Array, Array]]:
 
 
 @dataclass(frozen=True)
+class Shard:
+    """Part `number` of `count` equal parts of a tensor along an axis."""
+
+    axis: int
+    number: int
+    count: int
+
+    def of(self, tensor: Array) -> Array:
+        size = tensor.shape[self.axis] // self.count
+        own = slice(self.number * size, (self.number + 1) * size)
+        return tensor[own] if self.axis == 0 else tensor[:, own]
+
+
+@dataclass(frozen=True)
 class LayerArray:
     """An array of a layer in the programs' layout, and the tensors it is made from.
 
     pieces  names of the tensors in the files that `fill` uses, without `layers.N.`
     stored  the shape of each of them
     dtype   of the elements; None for that of the model
+    shard   the part of each tensor that is used; None for all of it
     """
 
     shape: tuple[int, int]
@@ -105,6 +120,12 @@ class LayerArray:
     stored: tuple[int, ...]
     dtype: DType | None = None
     fill: Fill = fill_transposed
+    shard: Shard | None = None
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether each rank has its own part."""
+        return self.shard is not None
 
     def element(self, model: DType) -> DType:
         return self.dtype or model
@@ -250,11 +271,16 @@ class Checkpoint:
             for name in self._names(index, array):
                 _check_entry(name, self._files[name].entries[name], array.stored)
 
-    def fill_layer(self, index: int, into: Mapping[str, Array]) -> None:
-        """Write the arrays of a layer that has been checked."""
-        for name, array in self.arrays_of(index).items():
+    def fill_layer(
+        self,
+        index: int,
+        into: Mapping[str, Array],
+        arrays: Mapping[str, LayerArray] | None = None,
+    ) -> None:
+        """Write the arrays of a layer that has been checked, or the given ones."""
+        for name, array in (arrays or self.arrays_of(index)).items():
             stored = [self._files[n].tensor(n) for n in self._names(index, array)]
-            array.fill(into[name], stored)
+            array.fill(into[name], [array.shard.of(t) if array.shard else t for t in stored])
 
     def whole(self, name: str, shape: tuple[int, ...]) -> Array:
         """Return a tensor that belongs to no layer, as a view of its file."""

@@ -97,9 +97,10 @@ class CompiledProgram(StepwiseCalls):
         self.parameters = parameters(program)
         self.config = config or RunConfig()
         self._is_c_kept = False
-        # Of a worker of several ranks: its sub-workers, and its persistent windows.
+        # Of a worker of several ranks: its sub-workers, persistent windows and resident parameters.
         self.callbacks: Mapping[str, Callable[..., Any]] | None = None
         self.kept_windows: KeptWindows | None = None
+        self.resident: frozenset[str] = frozenset()
         self._warm_calls = WarmCalls()
 
     @property
@@ -235,6 +236,7 @@ class CompiledProgram(StepwiseCalls):
                 self.kept_windows,
                 settings.engine or now.chosen_engine,
                 now.over_mpi,
+                self.resident,
             )
         records = records or settings.profiles
         chosen = settings.engine

@@ -131,15 +131,20 @@ def of_ranks(
     kept: KeptWindows | None = None,
     chosen: str | None = None,
     over_mpi: bool = False,
+    resident: frozenset[str] = frozenset(),
 ) -> Engine:
-    """Return the engine for a program of several ranks; `kept` are its persistent windows."""
+    """Return the engine for a program of several ranks.
+
+    kept      its persistent windows
+    resident  names of the parameters whose shards stay on their ranks
+    """
     if over_mpi:
         from tilelet.ranks.mpi import MpiEngine as RanksEngine
     else:
         from tilelet.ranks.engine import RanksEngine
 
     is_native = chosen != "interp" and _has_compiler()
-    return RanksEngine(config or DistributedConfig(), callbacks, kept, is_native)
+    return RanksEngine(config or DistributedConfig(), callbacks, kept, is_native, resident)
 
 
 def _interpreter(request: RunRequest) -> Engine:

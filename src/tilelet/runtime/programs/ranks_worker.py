@@ -1,7 +1,8 @@
 """`DistributedWorker`: registered programs of several ranks, with resident tensors.
 
-On a board each rank is a process with its own memory. Here the ranks share this process: a
-resident tensor is an array used in place, and a submitted run completes at once.
+On a board each rank is a process with its own memory. Here the ranks share this process, unless
+MPI runs one in each: a resident tensor is an array used in place, of which each process has its
+rank's shard, and a submitted run completes at once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from tilelet.frontend.module import SourceOrigin
 from tilelet.ranks.windows import KeptWindows
+from tilelet.runtime import session
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of, is_array, is_tensor
 
@@ -145,6 +147,9 @@ class DistributedWorker:
         plain = [a.whole if isinstance(a, StackedDeviceTensor) else a for a in args]
         own = copy.copy(compiled)
         own.callbacks, own.kept_windows = self._callbacks, self._kept
+        own.resident = frozenset(
+            p.name for p, a in zip(compiled.parameters, args) if isinstance(a, StackedDeviceTensor)
+        )
         return own(*plain, config=config or self._config or compiled.config)
 
     def submit(
@@ -199,6 +204,10 @@ class DistributedWorker:
 
     def copy_stacked_from(self, stacked: StackedDeviceTensor, host: Any) -> None:
         self._check_open("copy_stacked_from")
+        if session.current().over_mpi:
+            from tilelet.ranks.mpi import gather_shards
+
+            gather_shards(as_array(stacked.whole), stacked.worker_ids)
         as_array(host)[...] = as_array(stacked.whole)
 
     def release_inherited_host_tensor_refs(self) -> None:

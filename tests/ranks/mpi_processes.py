@@ -1,0 +1,30 @@
+"""Processes of MPI for tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+MPIEXEC = shutil.which("mpiexec", path=f"{BIN}{os.pathsep}{os.environ['PATH']}")
+needs_mpiexec = pytest.mark.skipif(MPIEXEC is None, reason="no mpiexec")
+
+
+def run_processes(
+    count: int, *arguments: str, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `tilelet` with these arguments in `count` processes."""
+    assert MPIEXEC is not None
+    return subprocess.run(
+        [MPIEXEC, "-n", str(count), sys.executable, "-m", "tilelet.cli", *arguments],
+        check=False,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
