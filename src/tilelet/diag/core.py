@@ -84,9 +84,10 @@ class Consequence(enum.Enum):
 class UserError(Exception):
     """A mistake in the user's program or command, with its location; one subclass per mistake.
 
-    Subclasses set `code`, take what the message needs in `__init__`, and build the diagnostic with
+    A subclass names its code (`class NestedScope(UserError, code="E0402")`), takes what the message
+    needs in `__init__`, and builds the diagnostic with
     `super().__init__(message, labels=[...], notes=[...], helps=[...])`. `tilelet explain CODE`
-    prints their docstring and the section of that code in the Markdown file beside their module.
+    prints its docstring and the section of that code in the Markdown file beside its module.
     `consequence` says what a finding of the checks means on the board; findings that share an entry
     of `causes` are reported as one.
     """
@@ -95,6 +96,11 @@ class UserError(Exception):
     severity = "error"
     consequence: Consequence | None = None
     causes: tuple[Hashable, ...] = ()
+
+    def __init_subclass__(cls, code: str = "", consequence: Consequence | None = None) -> None:
+        super().__init_subclass__()
+        cls.code = code or cls.code
+        cls.consequence = consequence or cls.consequence
 
     def __init__(
         self,
@@ -127,10 +133,9 @@ class UserError(Exception):
         return message_of(self).splitlines()
 
 
-class Caution(UserError):
+class Caution(UserError, code="W0000"):
     """A diagnostic that does not stop the run; never raised, only added to a `Sink`."""
 
-    code = "W0000"
     severity = "warning"
 
 

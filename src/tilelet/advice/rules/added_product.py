@@ -16,10 +16,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 
 
-class AddedProduct(Caution):
+class AddedProduct(Caution, code="W1303"):
     """The vector unit adds a product to an accumulator."""
-
-    code = "W1303"
 
     def __init__(self, loc: Loc, accumulator: str) -> None:
         super().__init__(

@@ -11,10 +11,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.tables import byte_text
 
 
-class CrossingTensor(Caution):
+class CrossingTensor(Caution, code="W1325"):
     """A tensor is written by one loop of tasks and only read by another."""
-
-    code = "W1325"
 
     def __init__(self, write: Loc, read: Loc, tensor: str, moved: int) -> None:
         super().__init__(

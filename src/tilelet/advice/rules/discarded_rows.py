@@ -11,10 +11,8 @@ from tilelet.advice.windows import Window, loads_in, texts_of
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class DiscardedRows(Caution):
+class DiscardedRows(Caution, code="W1323"):
     """Rows or columns of a product are computed but never read."""
-
-    code = "W1323"
 
     def __init__(
         self, product: Loc, use: Loc, tensor: str, used: int, extent: int, what: str

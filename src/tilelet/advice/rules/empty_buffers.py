@@ -9,10 +9,8 @@ from tilelet.advice.use import WORTH, place_of
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class EmptyBuffers(Caution):
+class EmptyBuffers(Caution, code="W1312"):
     """A kernel that waits for global memory, or for its own latency, uses little on-chip memory."""
-
-    code = "W1312"
 
     def __init__(self, loc: Loc, kernel: str, bound: str, memory: str, share: float) -> None:
         super().__init__(

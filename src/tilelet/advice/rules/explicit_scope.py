@@ -11,10 +11,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import plural
 
 
-class ExplicitScope(Caution):
+class ExplicitScope(Caution, code="W1324"):
     """The script sets the boundaries of every task explicitly."""
-
-    code = "W1324"
 
     def __init__(self, first: Loc, explicit: int, automatic: int) -> None:
         super().__init__(

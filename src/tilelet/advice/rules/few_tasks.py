@@ -10,10 +10,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import plural
 
 
-class FewTasks(Caution):
+class FewTasks(Caution, code="W1308"):
     """A kernel on the critical path has fewer tasks than there are cores."""
-
-    code = "W1308"
 
     def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int) -> None:
         super().__init__(

@@ -10,10 +10,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import ticked
 
 
-class DeadFill(Caution):
+class DeadFill(Caution, code="W1304"):
     """Memory is filled with a constant that is always overwritten before it is read."""
-
-    code = "W1304"
 
     def __init__(self, loc: Loc, names: Sequence[str]) -> None:
         super().__init__(

@@ -10,10 +10,8 @@ from tilelet.advice.source import Source
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class HiddenEquality(Caution):
+class HiddenEquality(Caution, code="W1315"):
     """A quotient is correct only as long as two constants are equal."""
-
-    code = "W1315"
 
     def __init__(self, loc: Loc, quotient: str, step: str, divisor: str) -> None:
         super().__init__(

@@ -13,10 +13,8 @@ from tilelet.diag.editing import Edit
 from tilelet.diag.text import ticked
 
 
-class LaunchInLoop(Caution):
+class LaunchInLoop(Caution, code="W1321"):
     """A loop launches a task in every iteration, and each waits for the one before."""
-
-    code = "W1321"
 
     def __init__(self, loop: Loc, scope: Loc, name: str, carried: Sequence[str]) -> None:
         what = f", which carries {ticked(carried[:3], 'and')}" if carried else ""

@@ -11,10 +11,9 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 
 
-class LookAlike(Caution):
+class LookAlike(Caution, code="W1317"):
     """A comment or docstring contains a character that looks like a character of the language."""
 
-    code = "W1317"
     severity = "note"
 
     def __init__(self, loc: Loc, character: str, meant: str) -> None:

@@ -11,10 +11,8 @@ from tilelet.ir.core import Op, Value
 from tilelet.ir.types import TensorType, TileType
 
 
-class MissingRoot(Caution):
+class MissingRoot(Caution, code="W1314"):
     """A mean of squares plus a small constant is used without a square root."""
-
-    code = "W1314"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(

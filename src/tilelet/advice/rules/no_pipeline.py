@@ -11,10 +11,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import plural
 
 
-class NoPipeline(Caution):
+class NoPipeline(Caution, code="W1322"):
     """A loop in a scope loads its operands, but the loads do not overlap with computation."""
-
-    code = "W1322"
 
     def __init__(self, loop: Loc, name: str, loads: int) -> None:
         super().__init__(

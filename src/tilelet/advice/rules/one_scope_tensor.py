@@ -10,10 +10,8 @@ from tilelet.advice.source import Source, names_bound
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class OneScopeTensor(Caution):
+class OneScopeTensor(Caution, code="W1320"):
     """A tensor in global memory is used by one scope only."""
-
-    code = "W1320"
 
     def __init__(self, loc: Loc, scope: Loc, tensor: str) -> None:
         super().__init__(

@@ -9,10 +9,8 @@ from tilelet.advice.use import place_of
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class OrchestratorBound(Caution):
+class OrchestratorBound(Caution, code="W1310"):
     """The cores wait for tasks to be submitted."""
-
-    code = "W1310"
 
     def __init__(self, loc: Loc, tasks: int, share: float, kernel: str, of_it: int) -> None:
         super().__init__(

@@ -23,10 +23,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 
 
-class ReadModifyWrite(Caution):
+class ReadModifyWrite(Caution, code="W1327"):
     """Tasks of a loop read a window of a tensor, update it, and write it back."""
-
-    code = "W1327"
 
     def __init__(self, store: Loc, loop: Loc, tensor: str, variable: str) -> None:
         super().__init__(

@@ -10,10 +10,8 @@ from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class RepeatedRead(Caution):
+class RepeatedRead(Caution, code="W1313"):
     """A loop reads the same element of a tensor in every iteration."""
-
-    code = "W1313"
 
     def __init__(self, loc: Loc, loop: Loc, what: str) -> None:
         super().__init__(

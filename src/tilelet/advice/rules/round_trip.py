@@ -11,10 +11,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import ticked
 
 
-class RoundTrip(Caution):
+class RoundTrip(Caution, code="W1301"):
     """A scope passes values to the next one through global memory."""
-
-    code = "W1301"
 
     def __init__(self, first: Loc, second: Loc, names: Sequence[str]) -> None:
         super().__init__(

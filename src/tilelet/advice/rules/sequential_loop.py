@@ -9,10 +9,8 @@ from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class SequentialLoop(Caution):
+class SequentialLoop(Caution, code="W1306"):
     """A loop is sequential although its iterations are independent."""
-
-    code = "W1306"
 
     def __init__(self, loc: Loc, variable: str) -> None:
         super().__init__(

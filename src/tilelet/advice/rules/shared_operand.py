@@ -13,10 +13,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import ticked
 
 
-class SharedOperand(Caution):
+class SharedOperand(Caution, code="W1302"):
     """Two consecutive scopes load the same window."""
-
-    code = "W1302"
 
     def __init__(self, first: Loc, second: Loc, windows: Sequence[str]) -> None:
         super().__init__(

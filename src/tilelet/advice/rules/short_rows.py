@@ -10,10 +10,8 @@ from tilelet.device.kernel.view import Transfer
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class ShortRows(Caution):
+class ShortRows(Caution, code="W1311"):
     """A transfer has rows shorter than the access granularity of global memory."""
-
-    code = "W1311"
 
     def __init__(
         self, loc: Loc, tensor: str, rows: int, row_bytes: int, granule: int, machine: str

@@ -14,10 +14,8 @@ from tilelet.diag.editing import Edit
 from tilelet.diag.text import plural
 
 
-class SmallTasks(Caution):
+class SmallTasks(Caution, code="W1307"):
     """Tasks take less time to run than to submit, dispatch and complete."""
-
-    code = "W1307"
 
     def __init__(self, loc: Loc, tasks: int, each: float, overhead: float) -> None:
         super().__init__(

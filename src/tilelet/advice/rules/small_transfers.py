@@ -9,10 +9,8 @@ from tilelet.device.kernel.view import Branch, Loop, Node, Step, Transfer
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class SmallTransfers(Caution):
+class SmallTransfers(Caution, code="W1329"):
     """Single short rows are moved to or from global memory, one transfer each."""
-
-    code = "W1329"
 
     def __init__(self, loc: Loc, tensor: str, row_bytes: int, times: int, stores: bool) -> None:
         super().__init__(

@@ -10,10 +10,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.ir.core import Op
 
 
-class SoftmaxOverflow(Caution):
+class SoftmaxOverflow(Caution, code="W1328"):
     """Exponentials are divided by their sum without subtracting the maximum first."""
-
-    code = "W1328"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(

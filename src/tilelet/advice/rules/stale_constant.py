@@ -12,10 +12,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 
 
-class StaleConstant(Caution):
+class StaleConstant(Caution, code="W1316"):
     """A comment or docstring gives an outdated value of a constant."""
-
-    code = "W1316"
 
     def __init__(self, loc: Loc, name: str, said: int, value: int) -> None:
         super().__init__(

@@ -12,10 +12,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 
 
-class StoredAndLoaded(Caution):
+class StoredAndLoaded(Caution, code="W1318"):
     """A scope stores a tile in global memory and loads the same window again."""
-
-    code = "W1318"
 
     def __init__(self, load: Loc, store: Loc, tensor: str) -> None:
         super().__init__(

@@ -24,10 +24,8 @@ from tilelet.ir.core import Block, Value
 from tilelet.ir.types import TensorType, TileType
 
 
-class SumInMemory(Caution):
+class SumInMemory(Caution, code="W1305"):
     """A sum is read from global memory, updated, and written back in every iteration."""
-
-    code = "W1305"
 
     def __init__(self, loc: Loc, outer: Loc, window: str, chunk: str) -> None:
         super().__init__(

@@ -13,10 +13,8 @@ from tilelet.scripts.target import Target
 from tilelet.tuning.knobs import ScriptText
 
 
-class TileSize(Caution):
+class TileSize(Caution, code="W1330"):
     """Another size of a tile, chunk or pipeline makes the program faster."""
-
-    code = "W1330"
 
     def __init__(self, loc: Loc, name: str, value: int, better: int) -> None:
         super().__init__(

@@ -15,10 +15,8 @@ from tilelet.diag.editing import Edit
 from tilelet.diag.text import ticked
 
 
-class TwinLoops(Caution):
+class TwinLoops(Caution, code="W1326"):
     """Two consecutive loops of tasks iterate over the same blocks."""
-
-    code = "W1326"
 
     def __init__(
         self, first: Loc, second: Loc, header: str, handed: Sequence[str], shared: Sequence[str]

@@ -10,10 +10,8 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import plural
 
 
-class UnevenWave(Caution):
+class UnevenWave(Caution, code="W1309"):
     """The last wave of a kernel's tasks leaves most cores idle."""
-
-    code = "W1309"
 
     def __init__(self, loc: Loc, kernel: str, tasks: int, cores: int, left: int) -> None:
         super().__init__(

@@ -12,10 +12,8 @@ from tilelet.advice.windows import Window, loads_in, stores_in
 from tilelet.diag.core import Caution, Label, Loc
 
 
-class ZerosReadBack(Caution):
+class ZerosReadBack(Caution, code="W1319"):
     """Zeros are written to global memory only to be read back as the initial value of a sum."""
-
-    code = "W1319"
 
     def __init__(self, load: Loc, fill: Loc, tensor: str) -> None:
         super().__init__(

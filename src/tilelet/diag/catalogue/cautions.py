@@ -8,20 +8,18 @@ from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import optional, shape_text, ticked
 
 
-class RetiredSpelling(Caution):
+class RetiredSpelling(Caution, code="W0101"):
     """The program uses an older spelling that has been replaced."""
 
-    code = "W0101"
     severity = "note"
 
     def __init__(self, loc: Loc, old: str, new: str) -> None:
         super().__init__(f"`{old}` is deprecated: write `{new}`", [Label(loc)])
 
 
-class ClearedByArithmetic(Caution):
+class ClearedByArithmetic(Caution, code="W0103"):
     """Unwritten memory is zeroed by arithmetic: `x * 0` or `x - x`."""
 
-    code = "W0103"
     severity = "note"
 
     def __init__(self, loc: Loc, op: str) -> None:
@@ -31,20 +29,17 @@ class ClearedByArithmetic(Caution):
         )
 
 
-class NoEffect(Caution):
+class NoEffect(Caution, code="W0102"):
     """The program uses something that Tilelet accepts and ignores."""
 
-    code = "W0102"
     severity = "note"
 
     def __init__(self, loc: Loc, what: str, why: str = "") -> None:
         super().__init__(f"{what} has no effect in Tilelet", [Label(loc)], notes=optional(why))
 
 
-class LoopMayNotRun(Caution):
+class LoopMayNotRun(Caution, code="W0201"):
     """A name first bound in a loop is used after the loop, which may have no iterations."""
-
-    code = "W0201"
 
     def __init__(self, loop: Loc, name: str) -> None:
         super().__init__(
@@ -54,10 +49,8 @@ class LoopMayNotRun(Caution):
         )
 
 
-class OutputNotWritten(Caution):
+class OutputNotWritten(Caution, code="W0204"):
     """A `pl.Out` parameter is never written by its kernel."""
-
-    code = "W0204"
 
     def __init__(self, loc: Loc, name: str) -> None:
         super().__init__(
@@ -67,10 +60,8 @@ class OutputNotWritten(Caution):
         )
 
 
-class DirectionIgnored(Caution):
+class DirectionIgnored(Caution, code="W0203"):
     """A parameter of an inline function is wrapped in `pl.Out` or `pl.InOut`."""
-
-    code = "W0203"
 
     def __init__(self, loc: Loc, param: str) -> None:
         super().__init__(
@@ -79,12 +70,11 @@ class DirectionIgnored(Caution):
         )
 
 
-class PromotedToTile(Caution):
+class PromotedToTile(Caution, code="W0304"):
     """A subscript produces a value of fewer than two dimensions, which becomes a two-dimensional
     tile.
     """
 
-    code = "W0304"
     severity = "note"
 
     def __init__(self, loc: Loc, shape: Sequence[object], tile: Sequence[object]) -> None:
@@ -93,10 +83,8 @@ class PromotedToTile(Caution):
         )
 
 
-class ImplicitScope(Caution):
+class ImplicitScope(Caution, code="W0401"):
     """A compute op outside every scope is wrapped in an implicit scope."""
-
-    code = "W0401"
 
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
@@ -106,10 +94,8 @@ class ImplicitScope(Caution):
         )
 
 
-class LanesAtOnce(Caution):
+class LanesAtOnce(Caution, code="W0403"):
     """A kernel shared by two vector cores asks which of them it runs on."""
-
-    code = "W0403"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -119,10 +105,9 @@ class LanesAtOnce(Caution):
         )
 
 
-class AssembleCopies(Caution):
+class AssembleCopies(Caution, code="W0402"):
     """An assemble at the orchestration level copies data, in a separate task."""
 
-    code = "W0402"
     severity = "note"
 
     def __init__(self, loc: Loc, why: str = "") -> None:
@@ -131,10 +116,9 @@ class AssembleCopies(Caution):
         )
 
 
-class OwnExtents(Caution):
+class OwnExtents(Caution, code="W0602"):
     """The extents of a tensor contradict the dynamic dimensions of its declaration."""
 
-    code = "W0602"
     severity = "note"
 
     def __init__(self, loc: Loc, name: str, declared: str, found: str) -> None:
@@ -145,20 +129,17 @@ class OwnExtents(Caution):
         )
 
 
-class ValidationSkipped(Caution):
+class ValidationSkipped(Caution, code="W0601"):
     """Nothing was compared, so the run does not validate the results."""
 
-    code = "W0601"
     severity = "note"
 
     def __init__(self, why: str) -> None:
         super().__init__(f"validation skipped: {why}")
 
 
-class GoldenLeftOutputs(Caution):
+class GoldenLeftOutputs(Caution, code="W0603"):
     """The golden function changed no output, so outputs are compared with their initial data."""
-
-    code = "W0603"
 
     def __init__(self, outputs: Sequence[str], loc: Loc | None = None) -> None:
         super().__init__(
@@ -169,10 +150,9 @@ class GoldenLeftOutputs(Caution):
         )
 
 
-class HoldsForInputs(Caution):
+class HoldsForInputs(Caution, code="W0604"):
     """A program was executed to record its tasks, so the answer holds for its inputs only."""
 
-    code = "W0604"
     severity = "note"
 
     def __init__(self, program: str, name: str, inputs: Sequence[str], digest: str) -> None:

@@ -10,10 +10,8 @@ from tilelet.diag.core import UserError
 from tilelet.diag.text import did_you_mean, near, shape_text
 
 
-class NoCheckpoint(UserError):
+class NoCheckpoint(UserError, code="E1560"):
     """A spec takes its data from a checkpoint, but no checkpoint is given."""
-
-    code = "E1560"
 
     def __init__(self, spec: str, variable: str) -> None:
         super().__init__(
@@ -22,10 +20,8 @@ class NoCheckpoint(UserError):
         )
 
 
-class NoSuchTensor(UserError):
+class NoSuchTensor(UserError, code="E1561"):
     """A checkpoint has no tensor of this name."""
-
-    code = "E1561"
 
     def __init__(self, name: str, source: str, known: Sequence[str]) -> None:
         layers = {int(m[1]) for n in known if (m := re.search(r"layers\.(\d+)\.", n))}
@@ -37,10 +33,8 @@ class NoSuchTensor(UserError):
         )
 
 
-class WrongStoredShape(UserError):
+class WrongStoredShape(UserError, code="E1562"):
     """A tensor of a checkpoint has a different shape than the spec that uses it."""
-
-    code = "E1562"
 
     def __init__(
         self,
@@ -57,10 +51,8 @@ class WrongStoredShape(UserError):
         )
 
 
-class WrongStoredDType(UserError):
+class WrongStoredDType(UserError, code="E1563"):
     """The dtype of a checkpoint tensor cannot be converted to the dtype of the spec."""
-
-    code = "E1563"
 
     def __init__(self, name: str, found: str, wanted: str) -> None:
         super().__init__(
@@ -69,10 +61,8 @@ class WrongStoredDType(UserError):
         )
 
 
-class BadLayerRequest(UserError):
+class BadLayerRequest(UserError, code="E1564"):
     """A request for a single layer has an invalid value."""
-
-    code = "E1564"
 
     def __init__(self, what: str, found: object, wanted: str) -> None:
         super().__init__(f"{what} is {shown(str(found))}; it must be {wanted}")

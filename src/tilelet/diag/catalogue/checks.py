@@ -8,10 +8,8 @@ from tilelet.diag.core import Caution, Consequence, Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, plural
 
 
-class UnknownCheck(UserError):
+class UnknownCheck(UserError, code="E1101"):
     """There is no check of this name."""
-
-    code = "E1101"
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -21,11 +19,8 @@ class UnknownCheck(UserError):
         )
 
 
-class Race(UserError):
+class Race(UserError, code="E1102", consequence=Consequence.WRONG):
     """Two tasks access the same bytes, at least one writes, and nothing orders them."""
-
-    code = "E1102"
-    consequence = Consequence.WRONG
 
     def __init__(
         self,
@@ -47,11 +42,8 @@ class Race(UserError):
         )
 
 
-class ParallelDependence(UserError):
+class ParallelDependence(UserError, code="E1103", consequence=Consequence.WRONG):
     """Iterations of a `pl.parallel` loop access the same bytes, and at least one writes."""
-
-    code = "E1103"
-    consequence = Consequence.WRONG
 
     def __init__(
         self,
@@ -78,11 +70,8 @@ class ParallelDependence(UserError):
         self.causes = (loop,)
 
 
-class NeverWritten(UserError):
+class NeverWritten(UserError, code="E1110", consequence=Consequence.WRONG):
     """Some elements of an output are not written by any task."""
-
-    code = "E1110"
-    consequence = Consequence.WRONG
 
     def __init__(
         self,
@@ -108,11 +97,8 @@ class NeverWritten(UserError):
         )
 
 
-class UndefinedOutput(UserError):
+class UndefinedOutput(UserError, code="E1111", consequence=Consequence.WRONG):
     """A value stored into an output was computed from uninitialized memory."""
-
-    code = "E1111"
-    consequence = Consequence.WRONG
 
     def __init__(
         self,
@@ -140,11 +126,8 @@ class UndefinedOutput(UserError):
         self.causes = (source,)
 
 
-class UndefinedDecides(UserError):
+class UndefinedDecides(UserError, code="E1112", consequence=Consequence.WRONG):
     """Uninitialized memory decides a branch, a loop bound, or the position of a window."""
-
-    code = "E1112"
-    consequence = Consequence.WRONG
 
     def __init__(self, use: str, loc: Loc, source: str, taken: Loc) -> None:
         labels = [Label(loc, f"{use} is decided here")]
@@ -158,10 +141,8 @@ class UndefinedDecides(UserError):
         self.causes = (source,)
 
 
-class ToleranceTooTight(Caution):
+class ToleranceTooTight(Caution, code="W1120"):
     """The tolerance is below the rounding error of the output's dtype."""
-
-    code = "W1120"
 
     def __init__(self, output: str, rtol: float, atol: float, error: float, loc: Loc) -> None:
         super().__init__(
@@ -172,10 +153,8 @@ class ToleranceTooTight(Caution):
         )
 
 
-class ToleranceTooLoose(Caution):
+class ToleranceTooLoose(Caution, code="W1121"):
     """The tolerance is so large that an output of all zeros would pass."""
-
-    code = "W1121"
 
     def __init__(self, output: str, rtol: float, error: float, loc: Loc) -> None:
         super().__init__(
@@ -186,11 +165,8 @@ class ToleranceTooLoose(Caution):
         )
 
 
-class OutOfBounds(UserError):
+class OutOfBounds(UserError, code="E1130", consequence=Consequence.WRONG):
     """A window is not inside its tensor, in a task of this run."""
-
-    code = "E1130"
-    consequence = Consequence.WRONG
 
     def __init__(self, problem: str, loc: Loc | None, task: int, made: Loc | None = None) -> None:
         labels = [Label(loc, "this window")] if loc else []

@@ -8,28 +8,22 @@ from tilelet.diag.core import Caution, Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, ticked
 
 
-class FileMissing(UserError):
+class FileMissing(UserError, code="E0701"):
     """The file named on the command line does not exist."""
-
-    code = "E0701"
 
     def __init__(self, path: str, suggestions: Sequence[str] = ()) -> None:
         super().__init__(f"no file `{path}`", helps=did_you_mean(suggestions))
 
 
-class NotAScript(UserError):
+class NotAScript(UserError, code="E0702"):
     """The file named on the command line is not a readable Python script."""
-
-    code = "E0702"
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"`{path}` is not a Python script: {why}")
 
 
-class NoProgramFound(UserError):
+class NoProgramFound(UserError, code="E0703"):
     """The script defines no kernel program."""
-
-    code = "E0703"
 
     def __init__(self, path: str, why_not: Mapping[str, str] | None = None) -> None:
         """`why_not`: what the script defines, and why each definition cannot be compiled."""
@@ -46,19 +40,15 @@ class NoProgramFound(UserError):
         )
 
 
-class BadFlag(UserError):
+class BadFlag(UserError, code="E0705"):
     """A command-line option or argument is unknown, missing, or has an invalid value."""
-
-    code = "E0705"
 
     def __init__(self, message: str, helps: Sequence[str] = ()) -> None:
         super().__init__(message, helps=helps)
 
 
-class ScriptRaised(UserError):
+class ScriptRaised(UserError, code="E0706"):
     """The script stopped with an exception unrelated to a kernel."""
-
-    code = "E0706"
 
     def __init__(self, path: str, traceback: str, loc: Loc | None = None) -> None:
         last = traceback.strip().rsplit("\n", 1)[-1]
@@ -69,19 +59,15 @@ class ScriptRaised(UserError):
         )
 
 
-class UnknownCode(UserError):
+class UnknownCode(UserError, code="E0707"):
     """`tilelet explain` was asked about a code that does not exist."""
-
-    code = "E0707"
 
     def __init__(self, asked: str, suggestions: Sequence[str] = ()) -> None:
         super().__init__(f"no code `{asked}`", helps=did_you_mean(suggestions))
 
 
-class MissingModule(UserError):
+class MissingModule(UserError, code="E0708"):
     """A required Python package is not installed."""
-
-    code = "E0708"
 
     def __init__(self, module: str, needed_by: str, extra: str = "") -> None:
         install = f"tilelet[{extra}]" if extra else module
@@ -91,10 +77,8 @@ class MissingModule(UserError):
         )
 
 
-class CannotWrite(UserError):
+class CannotWrite(UserError, code="E0709"):
     """A file or directory of the run cannot be written."""
-
-    code = "E0709"
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"cannot write `{path}`: {reason}")
@@ -105,10 +89,8 @@ class CannotWrite(UserError):
         return cls(str(error.filename or otherwise), error.strerror or str(error))
 
 
-class UnknownPlatform(UserError):
+class UnknownPlatform(UserError, code="E0710"):
     """The platform given with `-p` or in `RunConfig` is not known."""
-
-    code = "E0710"
 
     def __init__(self, platform: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -117,10 +99,9 @@ class UnknownPlatform(UserError):
         )
 
 
-class AnotherPypto(Caution):
+class AnotherPypto(Caution, code="W0701"):
     """Another package or folder has the same name as a module that Tilelet replaces."""
 
-    code = "W0701"
     severity = "note"
 
     def __init__(self, module: str, other_path: str, using: str, switch: str) -> None:
@@ -131,10 +112,8 @@ class AnotherPypto(Caution):
         )
 
 
-class UnknownEngine(UserError):
+class UnknownEngine(UserError, code="E0711"):
     """The engine of `--engine`, `TILELET_ENGINE` or `RunConfig(engine=...)` does not exist."""
-
-    code = "E0711"
 
     def __init__(self, engine: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -143,10 +122,8 @@ class UnknownEngine(UserError):
         )
 
 
-class NotProvided(UserError):
+class NotProvided(UserError, code="E0712"):
     """The script imports something from `pypto` or `golden` that Tilelet does not have."""
-
-    code = "E0712"
 
     def __init__(self, what: str, loc: Loc | None = None, known: Sequence[str] = ()) -> None:
         name = what.rsplit(".", 1)[-1]
@@ -160,10 +137,8 @@ class NotProvided(UserError):
         )
 
 
-class NoCompiler(UserError):
+class NoCompiler(UserError, code="E0713"):
     """The native engine needs a C compiler, and none was found."""
-
-    code = "E0713"
 
     def __init__(self, chosen: str = "") -> None:
         message = (
@@ -180,10 +155,8 @@ class NoCompiler(UserError):
         )
 
 
-class CompilerFailed(UserError):
+class CompilerFailed(UserError, code="E0714"):
     """The C compiler could not compile the program."""
-
-    code = "E0714"
 
     def __init__(self, compiler: str, why: str, output: str = "") -> None:
         last = "\n".join(output.strip().splitlines()[-12:])
@@ -194,10 +167,8 @@ class CompilerFailed(UserError):
         )
 
 
-class SanitizerNotLoaded(UserError):
+class SanitizerNotLoaded(UserError, code="E0716"):
     """`TILELET_SANITIZE=1` is set, but Python was started without the address sanitizer."""
-
-    code = "E0716"
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         settings = " ".join(f"{name}={value}" for name, value in variables.items())
@@ -207,10 +178,8 @@ class SanitizerNotLoaded(UserError):
         )
 
 
-class UnknownSection(UserError):
+class UnknownSection(UserError, code="E0715"):
     """`tilelet bench` has no section of this name."""
-
-    code = "E0715"
 
     def __init__(self, section: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -219,10 +188,8 @@ class UnknownSection(UserError):
         )
 
 
-class UnknownExample(UserError):
+class UnknownExample(UserError, code="E0717"):
     """`tilelet examples` has no example of this name."""
-
-    code = "E0717"
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -231,10 +198,9 @@ class UnknownExample(UserError):
         )
 
 
-class NoBoard(Caution):
+class NoBoard(Caution, code="W0703"):
     """A hardware platform was requested, but the program runs on this CPU instead."""
 
-    code = "W0703"
     severity = "note"
 
     def __init__(self, platform: str) -> None:

@@ -21,10 +21,8 @@ def _in_file(file: str, field: str) -> list[str]:
     return [f"in machine file {file}, field {field}"]
 
 
-class UnknownMachine(UserError):
+class UnknownMachine(UserError, code="E0901"):
     """There is no machine or machine file of this name."""
-
-    code = "E0901"
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
@@ -35,19 +33,15 @@ class UnknownMachine(UserError):
         )
 
 
-class MachineSyntax(UserError):
+class MachineSyntax(UserError, code="E0902"):
     """A machine file is not valid TOML."""
-
-    code = "E0902"
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(f"machine file {file} is not valid TOML", notes=[problem])
 
 
-class MachineFieldMissing(UserError):
+class MachineFieldMissing(UserError, code="E0903"):
     """A machine file lacks a required field."""
-
-    code = "E0903"
 
     def __init__(self, file: str, field: str, wanted: str) -> None:
         super().__init__(
@@ -57,10 +51,8 @@ class MachineFieldMissing(UserError):
         )
 
 
-class MachineFieldUnknown(UserError):
+class MachineFieldUnknown(UserError, code="E0904"):
     """A machine file has a field that the model does not know."""
-
-    code = "E0904"
 
     def __init__(self, file: str, field: str, known: Sequence[str]) -> None:
         last = field.rsplit(".", 1)[-1]
@@ -71,10 +63,8 @@ class MachineFieldUnknown(UserError):
         )
 
 
-class MachineFieldValue(UserError):
+class MachineFieldValue(UserError, code="E0905"):
     """A field of a machine file has an invalid value: out of range, or of the wrong type."""
-
-    code = "E0905"
 
     def __init__(self, file: str, field: str, got: object, wanted: str) -> None:
         shown = integer_text(got) if isinstance(got, int) else got
@@ -84,10 +74,8 @@ class MachineFieldValue(UserError):
         )
 
 
-class MachineContradiction(UserError):
+class MachineContradiction(UserError, code="E0906"):
     """Two fields of a machine file contradict each other."""
-
-    code = "E0906"
 
     def __init__(self, file: str, field: str, value: object, other: str, limit: object) -> None:
         super().__init__(
@@ -97,10 +85,8 @@ class MachineContradiction(UserError):
         )
 
 
-class UnknownPeriod(UserError):
+class UnknownPeriod(UserError, code="E0907"):
     """The machine has no runtime costs for this period."""
-
-    code = "E0907"
 
     def __init__(self, period: str, machine: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -109,10 +95,8 @@ class UnknownPeriod(UserError):
         )
 
 
-class NoTasks(UserError):
+class NoTasks(UserError, code="E0908"):
     """The program submits no task, so there is nothing to model."""
-
-    code = "E0908"
 
     def __init__(self, program: str, loc: Loc | None = None) -> None:
         super().__init__(
@@ -125,11 +109,8 @@ class NoTasks(UserError):
         )
 
 
-class WindowDeadlock(UserError):
+class WindowDeadlock(UserError, code="E0909", consequence=Consequence.REFUSED):
     """A runtime scope holds more tasks than the runtime's task window, so the device would hang."""
-
-    code = "E0909"
-    consequence = Consequence.REFUSED
 
     def __init__(self, tasks: int, window: int, loc: Loc | None = None) -> None:
         held = f"{plural(tasks, 'task')} live at once"
@@ -141,11 +122,8 @@ class WindowDeadlock(UserError):
         )
 
 
-class HeapDeadlock(UserError):
+class HeapDeadlock(UserError, code="E0910", consequence=Consequence.REFUSED):
     """The tensors of unfinished tasks exceed the runtime's heap, so the device would hang."""
-
-    code = "E0910"
-    consequence = Consequence.REFUSED
 
     def __init__(
         self,
@@ -181,11 +159,8 @@ class Resident:
     nbytes: int
 
 
-class OnChipOverflow(UserError):
+class OnChipOverflow(UserError, code="E0911", consequence=Consequence.REFUSED):
     """The live tiles of a kernel do not fit into an on-chip memory."""
-
-    code = "E0911"
-    consequence = Consequence.REFUSED
 
     def __init__(
         self,
@@ -226,11 +201,8 @@ class OnChipOverflow(UserError):
         self.causes = ((space, peak),)
 
 
-class SerializedStages(Caution):
+class SerializedStages(Caution, code="W0920", consequence=Consequence.SLOW):
     """A pipelined loop asks for more buffers per tile than the memory holds."""
-
-    code = "W0920"
-    consequence = Consequence.SLOW
 
     def __init__(
         self,
@@ -262,11 +234,8 @@ _LABELED = 6
 """Tiles that are also shown in the source; all of them are in the note."""
 
 
-class UnalignedTile(UserError):
+class UnalignedTile(UserError, code="E0912", consequence=Consequence.REFUSED):
     """The row size of a tile is not a multiple of 32 bytes."""
-
-    code = "E0912"
-    consequence = Consequence.REFUSED
 
     def __init__(
         self,
@@ -291,11 +260,8 @@ class UnalignedTile(UserError):
         self.causes = ((is_column, nbytes),)
 
 
-class NonFractalTile(UserError):
+class NonFractalTile(UserError, code="E0913", consequence=Consequence.REFUSED):
     """A cube operand does not consist of whole fractals."""
-
-    code = "E0913"
-    consequence = Consequence.REFUSED
 
     def __init__(
         self,
@@ -319,11 +285,8 @@ class NonFractalTile(UserError):
         self.causes = ((axis, extent),)
 
 
-class MatmulExtent(UserError):
+class MatmulExtent(UserError, code="E0914", consequence=Consequence.REFUSED):
     """A matrix product exceeds the limits of a cube instruction."""
-
-    code = "E0914"
-    consequence = Consequence.REFUSED
 
     def __init__(self, which: str, extent: int, limit: int, loc: Loc) -> None:
         super().__init__(
@@ -336,11 +299,8 @@ class MatmulExtent(UserError):
         self.causes = ((which, extent),)
 
 
-class VectorDType(UserError):
+class VectorDType(UserError, code="E0915", consequence=Consequence.REFUSED):
     """The machine's vector unit does not support this dtype."""
-
-    code = "E0915"
-    consequence = Consequence.REFUSED
 
     def __init__(self, op: str, dtype: str, machine: str, loc: Loc) -> None:
         super().__init__(
@@ -351,10 +311,8 @@ class VectorDType(UserError):
         self.causes = (dtype,)
 
 
-class BadProfile(UserError):
+class BadProfile(UserError, code="E0916"):
     """The file is not a saved profile."""
-
-    code = "E0916"
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(
@@ -364,10 +322,8 @@ class BadProfile(UserError):
         )
 
 
-class NothingToCompare(UserError):
+class NothingToCompare(UserError, code="E0917"):
     """Only one side of a comparison was given."""
-
-    code = "E0917"
 
     def __init__(self, only: str) -> None:
         super().__init__(
@@ -376,10 +332,8 @@ class NothingToCompare(UserError):
         )
 
 
-class BadResults(UserError):
+class BadResults(UserError, code="E0918"):
     """A file of measurements cannot be read."""
-
-    code = "E0918"
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(
@@ -389,10 +343,8 @@ class BadResults(UserError):
         )
 
 
-class NoResults(UserError):
+class NoResults(UserError, code="E0919"):
     """The folder contains no measurements of the kit's scripts."""
-
-    code = "E0919"
 
     def __init__(self, folder: str, case: str) -> None:
         super().__init__(

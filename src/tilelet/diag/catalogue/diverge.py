@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from tilelet.diag.core import Caution, Diagnostic, Label, Loc, UserError
 
 
-class FirstWrongStatement(UserError):
+class FirstWrongStatement(UserError, code="E1151"):
     """Outputs do not match the golden, and a change of this statement corrects them."""
-
-    code = "E1151"
 
     def __init__(
         self,
@@ -25,10 +23,8 @@ class FirstWrongStatement(UserError):
         super().__init__(what, labels=labels, notes=notes, helps=helps)
 
 
-class DivergenceBounded(UserError):
+class DivergenceBounded(UserError, code="E1158"):
     """Outputs do not match the golden, and the mistake is in one of the listed statements."""
-
-    code = "E1158"
 
     def __init__(
         self,
@@ -41,10 +37,8 @@ class DivergenceBounded(UserError):
         super().__init__(what, labels=labels, notes=notes, helps=helps)
 
 
-class DivergenceNotFound(UserError):
+class DivergenceNotFound(UserError, code="E1159"):
     """Outputs do not match the golden, and nothing that was tried says where."""
-
-    code = "E1159"
 
     def __init__(self, output: str, notes: Sequence[str] = ()) -> None:
         what = f"`{output}` differs from the golden; the statement was not found"
@@ -55,10 +49,8 @@ def _unstored_label(loc: Loc, what: str) -> Label:
     return Label(loc, f"{what}: should it be stored?")
 
 
-class NeverWritten(UserError):
+class NeverWritten(UserError, code="E1152"):
     """Elements of an output do not match the golden because no statement wrote them."""
-
-    code = "E1152"
 
     def __init__(
         self,
@@ -72,10 +64,8 @@ class NeverWritten(UserError):
         super().__init__(f"no statement writes `{region}`", labels=labels, notes=notes)
 
 
-class ReadBeforeWritten(UserError):
+class ReadBeforeWritten(UserError, code="E1153"):
     """A wrong output was computed from uninitialized memory."""
-
-    code = "E1153"
 
     def __init__(
         self,
@@ -93,10 +83,8 @@ class ReadBeforeWritten(UserError):
         super().__init__(f"`{region}` is read before it is written", labels=labels, notes=notes)
 
 
-class BeyondRounding(UserError):
+class BeyondRounding(UserError, code="E1154"):
     """The error of a statement's result exceeds what round-to-nearest can explain."""
-
-    code = "E1154"
 
     def __init__(
         self, what: str, loc: Loc, label: str, notes: Sequence[str] = (), helps: Sequence[str] = ()
@@ -104,10 +92,8 @@ class BeyondRounding(UserError):
         super().__init__(what, labels=[Label(loc, label)], notes=notes, helps=helps)
 
 
-class RoundingOnly(UserError):
+class RoundingOnly(UserError, code="E1155"):
     """Outputs do not match the golden only because of rounding: in double precision they match."""
-
-    code = "E1155"
 
     def __init__(
         self, output: str, loc: Loc | None, notes: Sequence[str] = (), kind: str = "rounding"
@@ -118,12 +104,10 @@ class RoundingOnly(UserError):
         )
 
 
-class StaleRead(UserError):
+class StaleRead(UserError, code="E1157"):
     """Outputs are correct in program order, but on a device nothing orders a task that reads memory
     after the task that writes it.
     """
-
-    code = "E1157"
 
     def __init__(self, race: Diagnostic, reader: Loc) -> None:
         others = [label for label in race.labels if label.loc != reader]
@@ -135,10 +119,8 @@ class StaleRead(UserError):
         )
 
 
-class CouldBeWrong(Caution):
+class CouldBeWrong(Caution, code="W1156"):
     """The comparison still passes if this op is wrong."""
-
-    code = "W1156"
 
     def __init__(self, op: str, loc: Loc, kinds: Sequence[str], remedies: Sequence[str]) -> None:
         super().__init__(

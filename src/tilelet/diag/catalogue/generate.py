@@ -8,10 +8,8 @@ from tilelet.diag.core import UserError
 from tilelet.diag.text import plural, size_text
 
 
-class ModelTooLarge(UserError):
+class ModelTooLarge(UserError, code="E1501"):
     """The weights and caches of a model do not fit into free memory."""
-
-    code = "E1501"
 
     def __init__(self, parts: Mapping[str, int], available: int) -> None:
         needed = sum(parts.values())
@@ -28,10 +26,8 @@ class ModelTooLarge(UserError):
         )
 
 
-class PromptTooLong(UserError):
+class PromptTooLong(UserError, code="E1502"):
     """A prompt does not fit into the cache, or leaves no room for a new token."""
-
-    code = "E1502"
 
     def __init__(self, sequence: int, tokens: int, limit: int) -> None:
         super().__init__(
@@ -41,19 +37,15 @@ class PromptTooLong(UserError):
         )
 
 
-class NothingToGenerate(UserError):
+class NothingToGenerate(UserError, code="E1503"):
     """No prompt was given, or a prompt has no tokens."""
-
-    code = "E1503"
 
     def __init__(self, what: str) -> None:
         super().__init__(what, helps=["give at least one prompt with at least one token"])
 
 
-class UnknownToken(UserError):
+class UnknownToken(UserError, code="E1504"):
     """A token id is not in the vocabulary of the model."""
-
-    code = "E1504"
 
     def __init__(self, sequence: int, position: int, found: object, vocabulary: int) -> None:
         super().__init__(
@@ -62,19 +54,15 @@ class UnknownToken(UserError):
         )
 
 
-class BadTokens(UserError):
+class BadTokens(UserError, code="E1505"):
     """The prompt tokens have an unsupported form."""
-
-    code = "E1505"
 
     def __init__(self, found: str, wanted: str) -> None:
         super().__init__(f"tokens are {found}; they must be {wanted}")
 
 
-class NoTokenizer(UserError):
+class NoTokenizer(UserError, code="E1506"):
     """A text prompt was given, but the model's directory has no readable tokenizer."""
-
-    code = "E1506"
 
     def __init__(self, directory: str, why: str) -> None:
         super().__init__(
@@ -83,10 +71,8 @@ class NoTokenizer(UserError):
         )
 
 
-class GenerateExtra(UserError):
+class GenerateExtra(UserError, code="E1507"):
     """The request needs a package that is not installed."""
-
-    code = "E1507"
 
     def __init__(self, package: str, purpose: str) -> None:
         super().__init__(
@@ -95,19 +81,15 @@ class GenerateExtra(UserError):
         )
 
 
-class BadGenerateSetting(UserError):
+class BadGenerateSetting(UserError, code="E1508"):
     """A setting of a model or of generation has an invalid value."""
-
-    code = "E1508"
 
     def __init__(self, name: str, found: object, wanted: str) -> None:
         super().__init__(f"`{name}` is {found}; it must be {wanted}")
 
 
-class WeightsNotCached(UserError):
+class WeightsNotCached(UserError, code="E1509"):
     """The converted weights could not be written to disk: it is full or not writable."""
-
-    code = "E1509"
 
     def __init__(self, directory: str, why: str, size: int) -> None:
         super().__init__(
@@ -117,19 +99,15 @@ class WeightsNotCached(UserError):
         )
 
 
-class ReferenceFailed(UserError):
+class ReferenceFailed(UserError, code="E1510"):
     """`transformers`, the reference for the comparison, could not load or run the model."""
-
-    code = "E1510"
 
     def __init__(self, directory: str, why: str) -> None:
         super().__init__(f"`transformers` cannot run the model in `{directory}`: {why}")
 
 
-class LogitsNotFinite(UserError):
+class LogitsNotFinite(UserError, code="E1511"):
     """The logits of a model are not finite, so no token can be chosen."""
-
-    code = "E1511"
 
     def __init__(self, sequence: int, number: int) -> None:
         super().__init__(

@@ -20,10 +20,8 @@ def _param(param_loc: Loc | None, text: str) -> list[Label]:
     return [Label(param_loc, text)] if param_loc is not None else []
 
 
-class GoldenRaised(UserError):
+class GoldenRaised(UserError, code="E0601"):
     """The golden function raised an exception."""
-
-    code = "E0601"
 
     def __init__(self, traceback: str, loc: Loc | None = None) -> None:
         last = traceback.strip().rsplit("\n", 1)[-1]
@@ -32,10 +30,8 @@ class GoldenRaised(UserError):
         )
 
 
-class GoldenWrongShape(UserError):
+class GoldenWrongShape(UserError, code="E0602"):
     """A result of the golden has a different shape than the output it is compared with."""
-
-    code = "E0602"
 
     def __init__(self, name: str, got: Sequence[int], expected: Sequence[int]) -> None:
         super().__init__(
@@ -45,10 +41,8 @@ class GoldenWrongShape(UserError):
         )
 
 
-class GoldenWroteNothing(UserError):
+class GoldenWroteNothing(UserError, code="E0603"):
     """The golden function returned without writing any output."""
-
-    code = "E0603"
 
     def __init__(self, outputs: Sequence[str], loc: Loc | None = None) -> None:
         super().__init__(
@@ -58,10 +52,8 @@ class GoldenWroteNothing(UserError):
         )
 
 
-class SpecMismatch(UserError):
+class SpecMismatch(UserError, code="E0604"):
     """A `TensorSpec` or `ScalarSpec` does not match the parameter at its position."""
-
-    code = "E0604"
 
     def __init__(
         self, name: str, what: str, spec: object, param: object, param_loc: Loc | None = None
@@ -73,19 +65,15 @@ class SpecMismatch(UserError):
         )
 
 
-class MissingSpec(UserError):
+class MissingSpec(UserError, code="E0605"):
     """A parameter of the entry function has no spec."""
-
-    code = "E0605"
 
     def __init__(self, name: str, param_loc: Loc | None = None) -> None:
         super().__init__(f"no spec for the parameter `{name}`", _param(param_loc, "has no spec"))
 
 
-class ExtraSpec(UserError):
+class ExtraSpec(UserError, code="E0606"):
     """A spec does not match any parameter of the entry function."""
-
-    code = "E0606"
 
     def __init__(self, name: str, params: Sequence[str]) -> None:
         super().__init__(
@@ -95,10 +83,8 @@ class ExtraSpec(UserError):
         )
 
 
-class TooBig(UserError):
+class TooBig(UserError, code="E0607"):
     """A tensor, or all tensors together, need more memory than is free."""
-
-    code = "E0607"
 
     def __init__(
         self,
@@ -117,10 +103,8 @@ class TooBig(UserError):
         )
 
 
-class GoldenUnknownName(UserError):
+class GoldenUnknownName(UserError, code="E0608"):
     """The golden function returns a result under a name that is not an output."""
-
-    code = "E0608"
 
     def __init__(self, name: str, outputs: Sequence[str]) -> None:
         super().__init__(
@@ -130,10 +114,8 @@ class GoldenUnknownName(UserError):
         )
 
 
-class ArgumentCount(UserError, TypeError):
+class ArgumentCount(UserError, TypeError, code="E0609"):
     """A kernel is called with too many or too few arguments."""
-
-    code = "E0609"
 
     def __init__(
         self, kernel: str, got: int, params: Sequence[str], loc: Loc | None = None
@@ -144,10 +126,8 @@ class ArgumentCount(UserError, TypeError):
         )
 
 
-class ArgumentMismatch(UserError):
+class ArgumentMismatch(UserError, code="E0610"):
     """A kernel is called with an array that does not match its parameter."""
-
-    code = "E0610"
 
     def __init__(
         self, name: str, what: str, got: object, expected: object, param_loc: Loc | None = None
@@ -158,19 +138,15 @@ class ArgumentMismatch(UserError):
         )
 
 
-class InitValueFailed(UserError):
+class InitValueFailed(UserError, code="E0611"):
     """The `init_value` of a spec could not be converted into the tensor's data."""
-
-    code = "E0611"
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"`init_value` of spec `{name}` gives no data: {why}")
 
 
-class GoldenDataMissing(UserError):
+class GoldenDataMissing(UserError, code="E0612"):
     """Stored inputs or expected results were requested but are not in the directory."""
-
-    code = "E0612"
 
     def __init__(self, directory: str, name: str) -> None:
         super().__init__(
@@ -179,10 +155,8 @@ class GoldenDataMissing(UserError):
         )
 
 
-class BadConfig(UserError):
+class BadConfig(UserError, code="E0613"):
     """A field of a run configuration, or an environment variable, has an invalid value."""
-
-    code = "E0613"
 
     def __init__(
         self, field: str, got: object, expected: str, where: str = "run configuration"
@@ -190,10 +164,8 @@ class BadConfig(UserError):
         super().__init__(f"`{field}={got}` in the {where}, expected {expected}")
 
 
-class DynamicDimConflict(UserError):
+class DynamicDimConflict(UserError, code="E0614"):
     """The arguments give one dynamic dimension two different extents."""
-
-    code = "E0614"
 
     def __init__(self, symbol: str, first: str, first_value: int, second: str, value: int) -> None:
         super().__init__(
@@ -202,10 +174,8 @@ class DynamicDimConflict(UserError):
         )
 
 
-class UnknownData(UserError):
+class UnknownData(UserError, code="E0615"):
     """An array's element type does not exist in the language, or the object is not an array."""
-
-    code = "E0615"
 
     def __init__(self, name: str, got: str, accepted: Iterable[str] = (), why: str = "") -> None:
         shown = list(accepted)
@@ -216,10 +186,8 @@ class UnknownData(UserError):
         )
 
 
-class ArgumentMissing(UserError):
+class ArgumentMissing(UserError, code="E0616"):
     """A program is run without data for one of its parameters."""
-
-    code = "E0616"
 
     def __init__(self, name: str, param_loc: Loc | None = None) -> None:
         super().__init__(
@@ -227,10 +195,8 @@ class ArgumentMissing(UserError):
         )
 
 
-class ArgumentUnknown(UserError):
+class ArgumentUnknown(UserError, code="E0617"):
     """A program is run with an argument whose name is not one of its parameters."""
-
-    code = "E0617"
 
     def __init__(self, name: str, params: Sequence[str]) -> None:
         super().__init__(
@@ -240,19 +206,15 @@ class ArgumentUnknown(UserError):
         )
 
 
-class BadSpec(UserError):
+class BadSpec(UserError, code="E0620"):
     """A `TensorSpec` or `ScalarSpec` is incomplete or invalid."""
-
-    code = "E0620"
 
     def __init__(self, message: str, help: str = "") -> None:
         super().__init__(message, helps=optional(help))
 
 
-class UnknownConfigField(UserError):
+class UnknownConfigField(UserError, code="E0621"):
     """A run configuration has a field that no version of the harness knows."""
-
-    code = "E0621"
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -261,12 +223,10 @@ class UnknownConfigField(UserError):
         )
 
 
-class ComparatorFailed(UserError):
+class ComparatorFailed(UserError, code="E0623"):
     """A comparison function given in `compare_fn` raised an exception or returned an invalid
     result.
     """
-
-    code = "E0623"
 
     def __init__(self, name: str, why: str, traceback: str = "") -> None:
         super().__init__(
@@ -274,10 +234,8 @@ class ComparatorFailed(UserError):
         )
 
 
-class OutputMismatch(UserError):
+class OutputMismatch(UserError, code="E0624"):
     """An output of the program differs from the golden's by more than the tolerance."""
-
-    code = "E0624"
 
     def __init__(self, name: str, report: str, loc: Loc | None = None) -> None:
         super().__init__(
@@ -287,10 +245,8 @@ class OutputMismatch(UserError):
         )
 
 
-class ReadOnlyOutput(UserError):
+class ReadOnlyOutput(UserError, code="E0625"):
     """The array for an output cannot be written to."""
-
-    code = "E0625"
 
     def __init__(self, name: str, param_loc: Loc | None = None) -> None:
         super().__init__(
@@ -300,10 +256,8 @@ class ReadOnlyOutput(UserError):
         )
 
 
-class OverlappingOutput(UserError):
+class OverlappingOutput(UserError, code="E0628"):
     """Elements of the array for an output share memory."""
-
-    code = "E0628"
 
     def __init__(self, name: str, param_loc: Loc | None = None) -> None:
         super().__init__(
@@ -313,19 +267,15 @@ class OverlappingOutput(UserError):
         )
 
 
-class BadDataFile(UserError):
+class BadDataFile(UserError, code="E0626"):
     """A stored input or expected result cannot be read, or does not match its spec."""
-
-    code = "E0626"
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"stored data of `{name}` cannot be used: {why}")
 
 
-class BadRunCall(UserError):
+class BadRunCall(UserError, code="E0627"):
     """The arguments of `run` match no supported form."""
-
-    code = "E0627"
 
     def __init__(self, why: str) -> None:
         super().__init__(

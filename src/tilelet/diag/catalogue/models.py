@@ -21,10 +21,8 @@ def _first_names(names: Iterable[str], limit: int = 4) -> str:
     return f"{text} and {len(every) - limit} more" if len(every) > limit else text
 
 
-class NoModelConfig(UserError):
+class NoModelConfig(UserError, code="E1001"):
     """A directory given as a model has no `config.json`."""
-
-    code = "E1001"
 
     def __init__(self, directory: str, why: str = "there is no `config.json` in it") -> None:
         super().__init__(
@@ -33,19 +31,15 @@ class NoModelConfig(UserError):
         )
 
 
-class BadModelConfig(UserError):
+class BadModelConfig(UserError, code="E1002"):
     """`config.json` or the weight index is not valid JSON."""
-
-    code = "E1002"
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(f"`{file}` cannot be read: {why}")
 
 
-class WrongArchitecture(UserError):
+class WrongArchitecture(UserError, code="E1003"):
     """The model is not a Qwen3 model."""
-
-    code = "E1003"
 
     def __init__(self, file: str, found: str) -> None:
         super().__init__(
@@ -54,20 +48,16 @@ class WrongArchitecture(UserError):
         )
 
 
-class BadModelField(UserError):
+class BadModelField(UserError, code="E1004"):
     """A field of the model configuration is missing or has an invalid value."""
-
-    code = "E1004"
 
     def __init__(self, field: str, found: object, wanted: str) -> None:
         what = "is missing" if found is None else f"is `{shown(repr(found))}`"
         super().__init__(f"`{field}` of the model configuration {what}; it must be {wanted}")
 
 
-class UnsupportedModelSetting(UserError):
+class UnsupportedModelSetting(UserError, code="E1005"):
     """The configuration enables something that the layer programs do not compute."""
-
-    code = "E1005"
 
     def __init__(self, field: str, found: object, supported: str) -> None:
         super().__init__(
@@ -77,10 +67,8 @@ class UnsupportedModelSetting(UserError):
         )
 
 
-class UnknownPreset(UserError):
+class UnknownPreset(UserError, code="E1006"):
     """There is no preset of this name."""
-
-    code = "E1006"
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(
@@ -90,10 +78,8 @@ class UnknownPreset(UserError):
         )
 
 
-class NoWeights(UserError):
+class NoWeights(UserError, code="E1007"):
     """A model directory contains no safetensors weights."""
-
-    code = "E1007"
 
     def __init__(
         self, directory: str, pickled: Sequence[str] = (), shards: Sequence[str] = ()
@@ -107,10 +93,8 @@ class NoWeights(UserError):
         )
 
 
-class BadWeightFile(UserError):
+class BadWeightFile(UserError, code="E1008"):
     """A safetensors file is damaged or malformed."""
-
-    code = "E1008"
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(
@@ -119,19 +103,15 @@ class BadWeightFile(UserError):
         )
 
 
-class BadWeightIndex(UserError):
+class BadWeightIndex(UserError, code="E1009"):
     """The index of a sharded model does not match its files."""
-
-    code = "E1009"
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(f"`{file}` does not match the weights: {why}")
 
 
-class OutsideModelDirectory(UserError):
+class OutsideModelDirectory(UserError, code="E1010"):
     """The index of a sharded model names a file outside the model's directory."""
-
-    code = "E1010"
 
     def __init__(self, file: str, target: str) -> None:
         super().__init__(
@@ -140,10 +120,8 @@ class OutsideModelDirectory(UserError):
         )
 
 
-class MissingTensors(UserError):
+class MissingTensors(UserError, code="E1011"):
     """Tensors that the configuration requires are missing from the weights."""
-
-    code = "E1011"
 
     def __init__(self, names: Sequence[str], present: Iterable[str] = ()) -> None:
         known = list(present)
@@ -154,20 +132,16 @@ class MissingTensors(UserError):
         )
 
 
-class ExtraTensors(UserError):
+class ExtraTensors(UserError, code="E1012"):
     """The weights contain tensors that a Qwen3 model of this configuration does not have."""
-
-    code = "E1012"
 
     def __init__(self, names: Sequence[str]) -> None:
         count = plural(len(names), "tensor")
         super().__init__(f"the weights have {count} that Qwen3 does not: {_first_names(names)}")
 
 
-class WrongTensorShape(UserError):
+class WrongTensorShape(UserError, code="E1013"):
     """A tensor of the weights has a different shape than the configuration implies."""
-
-    code = "E1013"
 
     def __init__(self, name: str, found: Sequence[int], wanted: Sequence[int]) -> None:
         super().__init__(
@@ -176,10 +150,8 @@ class WrongTensorShape(UserError):
         )
 
 
-class WrongTensorDType(UserError):
+class WrongTensorDType(UserError, code="E1014"):
     """A tensor of the weights has a dtype that the layer programs do not support."""
-
-    code = "E1014"
 
     def __init__(self, name: str, found: str, wanted: Sequence[str]) -> None:
         super().__init__(
@@ -187,37 +159,29 @@ class WrongTensorDType(UserError):
         )
 
 
-class NoSuchLayer(UserError):
+class NoSuchLayer(UserError, code="E1015"):
     """The model has no layer of this index."""
-
-    code = "E1015"
 
     def __init__(self, index: object, layers: int) -> None:
         super().__init__(f"there is no layer `{index}`: the model has {plural(layers, 'layer')}")
 
 
-class WeightsMismatch(UserError):
+class WeightsMismatch(UserError, code="E1016"):
     """Weights passed to a layer stack do not have the shapes or the dtype of its programs."""
-
-    code = "E1016"
 
     def __init__(self, layer: int, name: str, found: str, wanted: str) -> None:
         super().__init__(f"`{name}` of layer {layer} is `{found}`, the stack needs `{wanted}`")
 
 
-class BadTile(UserError):
+class BadTile(UserError, code="E1017"):
     """A tile size of a layer program does not fit the model or the other sizes."""
-
-    code = "E1017"
 
     def __init__(self, name: str, found: object, wanted: str) -> None:
         super().__init__(f"`{name}` is {found}; it must be {wanted}")
 
 
-class BadSequenceLength(UserError):
+class BadSequenceLength(UserError, code="E1018"):
     """A sequence has no tokens, or a negative number of them."""
-
-    code = "E1018"
 
     def __init__(self, sequence: int, length: int) -> None:
         super().__init__(
@@ -226,10 +190,8 @@ class BadSequenceLength(UserError):
         )
 
 
-class SequenceTooLong(UserError):
+class SequenceTooLong(UserError, code="E1019"):
     """A sequence does not fit into the cache, or into the program that reads it."""
-
-    code = "E1019"
 
     def __init__(self, sequence: int, length: int, limit: int, what: str) -> None:
         super().__init__(
@@ -237,10 +199,8 @@ class SequenceTooLong(UserError):
         )
 
 
-class WrongStep(UserError):
+class WrongStep(UserError, code="E1020"):
     """A decode step does not continue the cached sequence."""
-
-    code = "E1020"
 
     def __init__(self, sequence: int, length: int, cached: int) -> None:
         super().__init__(
@@ -254,10 +214,8 @@ class WrongStep(UserError):
         )
 
 
-class NoFreePages(UserError):
+class NoFreePages(UserError, code="E1021"):
     """The pool of cache pages is exhausted."""
-
-    code = "E1021"
 
     def __init__(self, needed: int, free: int, page_bytes: int) -> None:
         super().__init__(
@@ -267,10 +225,8 @@ class NoFreePages(UserError):
         )
 
 
-class WrongStackInput(UserError):
+class WrongStackInput(UserError, code="E1022"):
     """Hidden states or lengths passed to a layer stack have the wrong shape or dtype."""
-
-    code = "E1022"
 
     def __init__(self, name: str, found: str, wanted: str, help: str = "") -> None:
         super().__init__(f"`{name}` is `{found}`, the stack takes `{wanted}`", helps=optional(help))

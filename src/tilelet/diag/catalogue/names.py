@@ -8,10 +8,8 @@ from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, optional, plural
 
 
-class UndefinedName(UserError):
+class UndefinedName(UserError, code="E0201"):
     """A kernel reads a name that is not defined."""
-
-    code = "E0201"
 
     def __init__(self, loc: Loc, name: str, suggestions: Iterable[str] = ()) -> None:
         super().__init__(
@@ -21,10 +19,8 @@ class UndefinedName(UserError):
         )
 
 
-class MaybeUndefined(UserError):
+class MaybeUndefined(UserError, code="E0202"):
     """A kernel reads a name that is defined only on some paths to this line."""
-
-    code = "E0202"
 
     def __init__(self, use_loc: Loc, name: str, def_loc: Loc, missing_path: str) -> None:
         super().__init__(
@@ -35,10 +31,8 @@ class MaybeUndefined(UserError):
         )
 
 
-class TypeChangedInLoop(UserError):
+class TypeChangedInLoop(UserError, code="E0203"):
     """A loop-carried variable has a different type at the end of the body than before the loop."""
-
-    code = "E0203"
 
     def __init__(
         self, loc: Loc, name: str, before_type: str, before_loc: Loc, after_type: str
@@ -53,10 +47,8 @@ class TypeChangedInLoop(UserError):
         )
 
 
-class BranchTypesDiffer(UserError):
+class BranchTypesDiffer(UserError, code="E0204"):
     """The arms of an `if` bind a name to values of different types, and it is used afterwards."""
-
-    code = "E0204"
 
     def __init__(
         self, loc: Loc, name: str, then_type: str, then_loc: Loc, else_type: str, else_loc: Loc
@@ -72,10 +64,8 @@ class BranchTypesDiffer(UserError):
         )
 
 
-class DeclaredTypeDiffers(UserError):
+class DeclaredTypeDiffers(UserError, code="E0205"):
     """A name is annotated with one type and bound to a value of another."""
-
-    code = "E0205"
 
     def __init__(self, loc: Loc, name: str, declared: str, declared_loc: Loc, found: str) -> None:
         super().__init__(
@@ -85,10 +75,8 @@ class DeclaredTypeDiffers(UserError):
         )
 
 
-class UsedAfterAssemble(UserError):
+class UsedAfterAssemble(UserError, code="E0206"):
     """A tensor is read under its old name after something was assembled into it."""
-
-    code = "E0206"
 
     def __init__(self, use_loc: Loc, name: str, assemble_loc: Loc, new_name: str) -> None:
         super().__init__(
@@ -101,10 +89,8 @@ class UsedAfterAssemble(UserError):
         )
 
 
-class OutputRebound(UserError):
+class OutputRebound(UserError, code="E0207"):
     """An output parameter's name is rebound, which does not write the output."""
-
-    code = "E0207"
 
     def __init__(self, loc: Loc, name: str, param_loc: Loc) -> None:
         super().__init__(
@@ -114,10 +100,8 @@ class OutputRebound(UserError):
         )
 
 
-class MissingAnnotation(UserError):
+class MissingAnnotation(UserError, code="E0208"):
     """A parameter of a kernel has no type annotation."""
-
-    code = "E0208"
 
     def __init__(self, loc: Loc, param: str) -> None:
         super().__init__(
@@ -127,10 +111,8 @@ class MissingAnnotation(UserError):
         )
 
 
-class BadAnnotation(UserError):
+class BadAnnotation(UserError, code="E0209"):
     """The annotation of a parameter or result is not a type of the language."""
-
-    code = "E0209"
 
     def __init__(self, loc: Loc, param: str, why: str) -> None:
         super().__init__(
@@ -138,10 +120,8 @@ class BadAnnotation(UserError):
         )
 
 
-class UnsupportedCapture(UserError):
+class UnsupportedCapture(UserError, code="E0210"):
     """A kernel uses an outside Python object that has no meaning in the language."""
-
-    code = "E0210"
 
     def __init__(self, loc: Loc, name: str, type_name: str) -> None:
         super().__init__(
@@ -151,10 +131,8 @@ class UnsupportedCapture(UserError):
         )
 
 
-class InlineRecursion(UserError):
+class InlineRecursion(UserError, code="E0211"):
     """An inline function calls itself, directly or through others."""
-
-    code = "E0211"
 
     def __init__(self, loc: Loc, chain: Sequence[str]) -> None:
         super().__init__(
@@ -166,10 +144,8 @@ class InlineRecursion(UserError):
         )
 
 
-class InlineReturnsNothing(UserError):
+class InlineReturnsNothing(UserError, code="E0212"):
     """An inline function has no `return`, so its call has no value."""
-
-    code = "E0212"
 
     def __init__(self, loc: Loc, function: str, def_loc: Loc) -> None:
         super().__init__(
@@ -179,10 +155,8 @@ class InlineReturnsNothing(UserError):
         )
 
 
-class StrictRebinding(UserError):
+class StrictRebinding(UserError, code="E0213"):
     """A name is bound twice in a function declared with `strict_ssa=True`."""
-
-    code = "E0213"
 
     def __init__(self, loc: Loc, name: str, first_loc: Loc) -> None:
         super().__init__(
@@ -191,10 +165,8 @@ class StrictRebinding(UserError):
         )
 
 
-class OutputShadowed(UserError):
+class OutputShadowed(UserError, code="E0214"):
     """A new tensor is given the name of an output parameter."""
-
-    code = "E0214"
 
     def __init__(self, loc: Loc, name: str, param_loc: Loc) -> None:
         super().__init__(
@@ -204,10 +176,8 @@ class OutputShadowed(UserError):
         )
 
 
-class DuplicateFunction(UserError):
+class DuplicateFunction(UserError, code="E0215"):
     """Two functions of one program have the same name."""
-
-    code = "E0215"
 
     def __init__(self, loc: Loc, name: str, first_loc: Loc) -> None:
         super().__init__(
@@ -216,10 +186,8 @@ class DuplicateFunction(UserError):
         )
 
 
-class ScalarOutput(UserError):
+class ScalarOutput(UserError, code="E0216"):
     """A scalar parameter is declared `pl.Out` or `pl.InOut`."""
-
-    code = "E0216"
 
     def __init__(self, loc: Loc, param: str) -> None:
         super().__init__(
@@ -229,10 +197,8 @@ class ScalarOutput(UserError):
         )
 
 
-class NoEntry(UserError):
+class NoEntry(UserError, code="E0217"):
     """A program has no function that can be its entry."""
-
-    code = "E0217"
 
     def __init__(self, loc: Loc, program: str) -> None:
         super().__init__(
@@ -242,10 +208,8 @@ class NoEntry(UserError):
         )
 
 
-class SeveralEntries(UserError):
+class SeveralEntries(UserError, code="E0218"):
     """A program has more than one possible entry function."""
-
-    code = "E0218"
 
     def __init__(self, program: str, entries: Sequence[tuple[str, Loc]]) -> None:
         super().__init__(
@@ -255,10 +219,8 @@ class SeveralEntries(UserError):
         )
 
 
-class ReturnMismatch(UserError):
+class ReturnMismatch(UserError, code="E0219"):
     """The value that a function returns does not match its `->` annotation."""
-
-    code = "E0219"
 
     def __init__(self, loc: Loc, function: str, got: str, declared: str, declared_loc: Loc) -> None:
         super().__init__(
@@ -267,10 +229,8 @@ class ReturnMismatch(UserError):
         )
 
 
-class DynamicDimMisuse(UserError):
+class DynamicDimMisuse(UserError, code="E0220"):
     """A `pl.dynamic` symbol is used where it has no value."""
-
-    code = "E0220"
 
     def __init__(self, loc: Loc, name: str, why: str, help: str = "") -> None:
         super().__init__(
@@ -280,10 +240,8 @@ class DynamicDimMisuse(UserError):
         )
 
 
-class ArgumentTypeMismatch(UserError):
+class ArgumentTypeMismatch(UserError, code="E0222"):
     """An argument of a kernel call does not have the type of its parameter."""
-
-    code = "E0222"
 
     def __init__(
         self, loc: Loc, function: str, param: str, got: str, expected: str, param_loc: Loc
@@ -294,10 +252,8 @@ class ArgumentTypeMismatch(UserError):
         )
 
 
-class UnsupportedParameter(UserError):
+class UnsupportedParameter(UserError, code="E0223"):
     """A kernel function has a parameter that cannot be passed by position."""
-
-    code = "E0223"
 
     def __init__(self, loc: Loc, param: str, help: str) -> None:
         super().__init__(

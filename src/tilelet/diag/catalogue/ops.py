@@ -16,10 +16,8 @@ from tilelet.diag.text import (
 )
 
 
-class UnknownOp(UserError):
+class UnknownOp(UserError, code="E0301"):
     """A kernel calls a `pl` name that is not an op."""
-
-    code = "E0301"
 
     def __init__(
         self, loc: Loc, name: str, suggestions: Iterable[str] = (), instead: str = ""
@@ -31,10 +29,8 @@ class UnknownOp(UserError):
         )
 
 
-class UnknownKeyword(UserError):
+class UnknownKeyword(UserError, code="E0302"):
     """A call passes a keyword that the op does not have."""
-
-    code = "E0302"
 
     def __init__(self, loc: Loc, op: str, keyword: str, allowed: Sequence[str]) -> None:
         helps = did_you_mean(near(keyword, allowed))
@@ -45,10 +41,8 @@ class UnknownKeyword(UserError):
         )
 
 
-class WrongArity(UserError):
+class WrongArity(UserError, code="E0303"):
     """A call passes too many or too few arguments to an op or function."""
-
-    code = "E0303"
 
     def __init__(
         self, loc: Loc, op: str, got: int, expected: int | str, signature: str = ""
@@ -61,10 +55,8 @@ class WrongArity(UserError):
         )
 
 
-class MissingArgument(UserError):
+class MissingArgument(UserError, code="E0304"):
     """A call omits a required argument of an op."""
-
-    code = "E0304"
 
     def __init__(self, loc: Loc, op: str, param: str, signature: str = "") -> None:
         super().__init__(
@@ -74,10 +66,8 @@ class MissingArgument(UserError):
         )
 
 
-class DuplicateArgument(UserError):
+class DuplicateArgument(UserError, code="E0305"):
     """A call passes one argument twice, by position and by keyword."""
-
-    code = "E0305"
 
     def __init__(self, loc: Loc, op: str, param: str) -> None:
         super().__init__(
@@ -86,10 +76,8 @@ class DuplicateArgument(UserError):
         )
 
 
-class ShapeMismatch(UserError):
+class ShapeMismatch(UserError, code="E0306"):
     """The shapes of two operands are incompatible."""
-
-    code = "E0306"
 
     def __init__(
         self,
@@ -129,10 +117,8 @@ def _fitting_help(a: tuple[object, ...], b: tuple[object, ...], is_store: bool) 
     return []
 
 
-class DTypeMismatch(UserError):
+class DTypeMismatch(UserError, code="E0307"):
     """The element types of two operands differ, but the op needs them to be equal."""
-
-    code = "E0307"
 
     def __init__(
         self, op: str, lhs_loc: Loc, lhs: object, rhs_loc: Loc, rhs: object, hint: str = ""
@@ -144,10 +130,8 @@ class DTypeMismatch(UserError):
         )
 
 
-class RankMismatch(UserError):
+class RankMismatch(UserError, code="E0308"):
     """A shape, an offset or an operand has the wrong number of dimensions."""
-
-    code = "E0308"
 
     def __init__(self, loc: Loc, op: str, what: str, got: int, expected: int | str) -> None:
         super().__init__(
@@ -156,10 +140,8 @@ class RankMismatch(UserError):
         )
 
 
-class BadArgument(UserError):
+class BadArgument(UserError, code="E0309"):
     """An argument of an op is of the wrong kind."""
-
-    code = "E0309"
 
     def __init__(
         self, loc: Loc, op: str, param: str, got: str, expected: str, helps: Sequence[str] = ()
@@ -171,10 +153,8 @@ class BadArgument(UserError):
         )
 
 
-class NonConstantShape(UserError):
+class NonConstantShape(UserError, code="E0310"):
     """The shape of a tile depends on a run-time value."""
-
-    code = "E0310"
 
     def __init__(self, loc: Loc, op: str, index: int) -> None:
         super().__init__(
@@ -184,10 +164,8 @@ class NonConstantShape(UserError):
         )
 
 
-class ZeroSizeDim(UserError):
+class ZeroSizeDim(UserError, code="E0311"):
     """A shape has an extent of zero or less."""
-
-    code = "E0311"
 
     def __init__(self, loc: Loc, what: str, shape: Sequence[object], index: int) -> None:
         super().__init__(
@@ -197,10 +175,8 @@ class ZeroSizeDim(UserError):
         )
 
 
-class ReshapeCount(UserError):
+class ReshapeCount(UserError, code="E0312"):
     """`pl.reshape` changes the number of elements."""
-
-    code = "E0312"
 
     def __init__(
         self,
@@ -216,10 +192,8 @@ class ReshapeCount(UserError):
         )
 
 
-class InnerDimMismatch(UserError):
+class InnerDimMismatch(UserError, code="E0313"):
     """The inner dimensions of a matrix product differ."""
-
-    code = "E0313"
 
     def __init__(
         self,
@@ -242,10 +216,8 @@ class InnerDimMismatch(UserError):
         )
 
 
-class AccumulatorMismatch(UserError):
+class AccumulatorMismatch(UserError, code="E0314"):
     """The accumulator does not match the matrix product."""
-
-    code = "E0314"
 
     def __init__(self, loc: Loc, op: str, got: str, expected: str) -> None:
         super().__init__(
@@ -254,10 +226,8 @@ class AccumulatorMismatch(UserError):
         )
 
 
-class DTypeNotAllowed(UserError):
+class DTypeNotAllowed(UserError, code="E0315"):
     """An op does not support this element type."""
-
-    code = "E0315"
 
     def __init__(
         self, loc: Loc, op: str, dtype: object, allowed: Iterable[object], hint: str = ""
@@ -269,10 +239,8 @@ class DTypeNotAllowed(UserError):
         )
 
 
-class BadAxis(UserError):
+class BadAxis(UserError, code="E0316"):
     """An axis is out of range for the operand's rank, or given twice."""
-
-    code = "E0316"
 
     def __init__(self, loc: Loc, op: str, axis: object, rank: int) -> None:
         super().__init__(
@@ -281,10 +249,8 @@ class BadAxis(UserError):
         )
 
 
-class BadChoice(UserError):
+class BadChoice(UserError, code="E0318"):
     """An option has a value that is not one of its choices."""
-
-    code = "E0318"
 
     def __init__(
         self, loc: Loc, op: str, param: str, got: object, choices: Sequence[object]
@@ -299,10 +265,8 @@ class BadChoice(UserError):
         )
 
 
-class NotConstant(UserError):
+class NotConstant(UserError, code="E0319"):
     """An argument that must be known at compile time is a run-time value."""
-
-    code = "E0319"
 
     def __init__(self, loc: Loc, op: str, param: str, help: str = "") -> None:
         super().__init__(
@@ -312,10 +276,8 @@ class NotConstant(UserError):
         )
 
 
-class CastUnsupported(UserError):
+class CastUnsupported(UserError, code="E0320"):
     """There is no conversion between these two element types, or not with this rounding mode."""
-
-    code = "E0320"
 
     def __init__(self, loc: Loc, source: object, target: object, mode: str, why: str = "") -> None:
         super().__init__(
@@ -325,10 +287,8 @@ class CastUnsupported(UserError):
         )
 
 
-class SortGeometry(UserError):
+class SortGeometry(UserError, code="E0321"):
     """The shape of a sort or merge operand does not fit the sorting network."""
-
-    code = "E0321"
 
     def __init__(self, loc: Loc, op: str, shape: Sequence[object], needs: str) -> None:
         super().__init__(
@@ -338,10 +298,8 @@ class SortGeometry(UserError):
         )
 
 
-class ConstantOutOfRange(UserError):
+class ConstantOutOfRange(UserError, code="E0322"):
     """A constant does not fit its type."""
-
-    code = "E0322"
 
     def __init__(self, loc: Loc, value: object, dtype: object, low: object, high: object) -> None:
         shown = integer_text(value) if isinstance(value, int) else value
@@ -351,10 +309,8 @@ class ConstantOutOfRange(UserError):
         )
 
 
-class OperandKind(UserError):
+class OperandKind(UserError, code="E0323"):
     """A Python operator is used on values that it does not support."""
-
-    code = "E0323"
 
     def __init__(self, loc: Loc, operator: str, kinds: Sequence[str]) -> None:
         super().__init__(
@@ -362,10 +318,8 @@ class OperandKind(UserError):
         )
 
 
-class NoSuchForm(UserError):
+class NoSuchForm(UserError, code="E0324"):
     """The arguments of a call match none of the op's forms."""
-
-    code = "E0324"
 
     def __init__(self, loc: Loc, op: str, forms: Iterable[str]) -> None:
         super().__init__(
@@ -375,10 +329,8 @@ class NoSuchForm(UserError):
         )
 
 
-class WrongMemorySpace(UserError):
+class WrongMemorySpace(UserError, code="E0325"):
     """A tile is in a memory space that the op cannot access, or is moved to one."""
-
-    code = "E0325"
 
     def __init__(
         self, loc: Loc, op: str, param: str, space: str, allowed: Sequence[str], how: str = ""

@@ -8,10 +8,8 @@ from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import ticked
 
 
-class NotEvaluated(UserError):
+class NotEvaluated(UserError, code="E1801"):
     """A kernel uses a name whose value is known only by executing Python."""
-
-    code = "E1801"
 
     def __init__(self, loc: Loc, name: str, why: str, defined: Loc | None = None) -> None:
         labels = [Label(loc, "used here")]
@@ -25,10 +23,8 @@ class NotEvaluated(UserError):
         )
 
 
-class WorkLimit(UserError):
+class WorkLimit(UserError, code="E1802"):
     """A candidate takes more work or memory than the judge allows."""
-
-    code = "E1802"
 
     def __init__(self, what: str, limit: str, loc: Loc | None = None) -> None:
         super().__init__(
@@ -38,10 +34,8 @@ class WorkLimit(UserError):
         )
 
 
-class OtherSignature(UserError):
+class OtherSignature(UserError, code="E1803"):
     """A candidate does not take the arguments of the reference."""
-
-    code = "E1803"
 
     def __init__(self, loc: Loc, differences: Sequence[str]) -> None:
         super().__init__(
@@ -52,10 +46,8 @@ class OtherSignature(UserError):
         )
 
 
-class NotAReference(UserError):
+class NotAReference(UserError, code="E1804"):
     """A script cannot be a reference."""
-
-    code = "E1804"
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(
@@ -64,10 +56,8 @@ class NotAReference(UserError):
         )
 
 
-class NotOneCandidate(UserError):
+class NotOneCandidate(UserError, code="E1805"):
     """A candidate file has no program, or several that could be meant."""
-
-    code = "E1805"
 
     def __init__(self, path: str, names: Sequence[str]) -> None:
         found = f"{ticked(names, 'and')} could be meant" if names else "it has no program"
@@ -77,10 +67,8 @@ class NotOneCandidate(UserError):
         )
 
 
-class WrongOnOtherInputs(UserError):
+class WrongOnOtherInputs(UserError, code="E1806"):
     """A candidate passes the reference's inputs and is wrong on others."""
-
-    code = "E1806"
 
     def __init__(self, loc: Loc, inputs: str, what: str) -> None:
         super().__init__(
@@ -90,10 +78,8 @@ class WrongOnOtherInputs(UserError):
         )
 
 
-class WithoutTheWork(UserError):
+class WithoutTheWork(UserError, code="E1807"):
     """A candidate passes a comparison without doing the work."""
-
-    code = "E1807"
 
     def __init__(self, loc: Loc, kind: str, evidence: str) -> None:
         super().__init__(f"{kind}: {evidence}", [Label(loc, "this program")])

@@ -5,10 +5,8 @@ from __future__ import annotations
 from tilelet.diag.core import UserError
 
 
-class NoRunDirectory(UserError):
+class NoRunDirectory(UserError, code="E1601"):
     """The path given to `tilelet report` or `tilelet view` is not a run directory."""
-
-    code = "E1601"
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(
@@ -17,12 +15,10 @@ class NoRunDirectory(UserError):
         )
 
 
-class DamagedRun(UserError):
+class DamagedRun(UserError, code="E1602"):
     """The data of a run directory cannot be read: another version of Tilelet wrote it, or part of
     it is missing.
     """
-
-    code = "E1602"
 
     def __init__(self, file: str, problem: str) -> None:
         super().__init__(
@@ -31,10 +27,8 @@ class DamagedRun(UserError):
         )
 
 
-class CannotServe(UserError):
+class CannotServe(UserError, code="E1603"):
     """`tilelet view` could not open a port on this machine."""
-
-    code = "E1603"
 
     def __init__(self, problem: str) -> None:
         super().__init__(

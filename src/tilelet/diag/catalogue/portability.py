@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from tilelet.diag.core import Caution, Fix, Label, Loc, UserError
 
 
-class NotInDialect(UserError):
+class NotInDialect(UserError, code="E1201"):
     """The program uses a name or a parameter that a release of PyPTO does not have."""
-
-    code = "E1201"
 
     def __init__(
         self, loc: Loc, what: str, dialect: str, why: str, instead: str, fixes: Iterable[Fix] = ()
@@ -23,10 +21,8 @@ class NotInDialect(UserError):
         )
 
 
-class NameCaptured(UserError):
+class NameCaptured(UserError, code="E1202"):
     """A helper's name means something else once the helper is spliced into its caller."""
-
-    code = "E1202"
 
     def __init__(
         self, loc: Loc, name: str, what: str, there: Loc | None, other: str, why: str
@@ -42,10 +38,8 @@ class NameCaptured(UserError):
         )
 
 
-class OutputNotDeclared(UserError):
+class OutputNotDeclared(UserError, code="E1203"):
     """A parameter that the program writes is declared as a plain tensor."""
-
-    code = "E1203"
 
     def __init__(self, loc: Loc, name: str, direction: str, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -56,10 +50,8 @@ class OutputNotDeclared(UserError):
         )
 
 
-class TupleFromHelper(UserError):
+class TupleFromHelper(UserError, code="E1204"):
     """A helper returns several values, which this dialect cannot unpack."""
-
-    code = "E1204"
 
     def __init__(self, loc: Loc, name: str, returned: Loc) -> None:
         super().__init__(
@@ -69,10 +61,8 @@ class TupleFromHelper(UserError):
         )
 
 
-class OpUnderOtherName(UserError):
+class OpUnderOtherName(UserError, code="E1205"):
     """An op is called by a name that the script assigned to it."""
-
-    code = "E1205"
 
     def __init__(self, loc: Loc, name: str, op: str, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -83,10 +73,8 @@ class OpUnderOtherName(UserError):
         )
 
 
-class HintNotLiteral(UserError):
+class HintNotLiteral(UserError, code="E1206"):
     """A `name_hint=` is not a string literal."""
-
-    code = "E1206"
 
     def __init__(self, loc: Loc, value: object, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -101,10 +89,8 @@ class HintNotLiteral(UserError):
         )
 
 
-class ParameterAssigned(UserError):
+class ParameterAssigned(UserError, code="E1207"):
     """A helper assigns to its parameter in a loop, and the argument is an expression."""
-
-    code = "E1207"
 
     def __init__(self, loc: Loc, name: str, helper: str) -> None:
         super().__init__(
@@ -114,10 +100,8 @@ class ParameterAssigned(UserError):
         )
 
 
-class FormNotTaken(UserError):
+class FormNotTaken(UserError, code="E1208"):
     """An op is called in a form that a release of PyPTO does not support."""
-
-    code = "E1208"
 
     def __init__(
         self, loc: Loc, op: str, dialect: str, reason: str, instead: str, fixes: Iterable[Fix] = ()
@@ -130,12 +114,10 @@ class FormNotTaken(UserError):
         )
 
 
-class HelperNotTyped(UserError):
+class HelperNotTyped(UserError, code="E1210"):
     """A `@pl.jit.inline` function has a parameter without shape and dtype, or is called with a
     slice.
     """
-
-    code = "E1210"
 
     def __init__(self, loc: Loc, what: str, there: Loc) -> None:
         super().__init__(
@@ -145,10 +127,8 @@ class HelperNotTyped(UserError):
         )
 
 
-class RegionRebound(UserError):
+class RegionRebound(UserError, code="E1211"):
     """`pl.set_validshape` changes the valid region of a name, or is used in the control program."""
-
-    code = "E1211"
 
     def __init__(self, loc: Loc, why: str, instead: str) -> None:
         super().__init__(
@@ -158,10 +138,8 @@ class RegionRebound(UserError):
         )
 
 
-class NameChangesType(UserError):
+class NameChangesType(UserError, code="E1217"):
     """A name is rebound to a value of another shape, dtype or valid region."""
-
-    code = "E1217"
 
     def __init__(self, loc: Loc, name: str, old: str, new: str) -> None:
         super().__init__(
@@ -171,10 +149,8 @@ class NameChangesType(UserError):
         )
 
 
-class TextNotTaken(UserError):
+class TextNotTaken(UserError, code="E1218"):
     """Public parsers do not support this Python statement or expression."""
-
-    code = "E1218"
 
     def __init__(self, loc: Loc, what: str, instead: str, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -185,10 +161,8 @@ class TextNotTaken(UserError):
         )
 
 
-class RegionLost(Caution):
+class RegionLost(Caution, code="W1216"):
     """A reduction in a mixed kernel relies on the valid region of a cube result."""
-
-    code = "W1216"
 
     def __init__(self, loc: Loc, op: str, region: Loc, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -199,10 +173,8 @@ class RegionLost(Caution):
         )
 
 
-class ExtentLost(UserError):
+class ExtentLost(UserError, code="E1219"):
     """Only the cube half of a mixed kernel has a valid extent that the kernel computes."""
-
-    code = "E1219"
 
     def __init__(self, loc: Loc, op: str, region: Loc) -> None:
         super().__init__(
@@ -217,10 +189,8 @@ class ExtentLost(UserError):
         )
 
 
-class ExtentNotSaid(UserError):
+class ExtentNotSaid(UserError, code="E1220"):
     """A kernel takes a window of a partially valid view without giving its valid extent."""
-
-    code = "E1220"
 
     def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -231,10 +201,8 @@ class ExtentNotSaid(UserError):
         )
 
 
-class LoadedWhole(Caution):
+class LoadedWhole(Caution, code="W1221"):
     """An op of a kernel uses a partially valid view directly and loads all of it."""
-
-    code = "W1221"
 
     def __init__(self, loc: Loc, view: str, stated: Loc, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -245,10 +213,8 @@ class LoadedWhole(Caution):
         )
 
 
-class RegionTwice(UserError):
+class RegionTwice(UserError, code="E1222"):
     """A mixed kernel that only writes to views uses another view that is partially valid."""
-
-    code = "E1222"
 
     def __init__(self, loc: Loc, view: str, fixes: Iterable[Fix] = ()) -> None:
         super().__init__(
@@ -259,10 +225,8 @@ class RegionTwice(UserError):
         )
 
 
-class AxisNotSplit(UserError):
+class AxisNotSplit(UserError, code="E1223"):
     """A kernel whose rows are split between two vector units moves a tile of more than two axes."""
-
-    code = "E1223"
 
     def __init__(self, loc: Loc, what: str, tensor: str) -> None:
         super().__init__(
@@ -272,10 +236,8 @@ class AxisNotSplit(UserError):
         )
 
 
-class RegionDropped(Caution):
+class RegionDropped(Caution, code="W1224"):
     """A result is partially valid here, but is stored whole there."""
-
-    code = "W1224"
 
     def __init__(self, loc: Loc, op: str, is_second: bool) -> None:
         super().__init__(
@@ -289,10 +251,8 @@ class RegionDropped(Caution):
         )
 
 
-class CannotExport(UserError):
+class CannotExport(UserError, code="E1250"):
     """The program contains something that `tilelet export` cannot write out."""
-
-    code = "E1250"
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -301,10 +261,8 @@ class CannotExport(UserError):
         )
 
 
-class SeveralToExport(UserError):
+class SeveralToExport(UserError, code="E1252"):
     """A script runs several programs, but an exported script contains one."""
-
-    code = "E1252"
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
@@ -313,10 +271,8 @@ class SeveralToExport(UserError):
         )
 
 
-class UnknownDialect(UserError):
+class UnknownDialect(UserError, code="E1251"):
     """Tilelet does not know this dialect."""
-
-    code = "E1251"
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(

@@ -8,10 +8,8 @@ from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, optional, plural, ticked
 
 
-class PythonRange(UserError):
+class PythonRange(UserError, code="E0101"):
     """A kernel loops over Python's built-in `range`."""
-
-    code = "E0101"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -21,10 +19,8 @@ class PythonRange(UserError):
         )
 
 
-class UnsupportedStatement(UserError):
+class UnsupportedStatement(UserError, code="E0102"):
     """A kernel contains a Python statement that the language does not have."""
-
-    code = "E0102"
 
     def __init__(self, loc: Loc, what: str, help: str = "") -> None:
         super().__init__(
@@ -34,10 +30,8 @@ class UnsupportedStatement(UserError):
         )
 
 
-class UnsupportedExpression(UserError):
+class UnsupportedExpression(UserError, code="E0103"):
     """A kernel contains a Python expression that the language does not have."""
-
-    code = "E0103"
 
     def __init__(self, loc: Loc, what: str, help: str = "") -> None:
         super().__init__(
@@ -47,10 +41,8 @@ class UnsupportedExpression(UserError):
         )
 
 
-class ChainedComparison(UserError):
+class ChainedComparison(UserError, code="E0104"):
     """A kernel compares three or more values in one chain, as in `a < b < c`."""
-
-    code = "E0104"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -60,10 +52,8 @@ class ChainedComparison(UserError):
         )
 
 
-class KeywordToUserFunction(UserError):
+class KeywordToUserFunction(UserError, code="E0105"):
     """A call to a function of a `@pl.program` passes an argument by keyword."""
-
-    code = "E0105"
 
     def __init__(self, loc: Loc, function: str, keyword: str) -> None:
         super().__init__(
@@ -73,10 +63,8 @@ class KeywordToUserFunction(UserError):
         )
 
 
-class NonBoolCondition(UserError):
+class NonBoolCondition(UserError, code="E0106"):
     """The condition of `if` or `while` is not a BOOL scalar."""
-
-    code = "E0106"
 
     def __init__(self, loc: Loc, type_text: str) -> None:
         super().__init__(
@@ -94,10 +82,8 @@ def _keeps_none(file: str) -> str:
     }.get(file, file)
 
 
-class SourceUnavailable(UserError):
+class SourceUnavailable(UserError, code="E0107"):
     """The source text of a kernel is not available."""
-
-    code = "E0107"
 
     def __init__(self, function: str, why: str) -> None:
         super().__init__(
@@ -106,10 +92,8 @@ class SourceUnavailable(UserError):
         )
 
 
-class BadLoopIterator(UserError):
+class BadLoopIterator(UserError, code="E0108"):
     """A `for` loop in a kernel iterates over something that is not a loop of the language."""
-
-    code = "E0108"
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -119,10 +103,8 @@ class BadLoopIterator(UserError):
         )
 
 
-class BadLoopTarget(UserError):
+class BadLoopTarget(UserError, code="E0109"):
     """The target variables of a `for` loop do not match the loop."""
-
-    code = "E0109"
 
     def __init__(self, loc: Loc, expected: str) -> None:
         super().__init__(
@@ -130,10 +112,8 @@ class BadLoopTarget(UserError):
         )
 
 
-class BadAssignTarget(UserError):
+class BadAssignTarget(UserError, code="E0110"):
     """The left side of an assignment is not a name, a tuple of names or a window of a tensor."""
-
-    code = "E0110"
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -142,10 +122,8 @@ class BadAssignTarget(UserError):
         )
 
 
-class NotCallable(UserError):
+class NotCallable(UserError, code="E0111"):
     """A kernel calls something that is neither an op nor a function of the language."""
-
-    code = "E0111"
 
     def __init__(self, loc: Loc, name: str, type_name: str, instead: str = "") -> None:
         super().__init__(
@@ -155,10 +133,8 @@ class NotCallable(UserError):
         )
 
 
-class MisplacedJump(UserError):
+class MisplacedJump(UserError, code="E0112"):
     """`break` or `continue` is outside a loop, or in a loop that cannot be left early."""
-
-    code = "E0112"
 
     def __init__(self, loc: Loc, keyword: str, loop_kind: str = "", loop_loc: Loc | None = None):
         where = f"in a `pl.{loop_kind}` loop" if loop_kind else "outside a loop"
@@ -172,10 +148,8 @@ class MisplacedJump(UserError):
         )
 
 
-class YieldMismatch(UserError):
+class YieldMismatch(UserError, code="E0113"):
     """`pl.yield_` does not match the values that its loop or branch carries."""
-
-    code = "E0113"
 
     def __init__(self, loc: Loc, got: int, expected: int, block_loc: Loc | None = None) -> None:
         labels = [Label(loc, f"yields {plural(got, 'value')}")]
@@ -188,10 +162,8 @@ class YieldMismatch(UserError):
         )
 
 
-class StaticAssertFailed(UserError):
+class StaticAssertFailed(UserError, code="E0114"):
     """A `pl.static_assert` failed."""
-
-    code = "E0114"
 
     def __init__(self, loc: Loc, message: str = "") -> None:
         super().__init__(
@@ -200,10 +172,8 @@ class StaticAssertFailed(UserError):
         )
 
 
-class CompileTimeFailed(UserError):
+class CompileTimeFailed(UserError, code="E0115"):
     """An expression of Python values, evaluated at compile time, raised an exception."""
-
-    code = "E0115"
 
     def __init__(self, loc: Loc, error: BaseException) -> None:
         super().__init__(
@@ -212,19 +182,15 @@ class CompileTimeFailed(UserError):
         )
 
 
-class InvalidSyntax(UserError, SyntaxError):
+class InvalidSyntax(UserError, SyntaxError, code="E0116"):
     """Text passed to `pl.parse`, or a script, is not valid Python."""
-
-    code = "E0116"
 
     def __init__(self, loc: Loc, message: str) -> None:
         super().__init__(f"invalid syntax: {message}", [Label(loc)])
 
 
-class NotOneProgram(UserError, ValueError):
+class NotOneProgram(UserError, ValueError, code="E0124"):
     """Text passed to `pl.parse` or `pl.loads` does not contain exactly one program."""
-
-    code = "E0124"
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -234,10 +200,8 @@ class NotOneProgram(UserError, ValueError):
         )
 
 
-class BadDecorator(UserError):
+class BadDecorator(UserError, code="E0117"):
     """A decorator of the language is used where it has no meaning."""
-
-    code = "E0117"
 
     def __init__(self, loc: Loc, decorator: str, why: str, help: str = "") -> None:
         super().__init__(
@@ -245,10 +209,8 @@ class BadDecorator(UserError):
         )
 
 
-class UnpackCount(UserError):
+class UnpackCount(UserError, code="E0118"):
     """A tuple assignment has more or fewer names than values."""
-
-    code = "E0118"
 
     def __init__(self, loc: Loc, names: int, value_loc: Loc, values: int | None) -> None:
         """`values`: number of values, or None for a value that is not a tuple."""
@@ -269,10 +231,8 @@ class UnpackCount(UserError):
         )
 
 
-class MisplacedReturn(UserError):
+class MisplacedReturn(UserError, code="E0119"):
     """`return` is not the last statement of a function."""
-
-    code = "E0119"
 
     def __init__(self, loc: Loc, inside: str, inside_loc: Loc | None = None) -> None:
         labels = [Label(loc, "not the last statement of the function")]
@@ -283,10 +243,8 @@ class MisplacedReturn(UserError):
         )
 
 
-class OpOutsideKernel(UserError):
+class OpOutsideKernel(UserError, code="E0120"):
     """A `pl` op was called from plain Python, outside any kernel."""
-
-    code = "E0120"
 
     def __init__(self, op: str, loc: Loc | None = None) -> None:
         super().__init__(
@@ -296,10 +254,8 @@ class OpOutsideKernel(UserError):
         )
 
 
-class CondNotFirst(UserError):
+class CondNotFirst(UserError, code="E0121"):
     """A `pl.while_` loop does not start with `pl.cond`, or `pl.cond` is used elsewhere."""
-
-    code = "E0121"
 
     def __init__(self, loc: Loc, loop_loc: Loc | None = None) -> None:
         labels = [Label(loc, "expected `pl.cond(...)` here" if loop_loc else "not in `pl.while_`")]
@@ -308,10 +264,8 @@ class CondNotFirst(UserError):
         super().__init__("`pl.cond` must be the first statement of a `pl.while_` loop", labels)
 
 
-class UnknownAttribute(UserError):
+class UnknownAttribute(UserError, code="E0122"):
     """A value has no attribute or method of this name."""
-
-    code = "E0122"
 
     def __init__(
         self, loc: Loc, owner: str, attribute: str, known: Sequence[str], instead: str = ""
@@ -325,10 +279,8 @@ class UnknownAttribute(UserError):
         )
 
 
-class NestedTooDeeply(UserError):
+class NestedTooDeeply(UserError, code="E0123"):
     """An expression is nested more deeply than Python's stack allows."""
-
-    code = "E0123"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(

@@ -8,10 +8,8 @@ from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import plural
 
 
-class NotDistributed(UserError):
+class NotDistributed(UserError, code="E1701"):
     """A remote op is given a tensor that no peer can address."""
-
-    code = "E1701"
 
     def __init__(self, loc: Loc, op: str, param: str, found: str) -> None:
         super().__init__(
@@ -21,10 +19,8 @@ class NotDistributed(UserError):
         )
 
 
-class BadSignal(UserError):
+class BadSignal(UserError, code="E1702"):
     """A signal is not a cell of INT32 in a window."""
-
-    code = "E1702"
 
     def __init__(self, loc: Loc, op: str, problem: str) -> None:
         super().__init__(
@@ -34,10 +30,8 @@ class BadSignal(UserError):
         )
 
 
-class TransferMismatch(UserError):
+class TransferMismatch(UserError, code="E1703"):
     """The two sides of a transfer between ranks do not agree."""
-
-    code = "E1703"
 
     def __init__(self, loc: Loc, op: str, problem: str, advice: str = "") -> None:
         super().__init__(
@@ -47,10 +41,8 @@ class TransferMismatch(UserError):
         )
 
 
-class WrongPlace(UserError):
+class WrongPlace(UserError, code="E1704"):
     """A name of `pld` stands where it means nothing."""
-
-    code = "E1704"
 
     def __init__(self, loc: Loc, op: str, where: str, belongs: str) -> None:
         super().__init__(
@@ -59,19 +51,15 @@ class WrongPlace(UserError):
         )
 
 
-class BadDispatch(UserError):
+class BadDispatch(UserError, code="E1705"):
     """A host function calls something that it cannot dispatch."""
-
-    code = "E1705"
 
     def __init__(self, loc: Loc, problem: str, advice: str) -> None:
         super().__init__(problem, [Label(loc, "cannot be dispatched")], helps=[advice])
 
 
-class BadDevice(UserError):
+class BadDevice(UserError, code="E1706"):
     """`device=` names no rank of the world."""
-
-    code = "E1706"
 
     def __init__(self, loc: Loc, found: object, world: int | None = None) -> None:
         if world is None:
@@ -87,10 +75,8 @@ class BadDevice(UserError):
         )
 
 
-class BadWindowBuffer(UserError):
+class BadWindowBuffer(UserError, code="E1707"):
     """A window buffer cannot be allocated or viewed like this."""
-
-    code = "E1707"
 
     def __init__(self, loc: Loc, problem: str, advice: str = "", made: Loc | None = None) -> None:
         labels = [Label(loc, "here")]
@@ -99,10 +85,8 @@ class BadWindowBuffer(UserError):
         super().__init__(problem, labels, helps=[advice] if advice else [])
 
 
-class NoSuchPeer(UserError):
+class NoSuchPeer(UserError, code="E1708"):
     """A remote op names a peer outside its communication domain."""
-
-    code = "E1708"
 
     def __init__(self, loc: Loc, op: str, peer: int, ranks: Sequence[int], name: str) -> None:
         listed = ", ".join(map(str, ranks))
@@ -112,10 +96,8 @@ class NoSuchPeer(UserError):
         )
 
 
-class BadCollective(UserError):
+class BadCollective(UserError, code="E1709"):
     """A collective is called in a way that cannot work."""
-
-    code = "E1709"
 
     def __init__(self, loc: Loc, op: str, problem: str, advice: str = "") -> None:
         super().__init__(
@@ -123,10 +105,8 @@ class BadCollective(UserError):
         )
 
 
-class RanksDeadlock(UserError):
+class RanksDeadlock(UserError, code="E1710"):
     """No rank can go on."""
-
-    code = "E1710"
 
     def __init__(
         self, labels: Sequence[tuple[Loc, str]], causes: Sequence[str], helps: Sequence[str] = ()
@@ -139,10 +119,8 @@ class RanksDeadlock(UserError):
         )
 
 
-class RanksRace(UserError):
+class RanksRace(UserError, code="E1711"):
     """Two ranks touch the same bytes of a window, and nothing orders them."""
-
-    code = "E1711"
 
     def __init__(
         self, message: str, labels: Sequence[tuple[Loc, str]], notes: Sequence[str] = (),
@@ -153,10 +131,8 @@ class RanksRace(UserError):
         )
 
 
-class SetBySeveral(UserError):
+class SetBySeveral(UserError, code="E1714"):
     """Several ranks set one cell, or set and add to it, and nothing orders them."""
-
-    code = "E1714"
 
     def __init__(
         self, name: str, rank: int, labels: Sequence[tuple[Loc, str]], both_set: bool
@@ -169,10 +145,8 @@ class SetBySeveral(UserError):
         )
 
 
-class LineShared(UserError):
+class LineShared(UserError, code="E1715"):
     """Two ranks store into one 64-byte line of a slice, one of them by `Set`, in no order."""
-
-    code = "E1715"
 
     def __init__(
         self, names: tuple[str, str], rank: int, labels: Sequence[tuple[Loc, str]]
@@ -185,10 +159,8 @@ class LineShared(UserError):
         )
 
 
-class NotifiedTwice(UserError):
+class NotifiedTwice(UserError, code="E1716"):
     """A kernel for cube and vector cores notifies outside a vector region."""
-
-    code = "E1716"
 
     def __init__(self, loc: Loc, kernel: str, product: Loc) -> None:
         super().__init__(
@@ -198,10 +170,8 @@ class NotifiedTwice(UserError):
         )
 
 
-class BadSeed(UserError):
+class BadSeed(UserError, code="E1717"):
     """`--replay` names no schedule."""
-
-    code = "E1717"
 
     def __init__(self, seed: str) -> None:
         super().__init__(
@@ -210,10 +180,8 @@ class BadSeed(UserError):
         )
 
 
-class RanksOnly(UserError):
+class RanksOnly(UserError, code="E1712"):
     """A command that works on the tasks of one chip is given a program of several ranks."""
-
-    code = "E1712"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -223,10 +191,8 @@ class RanksOnly(UserError):
         )
 
 
-class NotInRanks(UserError):
+class NotInRanks(UserError, code="E1713"):
     """A name that `pld` does not offer here."""
-
-    code = "E1713"
 
     def __init__(self, loc: Loc, name: str) -> None:
         super().__init__(
@@ -236,10 +202,8 @@ class NotInRanks(UserError):
         )
 
 
-class NoMpi(UserError):
+class NoMpi(UserError, code="E1718"):
     """`--ranks mpi` is used, and the package mpi4py is not installed."""
-
-    code = "E1718"
 
     def __init__(self) -> None:
         super().__init__(
@@ -248,10 +212,8 @@ class NoMpi(UserError):
         )  # fmt: skip
 
 
-class WrongWorld(UserError):
+class WrongWorld(UserError, code="E1719"):
     """The program has another number of ranks than MPI has processes."""
-
-    code = "E1719"
 
     def __init__(self, loc: Loc, ranks: int, processes: int) -> None:
         super().__init__(
@@ -262,10 +224,8 @@ class WrongWorld(UserError):
         )
 
 
-class RanksDiffer(UserError):
+class RanksDiffer(UserError, code="E1720"):
     """The processes of MPI run different programs."""
-
-    code = "E1720"
 
     def __init__(self, loc: Loc, name: str, others: Sequence[int]) -> None:
         which = ", ".join(map(str, others[:8])) + (", ..." if len(others) > 8 else "")
@@ -277,10 +237,8 @@ class RanksDiffer(UserError):
         )
 
 
-class NoLinks(UserError):
+class NoLinks(UserError, code="E1721"):
     """The time of several ranks is asked for, and the machine file has no table `links`."""
-
-    code = "E1721"
 
     def __init__(self, machine: str) -> None:
         super().__init__(
@@ -290,10 +248,8 @@ class NoLinks(UserError):
         )
 
 
-class BadDeferredWait(UserError):
+class BadDeferredWait(UserError, code="E1722"):
     """`defer_wait` shares its kernel with other work, or has too many conditions."""
-
-    code = "E1722"
 
     def __init__(self, loc: Loc, problem: str) -> None:
         super().__init__(

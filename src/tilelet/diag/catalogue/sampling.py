@@ -6,28 +6,22 @@ from tilelet.diag.catalogue.models import shown
 from tilelet.diag.core import UserError
 
 
-class BadSampling(UserError):
+class BadSampling(UserError, code="E1550"):
     """A sampling setting is out of range."""
-
-    code = "E1550"
 
     def __init__(self, name: str, found: object, wanted: str) -> None:
         super().__init__(f"`{name}` is `{shown(repr(found))}`; it must be {wanted}")
 
 
-class WrongSamplerInput(UserError):
+class WrongSamplerInput(UserError, code="E1551"):
     """A sampler was called with logits or settings of the wrong size."""
-
-    code = "E1551"
 
     def __init__(self, found: str, wanted: str) -> None:
         super().__init__(f"the sampler got {found}, expected {wanted}")
 
 
-class BadLogits(UserError):
+class BadLogits(UserError, code="E1552"):
     """A row of logits has no finite maximum, so no token can be sampled from it."""
-
-    code = "E1552"
 
     def __init__(self, row: int) -> None:
         super().__init__(

@@ -11,10 +11,8 @@ _SCOPE = "`with pl.at(level=pl.Level.CORE_GROUP):`"
 _AUTO_SCOPE = "`with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):`"
 
 
-class ComputeOutsideScope(UserError):
+class ComputeOutsideScope(UserError, code="E0401"):
     """A compute op is at the orchestration level, outside every scope."""
-
-    code = "E0401"
 
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
@@ -24,10 +22,8 @@ class ComputeOutsideScope(UserError):
         )
 
 
-class NestedScope(UserError):
+class NestedScope(UserError, code="E0402"):
     """A scope is nested in another scope."""
-
-    code = "E0402"
 
     def __init__(self, loc: Loc, outer_loc: Loc) -> None:
         super().__init__(
@@ -37,10 +33,8 @@ class NestedScope(UserError):
         )
 
 
-class ChunkOutsideAutoScope(UserError):
+class ChunkOutsideAutoScope(UserError, code="E0403"):
     """A loop has `chunk=` but is not inside an automatic scope."""
-
-    code = "E0403"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -50,10 +44,8 @@ class ChunkOutsideAutoScope(UserError):
         )
 
 
-class ScalarLeavesScope(UserError):
+class ScalarLeavesScope(UserError, code="E0404"):
     """A scalar computed inside a scope is used outside it."""
-
-    code = "E0404"
 
     def __init__(self, use_loc: Loc, name: str, def_loc: Loc) -> None:
         super().__init__(
@@ -63,10 +55,8 @@ class ScalarLeavesScope(UserError):
         )
 
 
-class BadScopeArgument(UserError):
+class BadScopeArgument(UserError, code="E0405"):
     """An argument of a scope or loop has the wrong kind of value."""
-
-    code = "E0405"
 
     def __init__(self, loc: Loc, scope: str, keyword: str, got: str, expected: str) -> None:
         super().__init__(
@@ -75,10 +65,8 @@ class BadScopeArgument(UserError):
         )
 
 
-class SeveralContextManagers(UserError):
+class SeveralContextManagers(UserError, code="E0406"):
     """One `with` statement opens more than one scope."""
-
-    code = "E0406"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -88,10 +76,8 @@ class SeveralContextManagers(UserError):
         )
 
 
-class NotAScope(UserError):
+class NotAScope(UserError, code="E0407"):
     """A `with` statement opens something that is not a scope of the language."""
-
-    code = "E0407"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -101,10 +87,8 @@ class NotAScope(UserError):
         )
 
 
-class BadChunk(UserError):
+class BadChunk(UserError, code="E0408"):
     """A chunk size is not a positive constant, is too large, or its policy is unknown."""
-
-    code = "E0408"
 
     def __init__(self, loc: Loc, got: str, most: int) -> None:
         super().__init__(
@@ -113,10 +97,8 @@ class BadChunk(UserError):
         )
 
 
-class NonConstantUnroll(UserError):
+class NonConstantUnroll(UserError, code="E0409"):
     """The bounds of `pl.unroll` are not compile-time constants."""
-
-    code = "E0409"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -126,10 +108,8 @@ class NonConstantUnroll(UserError):
         )
 
 
-class TooManyCopies(UserError):
+class TooManyCopies(UserError, code="E0418"):
     """`pl.unroll` would make more copies of a loop body than the compiler accepts."""
-
-    code = "E0418"
 
     def __init__(self, loc: Loc, trips: int, copies: int, most: int) -> None:
         inside = f", {copies:,} counting the enclosing loops" if copies > trips else ""
@@ -140,10 +120,8 @@ class TooManyCopies(UserError):
         )
 
 
-class OnlyInScope(UserError):
+class OnlyInScope(UserError, code="E0410"):
     """Something that runs on a core is used at the orchestration level."""
-
-    code = "E0410"
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -153,10 +131,8 @@ class OnlyInScope(UserError):
         )
 
 
-class OutsideLanes(UserError):
+class OutsideLanes(UserError, code="E0419"):
     """`pl.aiv_shard` or `pl.aic_gather` is used outside a `pl.split_aiv` loop."""
-
-    code = "E0419"
 
     def __init__(self, loc: Loc, what: str) -> None:
         super().__init__(
@@ -166,10 +142,8 @@ class OutsideLanes(UserError):
         )
 
 
-class BarrierInKernel(UserError):
+class BarrierInKernel(UserError, code="E0420"):
     """A barrier in a hand-written kernel separates accesses of different blocks to one tensor."""
-
-    code = "E0420"
 
     def __init__(self, loc: Loc, name: str, declared: Loc) -> None:
         super().__init__(
@@ -182,10 +156,8 @@ class BarrierInKernel(UserError):
         )
 
 
-class OnlyAtOrchestration(UserError):
+class OnlyAtOrchestration(UserError, code="E0411"):
     """Something that submits or controls tasks is used inside a scope."""
-
-    code = "E0411"
 
     def __init__(self, loc: Loc, what: str, scope_loc: Loc | None = None) -> None:
         labels = [Label(loc, "inside a task")]
@@ -194,10 +166,8 @@ class OnlyAtOrchestration(UserError):
         super().__init__(f"{what} is not allowed inside a scope", labels)
 
 
-class BadDependency(UserError):
+class BadDependency(UserError, code="E0412"):
     """An entry of `deps=` is not a task id."""
-
-    code = "E0412"
 
     def __init__(self, loc: Loc, got: str) -> None:
         super().__init__(
@@ -207,10 +177,8 @@ class BadDependency(UserError):
         )
 
 
-class BadPredicate(UserError):
+class BadPredicate(UserError, code="E0413"):
     """The `predicate=` of a task is not a single comparison of a tensor element with an int."""
-
-    code = "E0413"
 
     def __init__(self, loc: Loc, why: str) -> None:
         super().__init__(
@@ -218,19 +186,15 @@ class BadPredicate(UserError):
         )
 
 
-class ZeroStep(UserError):
+class ZeroStep(UserError, code="E0414"):
     """A loop has a step of zero."""
-
-    code = "E0414"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__("loop step is zero", [Label(loc, "would never end")])
 
 
-class TileLeavesSpmd(UserError):
+class TileLeavesSpmd(UserError, code="E0415"):
     """A tile computed by the blocks of an `spmd` scope is used after the scope."""
-
-    code = "E0415"
 
     def __init__(self, loc: Loc, spmd_loc: Loc) -> None:
         super().__init__(
@@ -240,10 +204,8 @@ class TileLeavesSpmd(UserError):
         )
 
 
-class LevelWithRole(UserError):
+class LevelWithRole(UserError, code="E0416"):
     """A `CORE_GROUP` scope has a `role=`."""
-
-    code = "E0416"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -253,10 +215,8 @@ class LevelWithRole(UserError):
         )
 
 
-class LoopKeyword(UserError):
+class LoopKeyword(UserError, code="E0417"):
     """A loop has an option that its kind does not support, or two that exclude each other."""
-
-    code = "E0417"
 
     def __init__(self, loc: Loc, loop: str, keyword: str, allowed: Sequence[str], why: str = ""):
         super().__init__(

@@ -8,10 +8,8 @@ from tilelet.diag.core import Caution, Label, Loc, UserError
 from tilelet.diag.text import did_you_mean, near, ticked
 
 
-class UnknownKnob(UserError):
+class UnknownKnob(UserError, code="E1401"):
     """`--vary` names something that the program does not have."""
-
-    code = "E1401"
 
     def __init__(self, name: str, known: Sequence[str], program: str) -> None:
         close = did_you_mean(near(name, known))
@@ -19,10 +17,8 @@ class UnknownKnob(UserError):
         super().__init__(f"`{program}` has no `{name}` to vary", helps=close or listed)
 
 
-class NothingToVary(UserError):
+class NothingToVary(UserError, code="E1402"):
     """Nothing in the program can be varied."""
-
-    code = "E1402"
 
     def __init__(self, program: str, why_not: Mapping[str, str]) -> None:
         super().__init__(
@@ -35,10 +31,8 @@ class NothingToVary(UserError):
         )
 
 
-class NothingFits(UserError):
+class NothingFits(UserError, code="E1403"):
     """Neither the original program nor any candidate can be modelled."""
-
-    code = "E1403"
 
     def __init__(self, program: str, tried: int, reasons: Sequence[str]) -> None:
         super().__init__(
@@ -48,10 +42,8 @@ class NothingFits(UserError):
         )
 
 
-class ChangesProblem(UserError):
+class ChangesProblem(UserError, code="E1404"):
     """A value given to `--vary` changes the parameters of the program."""
-
-    code = "E1404"
 
     def __init__(self, name: str, value: object) -> None:
         super().__init__(
@@ -60,10 +52,8 @@ class ChangesProblem(UserError):
         )
 
 
-class OtherResults(UserError):
+class OtherResults(UserError, code="E1405"):
     """The results file cannot be continued."""
-
-    code = "E1405"
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(
@@ -71,10 +61,8 @@ class OtherResults(UserError):
         )
 
 
-class BadExecutor(UserError):
+class BadExecutor(UserError, code="E1406"):
     """The address of the executor is invalid."""
-
-    code = "E1406"
 
     def __init__(self, address: str) -> None:
         super().__init__(
@@ -83,28 +71,23 @@ class BadExecutor(UserError):
         )
 
 
-class SchedulerUnreachable(UserError):
+class SchedulerUnreachable(UserError, code="E1407"):
     """The scheduler does not respond."""
-
-    code = "E1407"
 
     def __init__(self, address: str, why: str) -> None:
         super().__init__(f"no scheduler responds at `{address}`", notes=[why] if why else [])
 
 
-class WorkersLost(UserError):
+class WorkersLost(UserError, code="E1408"):
     """All workers died, and no new ones could be started."""
-
-    code = "E1408"
 
     def __init__(self, why: str) -> None:
         super().__init__("all workers died", notes=[why] if why else [])
 
 
-class BetterValue(Caution):
+class BetterValue(Caution, code="W1401"):
     """Another value would improve the program, according to the model."""
 
-    code = "W1401"
     severity = "note"
 
     def __init__(self, loc: Loc, name: str, now: object, then: object, gain: str) -> None:

@@ -6,10 +6,8 @@ from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import optional, ticked
 
 
-class UnsupportedConstruct(UserError):
+class UnsupportedConstruct(UserError, code="E0801"):
     """The program uses a part of the language that Tilelet does not support."""
-
-    code = "E0801"
 
     def __init__(self, loc: Loc, what: str, instead: str = "") -> None:
         super().__init__(
@@ -19,10 +17,8 @@ class UnsupportedConstruct(UserError):
         )
 
 
-class ExternalKernel(UserError):
+class ExternalKernel(UserError, code="E0803"):
     """The program calls a kernel written outside the language."""
-
-    code = "E0803"
 
     def __init__(self, loc: Loc, name: str) -> None:
         super().__init__(
@@ -32,10 +28,8 @@ class ExternalKernel(UserError):
         )
 
 
-class MxFormat(UserError):
+class MxFormat(UserError, code="E0804"):
     """The program uses a layout of block-scaled (MX) data that Tilelet does not support."""
-
-    code = "E0804"
 
     def __init__(self, loc: Loc, name: str) -> None:
         super().__init__(
@@ -45,10 +39,8 @@ class MxFormat(UserError):
         )
 
 
-class PipeOutsideGroup(UserError):
+class PipeOutsideGroup(UserError, code="E0805"):
     """An explicit transfer between cores is used outside a group of cores."""
-
-    code = "E0805"
 
     def __init__(self, loc: Loc, op: str) -> None:
         super().__init__(
@@ -61,10 +53,8 @@ class PipeOutsideGroup(UserError):
         )
 
 
-class PipeMismatch(UserError):
+class PipeMismatch(UserError, code="E0811"):
     """Two cores of a group disagree about the transfers between them."""
-
-    code = "E0811"
 
     def __init__(self, loc: Loc, problem: str, other: Loc | None = None) -> None:
         super().__init__(
@@ -73,19 +63,15 @@ class PipeMismatch(UserError):
         )
 
 
-class UnsupportedDType(UserError):
+class UnsupportedDType(UserError, code="E0806"):
     """The program uses an element type that Tilelet does not support."""
-
-    code = "E0806"
 
     def __init__(self, loc: Loc, dtype: str) -> None:
         super().__init__(f"element type `{dtype}` is not supported", [Label(loc)])
 
 
-class UnsupportedLevel(UserError):
+class UnsupportedLevel(UserError, code="E0807"):
     """A scope is placed at a level above a core group."""
-
-    code = "E0807"
 
     def __init__(self, loc: Loc, level: str) -> None:
         super().__init__(
@@ -95,12 +81,10 @@ class UnsupportedLevel(UserError):
         )
 
 
-class UnsupportedFunctionType(UserError):
+class UnsupportedFunctionType(UserError, code="E0808"):
     """A function is declared with a type that only the compiler generates, or that is not
     supported.
     """
-
-    code = "E0808"
 
     def __init__(self, loc: Loc, function_type: str) -> None:
         supported = ("Opaque", "Orchestration", "InCore", "Inline", "AIC", "AIV", "Group")
@@ -111,10 +95,8 @@ class UnsupportedFunctionType(UserError):
         )
 
 
-class UnsupportedOp(UserError):
+class UnsupportedOp(UserError, code="E0809"):
     """The program calls an op of the language that Tilelet does not have yet."""
-
-    code = "E0809"
 
     def __init__(self, loc: Loc, op: str, instead: str = "") -> None:
         super().__init__(
@@ -124,10 +106,8 @@ class UnsupportedOp(UserError):
         )
 
 
-class UnsupportedKeyword(UserError):
+class UnsupportedKeyword(UserError, code="E0810"):
     """A call uses an option of an op, scope or loop that Tilelet does not support."""
-
-    code = "E0810"
 
     def __init__(self, loc: Loc, op: str, keyword: str, why: str = "") -> None:
         super().__init__(

@@ -8,10 +8,8 @@ from tilelet.diag.core import Label, Loc, UserError
 from tilelet.diag.text import optional, plural, shape_text
 
 
-class WindowOutOfRange(UserError):
+class WindowOutOfRange(UserError, code="E0501"):
     """A slice, load, store or assemble reaches outside its tensor."""
-
-    code = "E0501"
 
     def __init__(
         self,
@@ -56,10 +54,8 @@ class WindowOutOfRange(UserError):
         super().__init__(f"window {start}:{end} is {text}", labels, helps=[remedy])
 
 
-class ValidShapeTooLarge(UserError):
+class ValidShapeTooLarge(UserError, code="E0502"):
     """A `valid_shape` is larger than the tile it describes, or a negative constant."""
-
-    code = "E0502"
 
     def __init__(
         self, loc: Loc, axis: int, valid: object, size: object, runtime: bool = False
@@ -76,10 +72,8 @@ class ValidShapeTooLarge(UserError):
         )
 
 
-class IndexOutOfRange(UserError):
+class IndexOutOfRange(UserError, code="E0503"):
     """An element index is outside its tensor."""
-
-    code = "E0503"
 
     def __init__(
         self,
@@ -97,10 +91,8 @@ class IndexOutOfRange(UserError):
         )
 
 
-class BadSubscript(UserError):
+class BadSubscript(UserError, code="E0504"):
     """A subscript uses a form that the language does not have."""
-
-    code = "E0504"
 
     def __init__(self, loc: Loc, what: str, help: str = "") -> None:
         super().__init__(
@@ -108,20 +100,16 @@ class BadSubscript(UserError):
         )
 
 
-class WrongIndexCount(UserError):
+class WrongIndexCount(UserError, code="E0505"):
     """A subscript or index list has too many or too few entries for the tensor."""
-
-    code = "E0505"
 
     def __init__(self, loc: Loc, name: str, got: int, rank: int) -> None:
         indices, axes = plural(got, "index", "indices"), plural(rank, "axis", "axes")
         super().__init__(f"{indices} for `{name}`, which has {axes}", [Label(loc, indices)])
 
 
-class ChainedWrite(UserError):
+class ChainedWrite(UserError, code="E0506"):
     """A value is assigned to a window of a window, as in `x[0:16][:, 0:8] = ...`."""
-
-    code = "E0506"
 
     def __init__(self, loc: Loc) -> None:
         super().__init__(
@@ -131,10 +119,8 @@ class ChainedWrite(UserError):
         )
 
 
-class NonConstantExtent(UserError):
+class NonConstantExtent(UserError, code="E0507"):
     """The length of a window taken by a subscript is not a compile-time constant."""
-
-    code = "E0507"
 
     def __init__(self, loc: Loc, axis: int) -> None:
         super().__init__(
@@ -144,10 +130,8 @@ class NonConstantExtent(UserError):
         )
 
 
-class ScalarIntoWindow(UserError):
+class ScalarIntoWindow(UserError, code="E0508"):
     """A number is assigned to a window of a tensor or tile."""
-
-    code = "E0508"
 
     def __init__(self, loc: Loc, value_type: str) -> None:
         super().__init__(
@@ -157,10 +141,8 @@ class ScalarIntoWindow(UserError):
         )
 
 
-class DivisionByZero(UserError):
+class DivisionByZero(UserError, code="E0509"):
     """An integer is divided by zero, or taken modulo zero."""
-
-    code = "E0509"
 
     def __init__(self, loc: Loc, operator: str) -> None:
         super().__init__(
@@ -168,10 +150,8 @@ class DivisionByZero(UserError):
         )
 
 
-class ValidRegionLost(UserError):
+class ValidRegionLost(UserError, code="E0510"):
     """An op would turn a partial valid region into something that is not a box."""
-
-    code = "E0510"
 
     def __init__(self, loc: Loc, op: str, valid: Sequence[object], shape: Sequence[object]) -> None:
         super().__init__(
@@ -181,10 +161,8 @@ class ValidRegionLost(UserError):
         )
 
 
-class ReshapeNeedsCopy(UserError):
+class ReshapeNeedsCopy(UserError, code="E0512"):
     """A tensor in global memory is reshaped, but its window has gaps that no view can skip."""
-
-    code = "E0512"
 
     def __init__(
         self,
@@ -203,10 +181,8 @@ class ReshapeNeedsCopy(UserError):
         )
 
 
-class BlockCount(UserError):
+class BlockCount(UserError, code="E0513"):
     """A `pl.spmd` launch has fewer than one block."""
-
-    code = "E0513"
 
     def __init__(self, loc: Loc, count: object) -> None:
         super().__init__(
@@ -214,10 +190,8 @@ class BlockCount(UserError):
         )
 
 
-class DependsOnTaskData(UserError):
+class DependsOnTaskData(UserError, code="E0514"):
     """The number of tasks, requested without running them, depends on what they compute."""
-
-    code = "E0514"
 
     def __init__(self, loc: Loc, name: str) -> None:
         self.name = name
@@ -228,10 +202,8 @@ class DependsOnTaskData(UserError):
         )
 
 
-class ExtentNotPositive(UserError):
+class ExtentNotPositive(UserError, code="E0515"):
     """A shape computed at run time has an extent below one."""
-
-    code = "E0515"
 
     def __init__(self, loc: Loc, op: str, shape: Sequence[object], axis: int) -> None:
         super().__init__(
