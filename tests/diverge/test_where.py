@@ -13,6 +13,7 @@ from tests.diverge.kernels import line_of, twice, x_and_out
 
 import tilelet.language as pl
 from tilelet.cli.main import main
+from tilelet.divergence import answer
 from tilelet.runtime import run_jit
 
 
@@ -57,6 +58,33 @@ def test_json_has_the_map(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert where["shape"]["kind"] == "shift"
     assert where["regions"][0]["wrong"] == 48 * 32
     assert where["writers"][0]["line"] == line_of(kernels.wrong_offset) + 1
+
+
+def test_a_mismatch_says_the_grade_and_the_place_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text(
+        "from tests.diverge.kernels import *\nfrom tilelet.runtime import run_jit\n"
+        "def golden(tensors):\n    print('golden called')\n    twice(tensors)\n"
+        "run_jit(wrong_offset, x_and_out(), golden_fn=golden)\n"
+    )
+    assert main(["run", "--no-golden-cache", str(script)]) == 1
+    text = "".join(capsys.readouterr())
+    (line,) = [line for line in text.splitlines() if line.startswith("Short search: ")]
+    assert "bounded to 2 statements" in line
+    assert line.endswith(f"in full: tilelet diverge {script}")
+    assert text.count("golden called") == 1
+
+
+def test_a_long_program_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit counts statements, not seconds."""
+    monkeypatch.setattr(answer, "SHORT", answer.Options(budget=1.0, limit=3))
+    result = run_jit(kernels.wrong_offset, x_and_out(), golden_fn=twice)
+    assert result.answer is not None
+    assert result.answer.brief() == ""
+    assert "too long to be followed" in str(result.answer)
+    assert "Search: tilelet diverge " in (result.error or "")
 
 
 def test_blocks_of_a_task_are_one_line() -> None:

@@ -110,6 +110,7 @@ def _json(now: Session) -> str:
             "validated": result.validated,
             "seconds": result.execution_time,
             "where": [where.to_data() for where in result.where],
+            "divergence": result.answer.to_data()["divergence"] if result.answer else None,
         }
         for result in now.results
     ]

@@ -20,12 +20,19 @@ from tilelet.diag.catalogue.diverge import (
     RoundingOnly,
 )
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
 from tilelet.divergence.case import GoldenCase, Masks, Statement
 from tilelet.divergence.diagnose import BOUNDED, KINDS, REPAIRED, Diagnosis, Divergence
 from tilelet.divergence.error_map import Array
 from tilelet.divergence.golden_trace import Intermediate
-from tilelet.divergence.record import Followed, Trace, follow
+from tilelet.divergence.record import (
+    STEPS_PER_SECOND,
+    Followed,
+    Trace,
+    TraceTooBigError,
+    follow,
+)
 from tilelet.divergence.repair import Repair
 from tilelet.divergence.rounding_bounds import Violation, WideTrace
 from tilelet.divergence.source_text import source_diff
@@ -44,10 +51,16 @@ class Options:
 
     budget    work for repairs, in seconds of `STEPS_PER_SECOND`
     all_fp32  carry FP32 instead of double alongside every value
+    limit     work for one run of the program, in steps; a longer one is not followed
     """
 
     budget: float = 20.0
     all_fp32: bool = False
+    limit: float = math.inf
+
+
+SHORT = Options(budget=1.0, limit=STEPS_PER_SECOND / 4)
+"""The search after a failed comparison of `run`."""
 
 
 @dataclass
@@ -90,6 +103,23 @@ class Answer:
             wide = f"{len(self.violations)} results exceed their rounding bound"
         lines = [f"{self.name}: {self.statements:,} statements traced; {against}; {wide}"]
         return [*lines, *(f"  note: {note}" for note in dict.fromkeys(self.notes))]
+
+    def brief(self) -> str:
+        """Return the grade and the place in one line, or nothing if there is no divergence."""
+        found = self.divergence
+        if found is None:
+            loc = next((d.loc for d in self.diagnostics if d.loc), None)
+            where = f" at {display_path(loc.file)}:{loc.line}" if loc else ""
+            return f"{self.diagnostics[0].message}{where}" if self.found else ""
+        files: dict[str, list[int]] = {}
+        for statement in found.listed:
+            files.setdefault(display_path(statement.loc.file), []).append(statement.loc.line)
+        places = [f"{f}:{', '.join(map(str, sorted(lines)))}" for f, lines in files.items()]
+        if found.grade == REPAIRED:
+            return f"repaired at {places[0]}: {found.repairs[0].edit.text}"
+        if found.grade == BOUNDED:
+            return f"bounded to {plural(len(found.listed), 'statement')}, {'; '.join(places)}"
+        return f"{found.grade} by {found.tried:,} changes of single statements"
 
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.found), "\n".join(self.lines())])
@@ -163,11 +193,21 @@ def answer(
     name: str, case: GoldenCase, options: Options, say: Callable[[str], None] = lambda _: None
 ) -> Answer:
     """Compare a case with double precision and with its golden."""
+    result = Answer(name, None, notes=[case.note] if case.note else [])
+    try:
+        _examine(result, case, options, say)
+    except TraceTooBigError:
+        result.notes.append("the program is too long to be followed: use smaller sizes")
+    return result
+
+
+def _examine(
+    result: Answer, case: GoldenCase, options: Options, say: Callable[[str], None]
+) -> None:
     element = np.float32 if options.all_fp32 else np.float64
-    trace = WideTrace(case.program, element)
+    trace = WideTrace(case.program, element, options.limit)
     say("in double precision")
     run = follow(trace, case.arguments)
-    result = Answer(name, None, notes=[case.note] if case.note else [])
     result.statements = len(trace.events)
     result.outputs = {name: run.arrays[name] for name in case.expected}
     result.violations = [(_statement(trace, v.event), v) for v in trace.violations]
@@ -178,7 +218,7 @@ def answer(
     rounding = _only_rounding(case, trace, run, wrong) if result.agrees is False else None
     if result.agrees is not False or rounding is not None:
         result.found += beyond if rounding is None else [*beyond, rounding]
-        return result
+        return
     if case.written is not None:
         case = replace(case, program=case.written())
         trace = WideTrace(case.program, element)
@@ -191,7 +231,6 @@ def answer(
     result.notes += [
         f"line {e.diagnostic.loc.line}: {e.diagnostic.message}" for e in beyond if e.diagnostic.loc
     ]
-    return result
 
 
 def _first_each(

@@ -20,9 +20,9 @@ from tilelet.divergence.error_map import Bools, regions_of
 from tilelet.divergence.evidence import Agreement
 from tilelet.divergence.matching import CLOSE, Match, Matcher
 from tilelet.divergence.outer_values import with_outer_values
-from tilelet.divergence.record import NOBODY, is_tensor_load
+from tilelet.divergence.record import NOBODY, STEPS_PER_SECOND, is_tensor_load
 from tilelet.divergence.repair import Region, Repair, RepairSearch, relative_error
-from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
+from tilelet.divergence.replay import Replay
 from tilelet.divergence.slices import Slice, Slicer
 from tilelet.divergence.source_text import renamed_at
 from tilelet.ir.core import Op

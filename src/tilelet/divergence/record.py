@@ -7,6 +7,7 @@ executes everything and also keeps every tile, and the events that each was comp
 from __future__ import annotations
 
 import abc
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -42,13 +43,21 @@ NOBODY = -1
 MAX_BYTES = 2 << 30
 """Limit on the bytes of tiles that a trace keeps."""
 
+STEPS_PER_SECOND = 12_000
+"""Steps of work in one second of a budget, about what one core of a 2 GHz CPU does.
+
+Budgets are given in seconds and counted in steps, so that the answer does not depend on the load.
+"""
+
+_ELEMENTS_PER_STEP = 1 << 14
+
 
 class UnknownAddressError(Exception):
     """Addresses depend on data that was not computed."""
 
 
 class TraceTooBigError(Exception):
-    """A trace would keep more tiles than `MAX_BYTES`."""
+    """A trace would keep more tiles than `MAX_BYTES`, or take more steps than its limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,17 @@ class Event:
     @property
     def windows(self) -> tuple[Window, ...]:
         return self.reads if self.window is None else (self.window, *self.reads)
+
+    @property
+    def steps(self) -> float:
+        """The work of the statement: one step to dispatch it, and its elements."""
+        made = self.tile.data.size if self.tile is not None else 0
+        return steps_of(max([made, *(math.prod(w.shape) for w in self.windows)]))
+
+
+def steps_of(elements: int) -> float:
+    """Return the work of one op on so many elements."""
+    return 1 + elements / _ELEMENTS_PER_STEP
 
 
 class Origins:
@@ -383,8 +403,11 @@ class ScalarSources:
 class Trace(Recorder):
     """Everything a run did, with all tiles and the events that each came from."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, limit: float = math.inf) -> None:
+        """`limit` is in steps of work."""
         super().__init__(program)
+        self._limit = limit
+        self._steps = 0.0
         self._made_by: dict[int, int] = {}
         self._scalars = ScalarSources(program)
         self._last_read: dict[Op, int] = {}
@@ -433,8 +456,9 @@ class Trace(Recorder):
                 for slot in results:
                     self._made_by[id(frame[slot])] = number
                 self._bytes += tile.data.nbytes
-                if self._bytes > MAX_BYTES:
-                    raise TraceTooBigError
+            self._steps += event.steps
+            if self._bytes > MAX_BYTES or self._steps > self._limit:
+                raise TraceTooBigError
 
         return traced
 

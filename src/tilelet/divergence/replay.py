@@ -7,7 +7,6 @@ are tracked per buffer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -23,6 +22,7 @@ from tilelet.divergence.record import (
     Submitted,
     Trace,
     follow,
+    steps_of,
     writes_tensor,
 )
 from tilelet.interp.interpreter import Interpreter
@@ -58,20 +58,6 @@ class _Stores:
                 raise RejectedError
 
         return store
-
-
-STEPS_PER_SECOND = 12_000
-"""Steps of work in one second of a budget, about what one core of a 2 GHz CPU does.
-
-Budgets are given in seconds and counted in steps, so that the answer does not depend on the load.
-"""
-
-_ELEMENTS_PER_STEP = 1 << 14
-
-
-def steps_of(elements: int) -> float:
-    """Work of one op on so many elements: a step for its dispatch, and the elements."""
-    return 1 + elements / _ELEMENTS_PER_STEP
 
 
 @dataclass
@@ -266,8 +252,7 @@ def _differs(a: Array, b: Array) -> Array:
 
 
 def _enter(part: _Segment, event: Event) -> None:
-    made = event.tile.data.size if event.tile is not None else 0
-    part.steps += steps_of(max([made, *(math.prod(w.shape) for w in event.windows)]))
+    part.steps += event.steps
     if event.writes:
         assert event.window is not None
         assert event.data is not None

@@ -7,6 +7,7 @@ than the bound does not round to nearest, or overflows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,8 +106,10 @@ def unit(dtype: DType) -> float:
 class WideTrace(Trace):
     """A trace with doubles; with `element=np.float32` everything is carried in FP32."""
 
-    def __init__(self, program: Program, element: Any = np.float64) -> None:
-        super().__init__(program)
+    def __init__(
+        self, program: Program, element: Any = np.float64, limit: float = math.inf
+    ) -> None:
+        super().__init__(program, limit)
         self._element = element
         self._tiles: dict[int, Wide] = {}
         self._memory: dict[int, tuple[int, Wide]] = {}

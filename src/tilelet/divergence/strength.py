@@ -19,7 +19,8 @@ from tilelet.divergence import edits
 from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Array
-from tilelet.divergence.replay import STEPS_PER_SECOND, Replay
+from tilelet.divergence.record import STEPS_PER_SECOND
+from tilelet.divergence.replay import Replay
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType

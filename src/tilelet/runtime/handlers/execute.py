@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tilelet.diag.catalogue.harness import OutputMismatch
+from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
 from tilelet.runtime.data.arrays import Array
@@ -27,6 +33,10 @@ if TYPE_CHECKING:
     from tilelet.runtime.output.run_directory import RunDirectory
     from tilelet.runtime.programs.engines import TaskCounter
     from tilelet.runtime.session import Session
+
+
+_MAX_ELEMENTS_SEARCHED = 1 << 20
+"""Largest number of elements of all arguments for which a failed comparison is searched."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +209,7 @@ class Execute:
         if failed:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             _find_where(run, pristine, pairs)
+            _search_briefly(run, pristine)
         _report(run, judgements)
         if failed:
             _keep_numbers(run, judgements, actual, expected)
@@ -222,6 +233,18 @@ def _find_where(
         run.result.where = where_wrong(run.compiled.program, pristine, outputs)
 
 
+def _search_briefly(run: CaseRun, pristine: Mapping[str, Any]) -> None:
+    """Find the wrong statement if that takes little work; the golden is called again."""
+    from tilelet.divergence.answer import SHORT, answer
+
+    if sum(np.size(array) for array in pristine.values()) > _MAX_ELEMENTS_SEARCHED:
+        return
+    # What the golden prints, it has printed before.
+    apart = contextlib.redirect_stdout(io.StringIO())
+    with contextlib.suppress(UserError, UserErrors), progress("finding the statement"), apart:
+        run.result.answer = answer(run.compiled.name, run.examined(pristine), SHORT)
+
+
 def _report(run: CaseRun, judgements: Sequence[Judgement]) -> None:
     result, console = run.result, run.console
     specs = {spec.name: spec for spec in run.specs.values()}
@@ -239,8 +262,9 @@ def _report(run: CaseRun, judgements: Sequence[Judgement]) -> None:
     if not failures:
         return
     maps = {where.output: where.lines() for where in result.where}
-    script = display_path(run.compiled.program.main.loc.file)
-    search = f"To find the statement and a repair: tilelet diverge {script}"
+    brief = result.answer.brief() if result.answer else ""
+    search = f"tilelet diverge {_script(run)}"
+    search = f"Short search: {brief}; in full: {search}" if brief else f"Search: {search}"
     reports = ["\n".join([j.report, *maps.get(j.name, []), search]) for j in failures]
     result.error = console.mismatch_text([j.name for j in failures], reports)
     run.session.add_errors(
@@ -248,6 +272,13 @@ def _report(run: CaseRun, judgements: Sequence[Judgement]) -> None:
     )
     with contextlib.suppress(OSError):  # the report is in the result anyway
         run.directory.write_text("\n\n".join(reports) + "\n", "report", "mismatch.txt")
+
+
+def _script(run: CaseRun) -> str:
+    """Return the script that runs a case, or the file of its program if there is none."""
+    main = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
+    is_script = main.suffix == ".py" and main.stem != "__main__"
+    return display_path(str(main) if is_script else run.compiled.program.main.loc.file)
 
 
 def _keep_numbers(

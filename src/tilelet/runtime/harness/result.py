@@ -9,6 +9,7 @@ from tilelet.diag.text import printable
 from tilelet.runtime.output.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from tilelet.divergence.answer import Answer
     from tilelet.divergence.wrong_regions import Where
 
 
@@ -38,6 +39,7 @@ class RunResult:
         self.tasks: dict[str, int] = {}  # kernel -> number of tasks
         self.all_counted = True  # False: counting stopped early
         self.where: list[Where] = []  # wrong regions of each failed output
+        self.answer: Answer | None = None  # what a short search found about them
         self.error_was_read = False
         self.error = error
 
