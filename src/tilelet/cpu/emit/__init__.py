@@ -1,1 +1,1 @@
-"""Printing planned kernels and the control program as C."""
+"""Print planned kernels and the control program as C."""

@@ -1,8 +1,8 @@
-"""The control program as C: loops, scalars, windows, and submitting tasks.
+"""Emit the control program as C: loops, scalars, windows, and task submission.
 
-A tensor is a `tl_win`; a value of C text is the expression of a pointer to one. Fresh memory is
-counted: the variable that made it holds one reference, given back after the last op that can see
-the memory, and so does every variable that a loop or branch assigns windows to.
+A tensor is a `tl_win`; its C text is an expression for a pointer to one. Fresh memory is
+reference-counted: the variable that allocated it holds one reference, released after the last op
+that can access the memory; so does every variable to which a loop or branch assigns windows.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """What a call has to know of a kernel: its number, which arguments are windows, and of which
-    of them it writes every element before it does anything else with them.
+    """What a call needs to know about a kernel: its number, which arguments are windows, and which
+    of these it overwrites completely before any other use.
     """
 
     number: int
@@ -71,7 +71,7 @@ class KernelEntry:
 
 
 class ControlEmitter(Emitter):
-    """Writes one function of the control program."""
+    """Emit one function of the control program."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ControlEmitter(Emitter):
         super().__init__(function, functions, sites, host)
         self.kernels = kernels
         self.calls = calls
-        self._owned: dict[Value, str] = {}  # C names of memory made in the block, by root
+        self._owned: dict[Value, str] = {}  # C names of memory allocated in the block, by root
         self._visible_until = _last_sights(self)
 
     def emit(self) -> list[str]:
@@ -131,14 +131,14 @@ class ControlEmitter(Emitter):
                 numbers += 1
 
     def window(self, arg: Arg) -> str:
-        """C expression of a pointer to the window of a tensor."""
+        """Return the C expression for a pointer to a tensor's window."""
         assert isinstance(arg, Value)
         found = self.values[arg]
         assert isinstance(found, str)
         return found
 
     def new_window(self, op: Op, start: str) -> str:
-        """A window variable for the op's result, which begins as `start`."""
+        """Declare a window variable for the op's result, initialized to `start`."""
         name = self.name(op.result.name)
         self.out.add(f"tl_win {name} = {start};", op.loc)
         self.define(op.result, f"(&{name})")
@@ -147,7 +147,7 @@ class ControlEmitter(Emitter):
     # --- blocks ----------------------------------------------------------------------------------
 
     def block(self, block: Block) -> None:
-        """All ops but the terminator; memory is given back after the last op that sees it."""
+        """Emit all ops but the terminator; release memory after the last op that can access it."""
         for at, op in enumerate(block.ops[:-1]):
             emitter = EMITTERS.get(op.name)
             if emitter is None:
@@ -156,7 +156,7 @@ class ControlEmitter(Emitter):
             self._release(block, at)
 
     def finish_block(self, block: Block) -> None:
-        """What the terminator was the last to see."""
+        """Release the memory whose last use is the terminator."""
         self._release(block, len(block.ops) - 1)
 
     def own(self, value: Value, name: str) -> None:
@@ -170,7 +170,7 @@ class ControlEmitter(Emitter):
 
 
 def _last_sights(e: Emitter) -> dict[tuple[Block, int], list[Value]]:
-    """For every root made in a block: the op there after which nobody can see it."""
+    """Map every root allocated in a block to the last op there that can access it."""
     last: dict[Value, tuple[Block, int]] = {}
 
     def sweep(block: Block) -> None:
@@ -199,7 +199,7 @@ def signature(fn: Function) -> str:
 
 
 class _Carried(LoopCarried["ControlEmitter"]):
-    """Its window holds a reference."""
+    """A carried value whose window holds a reference."""
 
     def window_form(self) -> str:
         return f"(&{self.variable})"
@@ -266,7 +266,7 @@ def emit_if(e: ControlEmitter, op: Op) -> None:
 
 @emits("scope")
 def emit_scope(e: ControlEmitter, op: Op) -> None:
-    """Scopes that are left after outlining only group."""
+    """Emit the body: scopes that remain after outlining only group ops."""
     view = ScopeView(op)
     is_manual = view.kind == "manual"
     if is_manual:
@@ -289,7 +289,7 @@ def emit_undef(e: ControlEmitter, op: Op) -> None:
         e.define(op.result, name)
     else:
         assert isinstance(t, TensorType)
-        # A dimension that is not known stands for a tensor that nobody may look at anyway.
+        # An unknown dimension occurs only in tensors that nothing reads.
         shape = [d if isinstance(d, int) else 1 for d in t.shape]
         _create(e, op, array_text(shape), len(shape), poison_pattern(t.dtype))
 
@@ -322,7 +322,7 @@ def _create(e: ControlEmitter, op: Op, shape: str, rank: int, pattern: int) -> N
 
 
 def _is_filled_at_once(e: ControlEmitter, op: Op) -> bool:
-    """Whether the tensor's first use is a task that certainly runs and writes all of it."""
+    """Whether the tensor's first use is a task that always runs and writes all of it."""
     made = op.result
     use = first_use(e.uses.home[made], made)
     if use is None or use.name != "call":
@@ -430,7 +430,7 @@ def emit_dim(e: ControlEmitter, op: Op) -> None:
 
 
 def _address(e: ControlEmitter, op: Op, x: Value, indices: Arg, *, writing: bool) -> str:
-    """The address of an element, once everybody else is done with it."""
+    """Return the address of an element, after waiting for all tasks that use it."""
     address = e.name("address")
     at = e.dims(indices)
     e.out.add(f"char *{address};")
@@ -469,7 +469,7 @@ def emit_write(e: ControlEmitter, op: Op) -> None:
 
 @emits("scatter_update", "dump")
 def emit_in_python(e: ControlEmitter, op: Op) -> None:
-    """An op on whole tensors, done by its reference once all of them are ready."""
+    """Emit an op on whole tensors, which its reference computes once all of them are ready."""
     windows = shaped_operands(op)
     written = [op.args[p] for p in op.spec.writes]
     for v in windows:
@@ -483,7 +483,7 @@ def emit_in_python(e: ControlEmitter, op: Op) -> None:
 
 
 def _dependencies(e: ControlEmitter, deps: Arg) -> tuple[str, str]:
-    """C texts of an array of task ids and of its length; ids that name no task are negative."""
+    """Return C texts of an array of task ids and of its length; negative ids mean no task."""
     entries: list[str] = []
     for dep in deps if isinstance(deps, tuple) else (deps,):
         if isinstance(dep, Value) and isinstance(dep.type, ArrayType):
@@ -555,7 +555,7 @@ def _holds(e: ControlEmitter, op: Op, predicate: Arg) -> str:
 
 
 def _fill_in(e: ControlEmitter, op: Op, entry: KernelEntry, operands: Sequence[Arg]) -> None:
-    """Declares `t`, the task, with its arguments."""
+    """Declare `t`, the task, with its arguments."""
     e.out.add(f"tl_task *t = tl_begin(c, {entry.number}, {e.calls.number(op)});")
     e.out.add("if (!t) return TL_STOPPED;")
     if entry.windows:
@@ -576,7 +576,7 @@ def _field(arg: Arg) -> str:
 
 
 def _call_function(e: ControlEmitter, op: Op, callee: Function) -> None:
-    """A call of another control function: it runs here and now."""
+    """Emit a call of another control function, which runs synchronously."""
     operands = CallView(op).operands
     tensors = [o for o, p in zip(operands, callee.params) if isinstance(p.type, TensorType)]
     numbers = [o for o, p in zip(operands, callee.params) if not isinstance(p.type, TensorType)]
@@ -611,7 +611,7 @@ def _call_function(e: ControlEmitter, op: Op, callee: Function) -> None:
 
 
 def has_partial_windows(functions: Sequence[Function]) -> bool:
-    """Whether the control program makes a window whose valid part is not all of it."""
+    """Whether the control program creates a partially valid window."""
     for fn in functions:
         for op in walk(fn.body):
             t = op.results[0].type if op.name == "set_validshape" else None

@@ -1,8 +1,7 @@
-"""Kernels that are one loop over matrix products, as one iteration of that loop.
+"""Split a kernel that is a single loop over matrix products into one task per iteration.
 
-Iterations then run as tasks of their own, in program order where they touch the same memory: on all
-threads, and beside those that read neighboring columns of the same matrix. Who counts or records
-tasks sees one.
+The iterations run on all threads, in program order where they touch the same memory, and beside
+tasks that read adjacent columns of the same matrix. Counts and recorded streams show one task.
 """
 
 from __future__ import annotations
@@ -22,7 +21,9 @@ MAX_ITERATIONS = 64
 
 
 def one_iteration(kernel: Function, program: Program) -> tuple[Function, int]:
-    """The kernel as one iteration, which asks for its number as a block does; their number."""
+    """Return the kernel as one iteration, which reads its number like a block index, and the
+    iteration count.
+    """
     *before, last = kernel.body.ops[:-1] or [None]
     if last is None or last.name != "for" or not _is_loop_of_products(last):
         return kernel, 1
@@ -53,14 +54,14 @@ def _is_loop_of_products(op: Op) -> bool:
 
 
 def _is_repeatable(op: Op) -> bool:
-    """Whether an op before the loop may be repeated in each iteration: it computes a scalar."""
+    """Whether an op before the loop computes a scalar, so that each iteration may repeat it."""
     return bool(op.spec.traits & RECOMPUTABLE)
 
 
 def _carries_same_memory(
     view: ForView, kernel: Function, functions: Mapping[str, Function]
 ) -> bool:
-    """Whether what the loop carries are tensors that are the same memory in every iteration."""
+    """Whether the loop carries only tensors that are the same memory in every iteration."""
     aliases = Aliases(kernel.body, functions)
     for value, init, handed in zip(view.carried, view.init, yielded(view.body)):
         if not isinstance(value.type, TensorType):
@@ -72,7 +73,7 @@ def _carries_same_memory(
 
 
 def _has_blocks(kernel: Function, program: Program) -> bool:
-    """Whether the kernel knows of blocks, or is called with a number of them."""
+    """Whether the kernel reads a block index, or is called with a block count."""
     if any(Trait.OF_BLOCK in o.spec.traits for o in walk(kernel.body)):
         return True
     calls = [o for f in program.functions.values() for o in walk(f.body) if o.name == "call"]

@@ -1,7 +1,7 @@
-"""How each element type is stored and computed on in C.
+"""How each element type is stored and computed in C.
 
-BF16, FP16 and FP8 values are computed on as `float`s that are values of the type; after an op whose
-result need not be one, `rounded` makes it one.
+BF16, FP16 and FP8 values are computed as `float`s that the narrow type can represent; `rounded`
+restores this after ops whose results may not be representable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilelet.ops.reference import narrowed
 
 @dataclass(frozen=True)
 class Element:
-    """memory: C type in memory; number: C type that is computed on; suffix: of `ts_*` functions."""
+    """memory: C type in memory; number: C type for arithmetic; suffix: of `ts_*` functions."""
 
     dtype: DType
     memory: str
@@ -47,11 +47,11 @@ class Element:
         return number
 
     def rounded(self, number: str, mode: str = "TL_RINT") -> str:
-        """An FP32 result as a value of the type."""
+        """Round an FP32 result to a value of the type."""
         return f"ts_round_{self.suffix}({number}, {mode})" if self.is_narrow_float else number
 
     def constant(self, value: float) -> str:
-        """A number as an element, as `numerics` would narrow it."""
+        """Return a constant as an element, narrowed as `numerics` does."""
         element = narrowed(value, self.dtype)
         if self.is_float:
             return float_text(float(element.astype(np.float32)))
@@ -60,7 +60,7 @@ class Element:
         return text if self.dtype.bits <= 32 else f"(({self.number}){text})"
 
     def from_scalar(self, scalar: str) -> str:
-        """A run-time scalar (an `int64_t`, `uint64_t`, `int` or `double` in C) as an element."""
+        """Convert a run-time scalar (an `int64_t`, `uint64_t`, `int` or `double`) to an element."""
         if self.is_float:
             return self.rounded(f"(float)(double)({scalar})")
         if self.dtype is dtypes.BOOL:
@@ -81,7 +81,7 @@ _ELEMENTS: dict[DType, Element] = {
     dtypes.FP16: Element(dtypes.FP16, "ts_f16", "float", "f16", "TL_FP16"),
     dtypes.FP8E4M3FN: Element(dtypes.FP8E4M3FN, "ts_e4m3", "float", "e4m3", "TL_FP8E4M3FN"),
     dtypes.FP8E5M2: Element(dtypes.FP8E5M2, "ts_e5m2", "float", "e5m2", "TL_FP8E5M2"),
-    # Nothing is computed in these: a value of them is only moved, or widened.
+    # No arithmetic in these types: values are only moved or widened.
     dtypes.FP8E8M0: Element(dtypes.FP8E8M0, "ts_e8m0", "float", "e8m0", "TL_UINT8"),
     dtypes.FP4: Element(dtypes.FP4, "ts_e2m1", "float", "e2m1", "TL_UINT8"),
     dtypes.BOOL: Element(dtypes.BOOL, "ts_bool", "uint8_t", "u8", "TL_BOOL"),
@@ -94,7 +94,7 @@ def element(dtype: DType) -> Element:
 
 
 def scalar_type(dtype: DType) -> str:
-    """The C type of a scalar of this type."""
+    """Return the C type of a scalar of this type."""
     if dtype.is_float:
         return "double"
     if dtype is dtypes.UINT64:
@@ -103,17 +103,17 @@ def scalar_type(dtype: DType) -> str:
 
 
 def word_field(dtype: DType) -> str:
-    """The member of `tl_word` that holds a scalar of this type."""
+    """Return the member of `tl_word` that holds a scalar of this type."""
     if dtype.is_float:
         return "f"
     return "u" if dtype is dtypes.UINT64 else "i"
 
 
 def poison_pattern(dtype: DType) -> int:
-    """Eight bytes of memory that was never written."""
+    """Return eight bytes of the poison pattern, which fills unwritten memory."""
     return repeated(np.asarray(poison(dtype), dtype.numpy).tobytes())
 
 
 def repeated(item: bytes) -> int:
-    """The eight bytes that an element's bytes repeat to."""
+    """Repeat an element's bytes to eight bytes."""
     return int.from_bytes((item * 8)[:8], "little")

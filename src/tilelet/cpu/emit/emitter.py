@@ -1,4 +1,4 @@
-"""What writing a kernel and writing the control program have in common."""
+"""Base of the kernel and control program emitters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilelet.ir.types import ArrayType
 
 
 class OpNumbers:
-    """Ops by number: those left to Python, or the places where tasks are submitted."""
+    """Numbered ops: those left to Python, or those that submit tasks."""
 
     def __init__(self) -> None:
         self.ops: list[Op] = []
@@ -32,7 +32,7 @@ class OpNumbers:
 
 
 class Emitter:
-    """Writes one function as C. `values` holds what each IR value is in C; scalars are texts."""
+    """Emit one function as C. `values` maps IR values to their C form; scalars are texts."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Emitter:
         self.values[value] = form
 
     def scalar(self, arg: Arg) -> str:
-        """C text of a scalar argument."""
+        """Return the C text of a scalar argument."""
         if isinstance(arg, Value):
             found = self.values[arg]
             assert isinstance(found, str)
@@ -70,18 +70,18 @@ class Emitter:
         return scalars.constant_text(number)
 
     def dim(self, arg: Arg) -> Dim:
-        """An integer argument: a number if it is one now."""
+        """Return an integer argument: a number if it is constant, else C text."""
         number = scalars.constant_of(arg)
         return number if isinstance(number, int) and abs(number) < 1 << 31 else self.scalar(arg)
 
     def dims(self, arg: Arg) -> list[Dim]:
-        """A list of integers; a bare number is a list of one."""
+        """Return a list of integers; a bare number is a list of one."""
         return [self.dim(a) for a in (arg if isinstance(arg, tuple) else (arg,))]
 
     def variable(
         self, hint: str, expression: Dim, c_type: str = "int64_t", loc: Loc | None = None
     ) -> str:
-        """A new constant in C."""
+        """Declare a new C constant."""
         name = self.name(hint)
         self.out.add(f"const {c_type} {name} = {expression};", loc)
         return name
@@ -90,7 +90,7 @@ class Emitter:
         return self.sites.number(op.loc, op.name, name)
 
     def check(self, call: str) -> None:
-        """Leave the function if `call` fails."""
+        """Emit a return from the function if `call` fails."""
         self.out.add(f"if ({call}) return c->fault.kind;")
 
     @contextmanager
@@ -122,14 +122,14 @@ def emit_division(e: Emitter, op: Op) -> None:
 
 
 def handed_scalar(e: Emitter, arg: Arg) -> str:
-    """A scalar, or the number of no task."""
+    """Return the text of a scalar, or the id that means no task."""
     return "-1" if arg is None else e.scalar(arg)
 
 
 def declare_array(
     e: Emitter, name: str, type_: ArrayType, first: Arg, loc: Loc | None = None
 ) -> None:
-    """A C array that starts as a copy of `first`, or as zeros."""
+    """Declare a C array initialized with a copy of `first`, or with zeros."""
     e.out.add(f"int64_t {name}[{type_.length}] = {{0}};", loc)
     if isinstance(first, Value):
         e.out.add(f"memcpy({name}, {e.values[first]}, sizeof {name});")
@@ -174,7 +174,7 @@ def emit_array_set(e: Emitter, op: Op) -> None:
 def loop_head(
     e: Emitter, op: Op, bounds: tuple[Arg, Arg, Arg], index: str, trips: int | None
 ) -> str:
-    """Declares the index and gives the head of the C loop; a step of zero is refused."""
+    """Declare the index and return the head of the C loop; a zero step is an error."""
     start, stop, step = (e.dim(b) for b in bounds)
     if step == 0 or not isinstance(step, int):
         fail = f"tl_fail(c, TL_STEP, {e.site(op)}, 0, 0, 0, 0)"

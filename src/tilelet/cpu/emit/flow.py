@@ -1,4 +1,4 @@
-"""Control flow and scalars of a kernel."""
+"""Emit the control flow and scalars of a kernel."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def emit_block_position(k: KernelEmitter, op: Op) -> None:
 
 @emits(*WITHOUT_EFFECT)
 def emit_barrier(k: KernelEmitter, op: Op) -> None:
-    """Ops run one after the other: there is nothing to wait for."""
+    """Emit nothing: ops of a kernel run in order."""
 
 
 # --- values that control flow hands on -----------------------------------------------------------
 
 
 class _Carried(LoopCarried[KernelEmitter]):
-    """In a kernel also a tile.
+    """A carried value of a kernel, which may be a tile.
 
-    It has its own scratch memory, and variables for the extents of its valid region unless these
-    are known to stay the same.
+    A carried tile has its own scratch memory, and variables for the extents of its valid region
+    unless they are known to be constant.
     """
 
     def __init__(self, k: KernelEmitter, at: int, value: Value, first: Arg | None) -> None:
@@ -103,7 +103,7 @@ class _Carried(LoopCarried[KernelEmitter]):
 def assign(
     k: KernelEmitter, targets: Sequence[_Carried], args: Sequence[Arg], moves: Sequence[Move]
 ) -> None:
-    """All targets get their new values at once."""
+    """Assign the new values of all targets simultaneously."""
     _assign_tiles(k, {t.at: (t, k.tile(a)) for t, a in zip(targets, args) if t.slot}, moves)
     others = [(t, a) for t, a in zip(targets, args) if t.slot is None]
     if len(others) == 1:
@@ -181,7 +181,7 @@ def emit_if(k: KernelEmitter, op: Op) -> None:
 
 @emits("undef")
 def emit_undef(k: KernelEmitter, op: Op) -> None:
-    """A value that no path has defined: poison."""
+    """Bind a value that no path has defined to poison."""
     value = op.result
     if isinstance(value.type, ScalarType):
         k.define(value, k.variable(value.name, "0", scalars.declared(value)))

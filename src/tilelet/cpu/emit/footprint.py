@@ -1,9 +1,9 @@
-"""Which part of each argument a task can touch, worked out when it is submitted.
+"""Footprint functions: the part of each argument that a task can touch, computed at submission.
 
-Scopes take whole tensors and slice them inside, so argument windows alone would put tasks in order
-that touch different parts. Where the offsets of all windows that a kernel takes of a parameter
-follow from its scalars and loop bounds, a small C function gives the box around them, by interval
-arithmetic. Anything else counts as all of the argument.
+Scopes take whole tensors and slice them inside, so argument windows alone would serialize tasks
+that touch different parts. If the offsets of all windows that a kernel takes of a parameter follow
+from its scalars and loop bounds, a small C function returns their bounding box by interval
+arithmetic. Otherwise the footprint is the whole argument.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tilelet.ops.transfers import fitted
 
 
 class _Unknown(Exception):  # noqa: N818  (not an error)
-    """Not to be known before the kernel runs."""
+    """A value that is unknown until the kernel runs."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """C texts of the least and greatest value; the number, if it is a constant."""
+    """C texts of the minimum and maximum; `number` if the value is a constant."""
 
     low: str
     high: str
@@ -40,7 +40,9 @@ Touch = tuple[Op, Value]
 
 
 def footprint_lines(kernel: Function, functions: Mapping[str, Function]) -> tuple[str, list[str]]:
-    """Name and text of the function for a kernel; "NULL" and nothing if it would say nothing."""
+    """Return name and text of a kernel's footprint function; "NULL" and no text if it has no
+    information.
+    """
     finder = _Finder(kernel, functions)
     found = {p: finder.boxes(p) for p in kernel.params if isinstance(p.type, TensorType)}
     if not any(found.values()):
@@ -80,7 +82,9 @@ class _Finder:
         self._touched = self._find_touched(functions)
 
     def _find_touched(self, functions: Mapping[str, Function]) -> dict[Value, list[Touch]]:
-        """For each buffer, the ops that touch it, in order, and the name each knows it by."""
+        """Map each buffer to the ops that touch it, in order, with the name that each op uses for
+        it.
+        """
         found: dict[Value, list[Touch]] = {}
         for op in walk(self._kernel.body):
             if op.name == "tensor.dim":
@@ -94,7 +98,7 @@ class _Finder:
         return found
 
     def boxes(self, param: Value) -> list[Box]:
-        """All windows that the kernel takes of `param`; none if they cannot be known."""
+        """Return all windows that the kernel takes of `param`; none if they cannot be known."""
         touched = self._touched.get(param, [])
         try:
             return [self._window(op, v, param) for op, v in touched]
@@ -102,7 +106,7 @@ class _Finder:
             return []
 
     def _window(self, op: Op, v: Value, param: Value) -> Box:
-        """The part of `param` that `op` touches under the name `v`."""
+        """Return the part of `param` that `op` touches under the name `v`."""
         assert isinstance(v.type, TensorType)
         if self._aliases.whole(v) is not param:
             raise _Unknown
@@ -168,7 +172,7 @@ class _Finder:
 
 
 class _Texts(Domain[Interval]):
-    """Bounds as C expressions that saturate instead of wrapping."""
+    """Emit bounds as C expressions that saturate instead of wrapping."""
 
     def constant(self, number: int) -> Interval:
         return Interval(int_text(number), int_text(number), number)

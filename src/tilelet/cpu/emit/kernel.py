@@ -1,4 +1,4 @@
-"""One kernel as a C function: values, scratch memory, control flow. Ops are in `ops_*.py`."""
+"""Emit one kernel as a C function: values, scratch memory, control flow. Ops are in `ops_*.py`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
     return add
 
 
-LINE_BYTES = 64  # of a cache line: TL_LINE
+LINE_BYTES = 64  # bytes of a cache line: TL_LINE
 
 
 def _c_list(products: Sequence[Product]) -> str:
@@ -65,11 +65,11 @@ def _c_list(products: Sequence[Product]) -> str:
 
 @dataclass(frozen=True)
 class TensorRef:
-    """A window of global memory: C expression of a pointer to it.
+    """A window of global memory: the C expression for a pointer to it.
 
-    extents  those known now; None where only the run knows
-    is_full  the valid region is certainly all of it
-    exists   memory is certainly there for all of it
+    extents  constant extents; None where known only at run time
+    is_full  the valid region is certainly the whole window
+    exists   the whole window certainly lies in allocated memory
     """
 
     pointer: str
@@ -87,7 +87,7 @@ class TensorRef:
 
 @dataclass(frozen=True)
 class Windows:
-    """What is certain of all windows that the control program makes: as in `TensorRef`."""
+    """What holds for all windows that the control program creates: fields as in `TensorRef`."""
 
     are_full: bool = True
     exist: bool = True
@@ -98,8 +98,8 @@ class Windows:
 
 @dataclass(eq=False)
 class Product:
-    """C variables of a deferred product: its description, and the region of its result if that is
-    not all of it.
+    """C variables of a deferred product: its description, and the valid region of its result if it
+    is partial.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Product:
     region: tuple[str, ...] = ()
 
     def note_region(self, k: KernelEmitter, region: tuple[Dim, ...]) -> None:
-        """From here on the result has this region."""
+        """Set the valid region of the result from here on."""
         if region == self.shape:
             return
         if not self.region:
@@ -119,30 +119,31 @@ class Product:
             k.out.add(f"{name} = {extent};")
 
     def finish(self, k: KernelEmitter) -> None:
-        """It has been run; the next time, the loop may make no iteration that says its region."""
+        """Reset the region after the product has run: the next loop may have no iteration."""
         if self.region:
-            k.zero_outside(self.shape, self.region, self.slot, FP32)  # or INT32: as large
+            # Or INT32, which has the same size.
+            k.zero_outside(self.shape, self.region, self.slot, FP32)
             for name, extent in zip(self.region, self.shape):
                 k.out.add(f"{name} = {extent};")
 
 
 @dataclass(frozen=True)
 class KernelCode:
-    """A finished kernel."""
+    """An emitted kernel."""
 
-    name: str  # of the C function
+    name: str  # name of the C function
     lines: list[str]
     scratch: int
     windows: tuple[int, ...]  # positions of its tensor parameters
     scalars: tuple[int, ...]  # positions of its scalar parameters
     batch_hint: BatchHint
-    fills: frozenset[int]  # positions of tensors whose first use here writes every element
+    fills: frozenset[int]  # positions of tensors whose first use writes every element
     has_products: bool
-    iterations: int = 1  # calls that make a task
+    iterations: int = 1  # calls per task
 
 
 class KernelEmitter(Emitter):
-    """Prints one kernel as it was planned."""
+    """Emit one kernel according to its plan."""
 
     def __init__(
         self,
@@ -157,18 +158,18 @@ class KernelEmitter(Emitter):
         self.plan = plan
         self.windows = windows
         self.slots: dict[int, Slot] = {}
-        self.products: dict[Op, Product] = {}  # deferred, by their first op
+        self.products: dict[Op, Product] = {}  # deferred products, by their first op
         self.declarations: list[str] = []
         self.step = Step()
         self._own: Iterator[int] = iter(())
         self._to_store: dict[Value, int] = {}
-        self._ran: set[Op] = set()  # ops after which products were run
-        self._innermost: Text | None = None  # before the loop over elements being written
+        self._ran: set[Op] = set()  # ops after which deferred products have run
+        self._innermost: Text | None = None  # insertion point before the element loop being emitted
         self._fills: set[int] = set()
         self.has_products = False
 
     def emit(self) -> KernelCode:
-        """Write the kernel."""
+        """Emit the kernel."""
         windows, numbers = self._parameters()
         name = f"k_{identifier(self.function.name)}"
         with self.out.indented():
@@ -218,7 +219,9 @@ class KernelEmitter(Emitter):
         return tuple(windows), tuple(numbers)
 
     def note_whole_store(self, op: Op, tensor: Value) -> None:
-        """The op writes every element of a tensor; of a parameter, perhaps as its first use."""
+        """Note that the op writes every element of a tensor, perhaps as the first use of a
+        parameter.
+        """
         if tensor in self.function.params and first_use(self.function.body, tensor) is op:
             self._fills.add(self.function.params.index(tensor))
 
@@ -237,26 +240,26 @@ class KernelEmitter(Emitter):
         return found
 
     def slot(self, number: int) -> Slot:
-        """A slot of the plan; it gets its name when it is first asked for."""
+        """Return a slot of the plan, named on first use."""
         if number not in self.slots:
             self.slots[number] = Slot(self.name(f"t_{self.plan.slots[number].hint}"), number)
         return self.slots[number]
 
     def take_slot(self) -> Slot:
-        """The next slot that the op takes for itself."""
+        """Return the next slot that the plan gives to the op."""
         return self.slot(next(self._own))
 
     def take_replaced(self, arg: Arg) -> Slot:
-        """Memory that holds the tile `arg` and may be changed: its own, or that of a copy."""
+        """Return memory that holds the tile `arg` and may be overwritten: its own, or a copy."""
         number = next(self._own)
         if number not in self.slots:
             self.materialize_tile(self.tile(arg), self.slot(number))
         return self.slots[number]
 
-    # --- products that were deferred --------------------------------------------------------------
+    # --- deferred products ------------------------------------------------------------------------
 
     def product(self, group: ProductGroup) -> Product:
-        """The C variables of a product."""
+        """Return the C variables of a product."""
         first = group.ops[0]
         if first not in self.products:
             name = self.name("product")
@@ -266,7 +269,7 @@ class KernelEmitter(Emitter):
         return self.products[first]
 
     def run_products(self, op: Op) -> None:
-        """Run the products that are planned to be run after `op`."""
+        """Run the products that the plan places after `op`."""
         groups = () if op in self._ran else self.plan.run_after(op)
         self._ran.add(op)
         products = [self.product(g) for g in groups]
@@ -290,7 +293,7 @@ class KernelEmitter(Emitter):
     def element_text(
         self, tile: Tile, root: Sequence[int], axes: Sequence[Axis], index: Sequence[str]
     ) -> str:
-        """C text of one element, as a number; nodes get a line each."""
+        """Return the C text of one element as a number; each node gets its own line."""
         e = element(tile.dtype)
         form = tile.form
         if isinstance(form, Leaf):
@@ -298,7 +301,7 @@ class KernelEmitter(Emitter):
             place = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
             number = e.load(f"{form.pointer}[{place}]")
             if self._innermost is not None and strides[axes[-1].last] == 0:
-                # The same for the whole loop; compilers are not sure of that.
+                # Loop-invariant, which compilers cannot always prove.
                 name = self.name("same")
                 self._innermost.add(f"const {e.number} {name} = {number};")
                 return name
@@ -309,7 +312,7 @@ class KernelEmitter(Emitter):
 
     @contextmanager
     def nest(self, axes: Sequence[Axis], *, vector: bool = True) -> Generator[list[str]]:
-        """Loops over `axes`; gives the names of the indices."""
+        """Open loops over `axes`; yield the index names."""
         names = [self.name("i") for _ in axes]
         depth = 0
         with self._nest(axes, names, depth, vector):
@@ -335,14 +338,14 @@ class KernelEmitter(Emitter):
         self._innermost = outside
 
     def axes_of(self, tile: Tile, *others: Sequence[Dim], merge: bool = True) -> list[Axis]:
-        """The loops that evaluate the valid part of `tile`; `others`: strides of memory written."""
+        """Return the loops over the valid part of `tile`; `others`: strides of the destination."""
         strides = [strides_in(t.shape, leaf.strides, tile.shape) for t, leaf in leaves(tile)]
         merge = merge and not uses_index(tile)
         return merged_axes(tile.shape, tile.valid, [*others, *strides], merge=merge)
 
     @contextmanager
     def pieces(self, axis: Axis, length: int) -> Generator[tuple[str, str]]:
-        """A loop over an axis, `length` elements at a time: the start of each piece, its size."""
+        """Open a loop over an axis in steps of `length`; yield the start and size of each piece."""
         start = self.name("piece")
         with self.out.block(
             f"for (int64_t {start} = 0; {start} < {axis.extent}; {start} += {length})"
@@ -352,9 +355,9 @@ class KernelEmitter(Emitter):
     def evaluate_bypassing_cache(
         self, tile: Tile, pointer: str, strides: Sequence[Dim], condition: str
     ) -> None:
-        """As `evaluate`; where `condition` holds, results go to memory without passing the caches.
+        """As `evaluate`; where `condition` holds, with non-temporal stores.
 
-        That is for tensors that no cache could hold until they are read.
+        These are for tensors too large to stay in a cache until they are read.
         """
         e = element(tile.dtype)
         into = strides_in(tile.shape, strides, tile.shape)
@@ -395,7 +398,7 @@ class KernelEmitter(Emitter):
     def evaluate(
         self, tile: Tile, pointer: str, strides: Sequence[Dim], combine: str = "{}"
     ) -> None:
-        """Write the valid part of `tile` to memory. `combine` is what is stored for an element."""
+        """Write the valid part of `tile` to memory; `combine` maps elements to stored values."""
         e = element(tile.dtype)
         into = strides_in(tile.shape, strides, tile.shape)
         axes = self.axes_of(tile, into)
@@ -412,7 +415,7 @@ class KernelEmitter(Emitter):
         dtype: DType,
         pattern: int = 0,
     ) -> None:
-        """Before a slot is filled: its elements, if not all of them will be."""
+        """Zero a slot before it is filled, if it will be filled only partially."""
         if valid == tile_shape:
             return
         partial = " || ".join(f"{v} != {n}" for v, n in zip(valid, tile_shape) if v != n)
@@ -422,7 +425,7 @@ class KernelEmitter(Emitter):
     def zero_outside(
         self, shape: tuple[int, ...], valid: tuple[Dim, ...], slot: Slot, dtype: DType
     ) -> None:
-        """After a slot was filled: what lies outside the valid region, if anything does."""
+        """Zero what lies outside the valid region of a slot that has been filled."""
         if valid != shape:
             self.out.add(
                 f"tl_zero_outside({slot.name}, {array_text(shape)}, {array_text(valid)}, "
@@ -430,24 +433,24 @@ class KernelEmitter(Emitter):
             )
 
     def materialize_tile(self, tile: Tile, slot: Slot) -> Tile:
-        """Write a tile to scratch memory, dense, with zeros outside its valid region."""
+        """Write a tile densely to scratch memory, with zeros outside its valid region."""
         self.evaluate(tile, slot.name, row_major(tile.shape))
         return self.written(tile, slot)
 
     def written(self, tile: Tile, slot: Slot) -> Tile:
-        """The tile whose valid part has just been written to a slot."""
-        # Not before: the slot may be what the tile is computed from.
+        """Return the tile whose valid part has just been written to a slot."""
+        # Only now: the tile may be computed from the slot's old contents.
         self.zero_outside(tile.shape, tile.valid, slot, tile.dtype)
         return self.slot_tile(slot, tile.shape, tile.dtype, tile.valid)
 
     def planned_slot(self, arg: Arg) -> Slot | None:
-        """The slot that an operand is to be written to by this op, if it still is."""
+        """Return the slot that this op writes an operand to, unless it is already there."""
         assert isinstance(arg, Value)
         number = self._to_store.pop(arg, None)
         return None if number is None else self.slot(number)
 
     def stored(self, arg: Arg) -> Tile:
-        """The tile of a value, written to memory first if that is planned."""
+        """Return the tile of a value, writing it to memory first if the plan says so."""
         assert isinstance(arg, Value)
         slot = self.planned_slot(arg)
         if slot is not None:
@@ -455,7 +458,7 @@ class KernelEmitter(Emitter):
         return self.tile(arg)
 
     def result(self, op: Op, tile: Tile) -> None:
-        """Bind the op's result in the form that is planned."""
+        """Bind the op's result in its planned form."""
         value = op.result
         if not self.uses.count[value]:
             return
@@ -471,7 +474,7 @@ class KernelEmitter(Emitter):
         self.values[value] = tile
 
     def check_region(self, value: Value, tile: Tile) -> None:
-        """Check that a tile has the region that was planned for it."""
+        """Check that a tile has its planned region."""
         found = tuple(v if isinstance(v, int) else None for v in tile.valid)
         if found != self.plan.regions.of[value]:
             problem = f"valid region {tile.valid}, planned as {self.plan.regions.of[value]}"
@@ -480,7 +483,7 @@ class KernelEmitter(Emitter):
     # --- blocks ----------------------------------------------------------------------------------
 
     def block(self, block: Block) -> None:
-        """All ops but the terminator."""
+        """Emit all ops but the terminator."""
         for op in block.ops[:-1]:
             self.op(op)
 

@@ -1,4 +1,4 @@
-"""Values that a loop carries or an `if` joins, as variables in C."""
+"""Emit values that a loop carries or an `if` joins as C variables."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ E = TypeVar("E", bound=Emitter)
 
 
 class LoopCarried(abc.ABC, Generic[E]):
-    """One such value: a scalar or window variable, or an array.
+    """One carried value: a scalar or window variable, or an array.
 
-    A tensor that is the same window in every iteration is only a name.
+    A tensor that is the same window in every iteration needs no variable.
 
-    first     what it begins as; None for the result of a branch
-    variable  its name in C; empty if it is only a name
-    form      what the IR value is in C
+    first     initial value; None for the result of a branch
+    variable  its C name; empty if it needs no variable
+    form      C form of the IR value
     """
 
     def __init__(self, emitter: E, value: Value, first: Arg | None) -> None:
@@ -31,7 +31,7 @@ class LoopCarried(abc.ABC, Generic[E]):
         self.form: Any = self.declare(first)
 
     def declare(self, first: Arg | None) -> Any:
-        """Declare the variable; gives its form."""
+        """Declare the variable; return its form."""
         e, type_ = self.emitter, self.value.type
         if isinstance(type_, TensorType):
             return self._declare_window(first)
@@ -56,22 +56,22 @@ class LoopCarried(abc.ABC, Generic[E]):
 
     @abc.abstractmethod
     def window_form(self) -> Any:
-        """What a tensor is whose window is in the variable."""
+        """Return the form of a tensor whose window is in the variable."""
 
     @abc.abstractmethod
     def set_window(self, arg: Arg) -> None:
-        """Write a window to the variable."""
+        """Assign a window to the variable."""
 
     @abc.abstractmethod
     def read_window(self, arg: Arg) -> list[str]:
         """Copy a window; return the lines that assign the copy to the variable."""
 
     def bind(self, value: Value) -> None:
-        """Let `value` stand for it."""
+        """Bind `value` to this form."""
         self.emitter.define(value, self.form)
 
     def set(self, arg: Arg) -> None:
-        """Write a value to the variable, if there is one."""
+        """Assign a value to the variable, if there is one."""
         e, type_ = self.emitter, self.value.type
         if not self.variable:
             return
@@ -99,7 +99,9 @@ class LoopCarried(abc.ABC, Generic[E]):
 
 
 def set_at_once(e: Emitter, targets: Sequence[LoopCarried[Any]], args: Sequence[Arg]) -> None:
-    """All get their new values at once, since one may depend on another: read all, write all."""
+    """Assign all new values simultaneously: read all before writing any, since they may depend on
+    each other.
+    """
     for line in [line for t, arg in zip(targets, args) for line in t.read(arg)]:
         e.out.add(line)
 
@@ -107,7 +109,9 @@ def set_at_once(e: Emitter, targets: Sequence[LoopCarried[Any]], args: Sequence[
 def emit_while_body(
     e: Emitter, carried: Sequence[LoopCarried[Any]], op: Op, write: Callable[[Block], None]
 ) -> None:
-    """One iteration of a `while`, up to where its values are handed on; `write` emits a block."""
+    """Emit one iteration of a `while` up to the assignment of its carried values; `write` emits a
+    block.
+    """
     cond, body = op.blocks
     e.out.add("if (TL_CANCELLED(c)) return TL_STOPPED;")
     for c, tested in zip(carried, cond.params):

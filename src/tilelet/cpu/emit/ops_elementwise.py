@@ -1,6 +1,6 @@
 """Elementwise ops: arithmetic, functions, bits, comparison, selection, broadcast, cast, constants.
 
-Each is one entry of a table: the C expression of an element from those of the operands.
+Each is a table entry that maps the operands' C expressions to that of the result element.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tilelet.syntax.enums import CmpType
 
 
 def spread(tile: Tile, shape: Sequence[int]) -> tuple[Dim, ...]:
-    """The region of an operand after its axes of extent 1 were stretched to `shape`."""
+    """Return the region of an operand whose axes of extent 1 are broadcast to `shape`."""
     missing = len(shape) - len(tile.shape)
     region: list[Dim] = list(shape[:missing])
     for extent, v, wanted in zip(tile.shape, tile.valid, shape[missing:]):
@@ -41,7 +41,7 @@ def spread(tile: Tile, shape: Sequence[int]) -> tuple[Dim, ...]:
 
 
 def meet(k: KernelEmitter, shape: tuple[int, ...], operands: Sequence[Tile]) -> tuple[Dim, ...]:
-    """The intersection of the operands' regions."""
+    """Return the intersection of the operands' regions."""
     region: list[Dim] = list(shape)
     for tile in operands:
         region = [
@@ -52,7 +52,7 @@ def meet(k: KernelEmitter, shape: tuple[int, ...], operands: Sequence[Tile]) -> 
 
 
 def named(k: KernelEmitter, v: Dim) -> Dim:
-    """A region's extent as a number or a plain name."""
+    """Return a region's extent as a number or a plain name."""
     return v if isinstance(v, int) or v.isidentifier() else k.variable("valid", v)
 
 
@@ -60,7 +60,7 @@ def named(k: KernelEmitter, v: Dim) -> Dim:
 
 
 def converted(tile: Tile, to: DType) -> Tile:
-    """A tile brought to the element type of the result."""
+    """Convert a tile to the element type of the result."""
     if tile.dtype is to or element(tile.dtype).memory == element(to).memory:
         return tile
     source = tile.dtype
@@ -76,7 +76,7 @@ def constant_tile(shape: tuple[int, ...], dtype: DType, text: str) -> Tile:
 
 
 def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) -> Tile:
-    """An argument as an operand of a loop over `shape` on elements of `dtype`."""
+    """Return an argument as an operand of a loop over `shape` on elements of `dtype`."""
     number = constant_of(arg)
     if number is not None:
         return constant_tile(shape, dtype, element(dtype).constant(number))
@@ -88,7 +88,7 @@ def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) ->
 
 
 def tiles_of(op: Op, names: Sequence[str]) -> list[str]:
-    """Those of the parameters that are given tiles."""
+    """Return the parameters that are given tiles."""
     found: list[str] = []
     for name in names:
         arg = op.args[name]
@@ -103,7 +103,7 @@ Make = Callable[..., str]
 def elementwise(
     k: KernelEmitter, op: Op, names: Sequence[str], make: Make, dtype: DType | None = None
 ) -> None:
-    """The result of `make(element type, *operands)`, of operands brought to `dtype`."""
+    """Return the result of `make(element type, *operands)`, with operands converted to `dtype`."""
     t = k.tile_type(op.result)
     work = dtype or t.dtype
     operands = [operand(k, op.args[n], t.shape, work) for n in names]
@@ -129,9 +129,9 @@ def _divide(e: Element, a: str, b: str) -> str:
 
 
 def _function(name: str, *, is_exact: bool = False) -> Make:
-    """A function that exists for floats and for every integer type.
+    """Declare a function of floats and of every integer type.
 
-    is_exact: of values of a narrow float type it gives one again, so nothing has to be rounded
+    is_exact: results of narrow floats are representable, so no rounding is needed
     """
 
     def make(e: Element, *operands: str) -> str:
@@ -157,7 +157,7 @@ _TWO: dict[str, Make] = {
     "shl": _function("shl"),
     "shr": _function("shr"),
 }
-# Other names of the same ops.
+# Aliases.
 _SAME = {
     "adds": "add", "subs": "sub", "muls": "mul", "divs": "div", "rems": "rem", "fmods": "fmod",
     "maximums": "maximum", "minimums": "minimum",
@@ -223,7 +223,7 @@ _ONE: dict[str, Make] = {
 
 @emits(*_ONE)
 def emit_one(k: KernelEmitter, op: Op) -> None:
-    # Functions of integers give FP32: the operand is converted by `rint` first.
+    # Functions of integers return FP32: the operand is first converted with `rint`.
     elementwise(k, op, ("x",), _ONE[op.name])
 
 
@@ -296,7 +296,7 @@ def _mode(mode: str, meaning_of_none: str) -> str:
 
 
 def cast_text(x: str, source: DType, to: DType, mode: str) -> str:
-    """`x`, a number of type `source`, converted to `to`: the rules of `numerics/casts.py`."""
+    """Convert `x`, a number of type `source`, to `to` by the rules of `numerics/casts.py`."""
     assert mode in MODES
     into = element(to)
     if to is dtypes.BOOL:
@@ -316,7 +316,7 @@ def cast_text(x: str, source: DType, to: DType, mode: str) -> str:
     wide = "ts_i64_to_f32" if source.is_signed else "ts_u64_to_f32"
     if to is dtypes.FP32:
         return f"{wide}({x}, {rounding})"
-    # Rounding to odd first keeps what the second rounding has to know.
+    # Round to odd first, which keeps the second rounding correct.
     return into.rounded(f"{wide}({x}, TL_ODD)", rounding)
 
 
@@ -400,5 +400,5 @@ def emit_expands(k: KernelEmitter, op: Op) -> None:
 
 @emits("move")
 def emit_move(k: KernelEmitter, op: Op) -> None:
-    """Another on-chip memory makes no difference here: the same value."""
+    """Return the same value: the CPU does not distinguish on-chip memories."""
     k.result(op, k.tile(op.args["tile"]))

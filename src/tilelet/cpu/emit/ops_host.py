@@ -1,6 +1,6 @@
-"""Ops that have no C of their own: those that move elements by data, which are rare, and new ones.
+"""Ops without C code: rare ones that move elements by index, and new ones.
 
-Generated code hands the operands to a callback, which applies the op's NumPy reference.
+Generated code passes the operands to a callback, which applies the op's NumPy reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilelet.tasks.window import row_major
 
 
 def shaped_operands(op: Op) -> list[Value]:
-    """The tensors and tiles that the callback gets, in order; the results' tiles follow."""
+    """Return the tensors and tiles that the callback receives, then the results' tiles."""
     return [v for v in values_in(op.args.values()) if isinstance(v.type, (TensorType, TileType))]
 
 
@@ -27,7 +27,7 @@ def scalar_operands(op: Op) -> list[Value]:
 
 
 def call_host(e: Emitter, op: Op, windows: Sequence[str]) -> str:
-    """Call back with these windows and the op's scalars; the C name of the windows."""
+    """Emit the callback with these windows and scalars; return the C name of the windows."""
     tiles, words = e.name("tiles"), e.name("words")
     e.out.add(f"tl_win {tiles}[] = {{{', '.join(windows)}}};", op.loc)
     numbers = [
@@ -70,7 +70,7 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
 
 
 def _window(tile: Tile) -> str:
-    """A dense tile as a `tl_win`."""
+    """Declare a `tl_win` for a dense tile."""
     shape = ", ".join(map(str, tile.shape))
     strides = ", ".join(map(str, row_major(tile.shape)))
     valid = ", ".join(map(str, tile.valid))

@@ -1,4 +1,4 @@
-"""Matrix products: calls of `tl_matmul` (c/matmul.h), reading operands where they are."""
+"""Matrix products: calls of `tl_matmul` (c/matmul.h), which reads operands in place."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilelet.cpu.plan.regions import define_products
 from tilelet.ir.core import Arg, Op
 from tilelet.tasks.window import row_major
 
-VERY_FEW_ROWS = 8  # so few that operands are read for longer than they are multiplied
+VERY_FEW_ROWS = 8  # below this, reading the operands takes longer than multiplying them
 
 
 define_products([*PRODUCTS, "matmul_bias", "gemv_bias"], ACCUMULATING)
@@ -23,10 +23,10 @@ define_products([*PRODUCTS, "matmul_bias", "gemv_bias"], ACCUMULATING)
 
 @dataclass(frozen=True)
 class Operand:
-    """A matrix in memory, rows `ld` elements apart.
+    """A matrix in memory, with a row stride of `ld` elements.
 
     is_swapped     the product takes its transpose
-    is_transposed  the same, as seen from what is stored: a transposed view is stored the other way
+    is_transposed  the same relative to storage: a transposed view is stored the other way
     """
 
     tile: Tile
@@ -44,7 +44,7 @@ class Operand:
 
 
 def _operand(k: KernelEmitter, arg: Arg, swapped: bool) -> Operand:
-    """An operand as `tl_matmul` takes it: one of its two axes has stride 1."""
+    """Return an operand as `tl_matmul` takes it: one of its two axes has stride 1."""
     tile = k.stored(arg)
     row, column = tile.leaf.strides[-2:]
     if row == 1 and column != 1 and tile.shape[-1] != 1:
@@ -111,7 +111,7 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
         k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
         return
     _multiply(k, op, a, b, slot, t.shape, region, start)
-    # What the accumulator had outside the product's region is no longer part of it.
+    # The accumulator's elements outside the product's region are no longer valid.
     k.zero_outside(t.shape, region, slot, t.dtype)
     k.result(op, k.slot_tile(slot, t.shape, t.dtype, region))
 
@@ -125,10 +125,10 @@ def _add_piece(
     region: tuple[Dim, ...],
     start: str,
 ) -> None:
-    """Note the product; pieces of one chain over k are run together."""
+    """Record the product; pieces of one chain over k run together."""
     with k.out.block("", op.loc):
         _describe(k, a, b, product_.slot, product_.shape, region, start, [], [])
-        # A window without unit stride is copied to memory that the next iteration uses again.
+        # A window without unit stride is copied to memory that the next iteration reuses.
         lasting = " && ".join(
             f"(const void *){o.tile.leaf.pointer} != (const void *){o.tile.leaf.slot.name}"
             for o in (a, b)
@@ -138,7 +138,9 @@ def _add_piece(
 
 
 def _continued(product_extent: Dim, acc_extent: Dim, extent: int, starts_anew: str | None) -> Dim:
-    """What both the product and the accumulator have; the product's alone if it starts anew."""
+    """Return the intersection of the product's and the accumulator's regions; the product's alone
+    if it starts a new sum.
+    """
     if acc_extent in (extent, product_extent):
         return product_extent
     both = acc_extent if product_extent == extent else lesser(product_extent, acc_extent)
@@ -172,7 +174,7 @@ def _multiply(
     region: tuple[Dim, ...],
     start: str,
 ) -> None:
-    """One call for each matrix of the batch."""
+    """Emit one call per matrix of the batch."""
     axes = merged_axes(shape[:-2], region[:-2], [], merge=False)
     if shape[-2] <= VERY_FEW_ROWS:
         _read_ahead(k, op)
@@ -182,8 +184,8 @@ def _multiply(
 
 
 def _read_ahead(k: KernelEmitter, op: Op) -> None:
-    """What is taken from memory next in this block, if it is known by now where that lies: memory
-    can be read while the product is computed.
+    """Return the memory that this block reads next, if its address is already known, so that it can
+    be prefetched during the product.
     """
     ops = k.uses.home[op.result].ops
     at = next(i for i, other in enumerate(ops) if other is op)
@@ -209,7 +211,7 @@ def _describe(
     axes: list[Axis],
     index: list[str],
 ) -> None:
-    """Declares `product`: one matrix product of the batch that `axes` and `index` point at."""
+    """Declare `product`: one matrix product of the batch, selected by `axes` and `index`."""
     k.has_products = True
     strides = row_major(shape)
     at = total([product(i, strides[x.last]) for x, i in zip(axes, index)])
@@ -236,7 +238,7 @@ def _describe(
 
 
 def _matrix(operand: Operand, shape: tuple[int, ...], axes: list[Axis], index: list[str]) -> str:
-    """Address of the operand's matrix for one element of the batch."""
+    """Return the address of the operand's matrix for one element of the batch."""
     tile = operand.tile
     leaf = tile.leaf
     strides = strides_in(tile.shape[:-2], leaf.strides[:-2], shape[:-2])

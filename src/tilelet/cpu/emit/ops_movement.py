@@ -1,4 +1,4 @@
-"""Loads, stores, views of tiles, single elements, padding."""
+"""Loads, stores, tile views, single elements, padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilelet.tasks.window import row_major
 
 
 def items(arg: Arg) -> tuple[Arg, ...]:
-    """A list argument; a bare number is a list of one."""
+    """Return a list argument; a bare number is a list of one."""
     return arg if isinstance(arg, tuple) else (arg,)
 
 
@@ -48,7 +48,7 @@ def check_inside(
     name: str,
     window: str = "NULL",
 ) -> None:
-    """A window that must lie inside; `window` is the C name of what it is a part of."""
+    """Emit the check that a window lies inside its parent, whose C name is `window`."""
     for axis, (start, size, extent) in enumerate(zip(starts, sizes, extents)):
         if (
             all(isinstance(n, int) for n in (start, size, extent))
@@ -118,9 +118,9 @@ def loaded(
     shape: list[Dim],
     limits: list[Dim] | None,
 ) -> Tile:
-    """A window of global memory as a tile that is read where it is.
+    """Return a window of global memory as a tile that is read in place.
 
-    Its last axis has stride 1: a window for which that does not hold is copied first.
+    Its last axis has stride 1; a window without unit stride is copied first.
     """
     ref = k.tensor(op.args[source])
     value = op.args[source]
@@ -208,7 +208,7 @@ def emit_store(k: KernelEmitter, op: Op) -> None:
 
 
 def fitted_tile(tile: Tile, rank: int) -> Tile:
-    """The tile with leading axes of extent 1 added or left out to have `rank` axes."""
+    """Return the tile with leading axes of extent 1 added or removed to have `rank` axes."""
     extra = len(tile.shape) - rank
     shape = fitted(tile.shape, rank)
     assert shape is not None
@@ -229,8 +229,8 @@ def fitted_tile(tile: Tile, rank: int) -> Tile:
 def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> None:
     """Write the valid part of a tile to global memory.
 
-    It goes there directly if the last axis has stride 1 and nothing that is still to be read lies
-    in the same buffer (or is exactly what is replaced); else by way of scratch memory.
+    The store is direct if the last axis has stride 1 and no pending read overlaps the buffer
+    (except exactly at the replaced elements); otherwise it goes through scratch memory.
     """
     ref, into = k.tensor(op.args[target]), op.args[target]
     assert isinstance(into, Value)
@@ -282,7 +282,7 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
 
 
 def _as_stored(tile: Tile, into: Value) -> Tile:
-    """An FP32 accumulator may be stored to a narrower type, rounded to nearest even."""
+    """Round an FP32 accumulator that is stored to a narrower type to nearest even."""
     assert isinstance(into.type, TensorType)
     dtype = into.type.dtype
     if not tile.dtype.is_float or tile.dtype is dtype:
@@ -315,7 +315,7 @@ def _direct_condition(tile: Tile, ref: TensorRef, there: str, strides: list[str]
 
 
 def _insert(k: KernelEmitter, op: Op) -> None:
-    """`assemble` into a tile: its memory is changed in place if nobody else needs it."""
+    """Emit `assemble` into a tile, in place if nothing else needs its memory."""
     into, source = op.args["target"], op.args["source"]
     t = k.tile_type(op.result)
     rank = len(t.shape)
@@ -326,7 +326,7 @@ def _insert(k: KernelEmitter, op: Op) -> None:
     starts = k.dims(op.args["offset"])
     assert isinstance(into, Value)
     check_inside(k, op, starts, part.valid, t.shape, into.name)
-    if len(k.step.slots) == 2:  # it is read from the memory that it is inserted to
+    if len(k.step.slots) == 2:  # the source lies in the memory that it is inserted into
         part = k.materialize_tile(part, k.take_slot())
     slot = k.take_replaced(into)
     valid: tuple[Dim, ...] = t.shape
@@ -381,7 +381,7 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
 def _regions(
     k: KernelEmitter, op: Op, limits: Sequence[Dim], sizes: Sequence[int], name: str
 ) -> list[Dim]:
-    """Extents of a valid region, checked; nothing is valid where a computed one is negative."""
+    """Return the checked extents of a valid region; a negative computed extent makes it empty."""
     checked: list[Dim] = []
     for axis, (limit, size) in enumerate(zip(limits, sizes)):
         if isinstance(limit, int) and 0 <= limit <= size:
@@ -403,7 +403,7 @@ def _not_negative(
     extents: Sequence[int],
     name: str,
 ) -> list[Dim]:
-    """Offsets of a window that may reach past the end, checked; those past the end are the end."""
+    """Return the checked offsets of a window that may extend past the end, clamped to the end."""
     checked: list[Dim] = []
     for axis, (start, size, extent) in enumerate(zip(starts, sizes, extents)):
         if isinstance(start, int) and start >= 0:
@@ -416,7 +416,7 @@ def _not_negative(
 
 
 def _seen(valid: Dim, start: Dim, size: int, may_be_cut: bool) -> Dim:
-    """How much of the window lies in the region."""
+    """Return how much of the window lies in the region."""
     if not may_be_cut:
         return size
     if isinstance(valid, int) and isinstance(start, int):
@@ -504,7 +504,7 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
 
 
 def _view_tensor(k: KernelEmitter, op: Op, function: str, shape: Arg) -> None:
-    """A view of global memory inside a kernel."""
+    """Emit a view of global memory inside a kernel."""
     value, t = op.args["x"], op.result.type
     assert isinstance(value, Value)
     assert isinstance(t, TensorType)
@@ -516,7 +516,7 @@ def _view_tensor(k: KernelEmitter, op: Op, function: str, shape: Arg) -> None:
 
 
 def _copied_window(k: KernelEmitter, op: Op, ref: TensorRef) -> str:
-    """A window that becomes the result of `op`, as yet the same as `ref`."""
+    """Declare the window of `op`'s result, initialized with a copy of `ref`."""
     t = op.result.type
     assert isinstance(t, TensorType)
     name = k.name(op.result.name)
@@ -542,7 +542,7 @@ def emit_concat(k: KernelEmitter, op: Op) -> None:
 
 
 def _joined_region(k: KernelEmitter, op: Op, a: Tile, b: Tile) -> tuple[Dim, ...]:
-    """Two tiles side by side: the gap between their regions must be nothing."""
+    """Return the region of two concatenated tiles; their regions must be adjacent."""
     empty = f"({b.valid[0]} == 0 || {b.valid[1]} == 0)"
     torn = f"!({a.valid[0]} == {b.valid[0]} && {a.valid[1]} == {a.shape[1]})"
     site = k.site(op, "concat")
@@ -558,7 +558,7 @@ def _joined_region(k: KernelEmitter, op: Op, a: Tile, b: Tile) -> tuple[Dim, ...
 
 
 def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...]) -> Tile:
-    """The valid part of a tile in a new one of `shape`, the pad value everywhere else."""
+    """Copy the valid part of a tile into a new one of `shape`, padded with the pad value."""
     if tile.is_full and tile.shape == shape:
         return tile
     slot = k.take_slot()
@@ -584,7 +584,7 @@ def emit_set_validshape(k: KernelEmitter, op: Op) -> None:
     assert isinstance(value, Value)
     x = k.tile(value)
     if not x.is_full:
-        x = k.stored(value)  # the region may grow: then zeros are read
+        x = k.stored(value)  # if the region grows, the new elements are zeros
     limits = _regions(k, op, [k.dim(op.args["rows"]), k.dim(op.args["cols"])], x.shape, value.name)
     node = Node(lambda texts, _: texts[0], (x,), op.loc)
     k.result(op, Tile(x.shape, x.dtype, tuple(limits), node))

@@ -1,4 +1,4 @@
-"""Reductions along rows or columns, in the order that `numerics/reductions.py` fixes."""
+"""Reductions along rows or columns, in the order defined by `numerics/reductions.py`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ define_reductions([f"col_{n}" for n in _NAMES], -2)
 
 
 def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int) -> tuple[Dim, ...]:
-    """The region with `axis` reduced to 1; of no elements there is no sum or maximum."""
+    """Return the region with `axis` reduced to 1; reducing no elements gives an empty region."""
     if not isinstance(x.valid[axis], int) or x.valid[axis] == 0:
         others = [v for i, v in enumerate(x.valid) if i != axis and not (isinstance(v, int) and v)]
         some = " && ".join([f"{x.valid[axis]} == 0", *(f"{v} != 0" for v in others)])
@@ -50,7 +50,7 @@ def emit_col(k: KernelEmitter, op: Op) -> None:
     x = op.args["x"]
     assert isinstance(x, Value)
     if op.name == "col_sum" and op.args["tmp_tile"] and k.tile_type(x).dtype is FP16:
-        emit_host(k, op)  # in pairs
+        emit_host(k, op)  # pairwise
         return
     _along_columns(k, op, op.name.removeprefix("col_"))
 
@@ -71,7 +71,7 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
         and (x.shape[-1] == 1 or x.form.strides[-1] == 1)
     )
     in_pieces = not is_plain and e.is_float and function in _FOLDED and x.shape[-1] > PIECE
-    kept = k.planned_slot(op.args["x"])  # all of the tile, if it is needed again
+    kept = k.planned_slot(op.args["x"])  # the whole tile, if it is needed again
     strides = row_major((*x.shape[:-1], 1))
     axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
     with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
@@ -81,7 +81,7 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
             if kept is not None:
                 row = _new_row(k, x, kept, axes, index)
             else:
-                row = k.take_slot().name  # one row, or a piece of one
+                row = k.take_slot().name  # one row or piece of a row
             last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
             if in_pieces:
                 _fold_pieces(k, x, function, row, axes, index, last[0], is_kept=kept is not None)
@@ -103,7 +103,7 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
 
 
 def _new_row(k: KernelEmitter, x: Tile, slot: Slot, axes: list[Axis], index: list[str]) -> str:
-    """Where a row of the tile is to be written."""
+    """Return where a row of the tile is written."""
     strides = row_major(x.shape)
     start = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
     name = k.name("row")
@@ -122,8 +122,8 @@ def _fold_pieces(
     *,
     is_kept: bool,
 ) -> None:
-    """Compute a long row a piece at a time, so that it stays in the nearest cache. Unless the row
-    is kept, the pieces follow each other at the same place.
+    """Compute a long row in pieces, so that each stays in the L1 cache. Unless the row is kept, all
+    pieces use the same memory.
     """
     k.out.add("ts_fold folded = {0};")
     with k.pieces(last, PIECE) as (start, count_):
@@ -138,14 +138,14 @@ def _fold_pieces(
 
 
 def _row_pointer(x: Tile, axes: list[Axis], index: list[str]) -> str:
-    """The row of a tile in memory; its last axis must have stride 1."""
+    """Return a pointer to a row of a tile in memory; its last axis must have stride 1."""
     leaf = x.leaf
     strides = strides_in(x.shape, leaf.strides, x.shape)
     return f"{leaf.pointer} + ({total([product(i, strides[a.last]) for a, i in zip(axes, index)])})"
 
 
 def _result_slot(k: KernelEmitter, op: Op, x: Tile, region: tuple[Dim, ...], axis: int) -> Tile:
-    """Memory for the result; an axis that does not stay has extent 1 anyway."""
+    """Return memory for the result; an axis that is dropped has extent 1."""
     t = k.tile_type(op.result)
     if len(t.shape) != len(x.shape):
         region = tuple(v for i, v in enumerate(region) if i != axis)
@@ -162,7 +162,7 @@ def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
     result = _result_slot(k, op, x, region, rank - 2)
     slot = result.leaf.slot
     assert slot is not None
-    # Narrow floats are summed up in FP32 and rounded once, at the end; FP16 at every step.
+    # Narrow floats are summed in FP32 and rounded once at the end; FP16 is rounded at every step.
     is_stepwise = x.dtype is FP16 and function == "sum"
     sums = slot
     if e.is_narrow_float:

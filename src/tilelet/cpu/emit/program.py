@@ -1,4 +1,4 @@
-"""A whole program as C: kernels, control functions, and the table that describes them."""
+"""Emit a whole program as C: kernels, control functions, and the table that describes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tilelet.analysis.aliases import Aliases
 from tilelet.analysis.overhang import may_overhang
 
-# Imported for their entries in the kernels' table of ops.
+# Imported to register their ops in the table of emitters.
 from tilelet.cpu.emit import (  # noqa: F401
     flow,
     ops_elementwise,
@@ -38,22 +38,22 @@ _DIRECTIONS = {Direction.In: "r", Direction.Out: "w", Direction.InOut: "b"}
 
 @dataclass(frozen=True)
 class Compiled:
-    """C text of a program, in parts that can be compiled side by side, and what belongs to it."""
+    """C text of a program in units that compile in parallel, and what its numbers refer to."""
 
     units: list[str]
-    kernels: list[str]  # names, by number
+    kernels: list[str]  # kernel names, by number
     sites: list[Site]
     host_ops: list[Op]
-    calls: list[Op]  # where tasks are submitted, by number
-    plans: list[KernelPlan]  # by number of the kernel
+    calls: list[Op]  # ops that submit tasks, by number
+    plans: list[KernelPlan]  # by kernel number
 
 
-# Bytes that no machine has. More, as a 64-bit number, would look like few.
+# Larger than any memory; a larger 64-bit size could overflow to a small one.
 _MOST = 1 << 62
 
 
 def emit_program(program: Program, parts: int = 2) -> Compiled:
-    """The program (after all passes) as C."""
+    """Return the program (after all passes) as C."""
     _check_ranks(program)
     sites, host = Sites(), OpNumbers()
     for p in program.main.params:
@@ -79,7 +79,7 @@ def emit_program(program: Program, parts: int = 2) -> Compiled:
 
 
 def _check_ranks(program: Program) -> None:
-    """Windows in C have room for `RANK` axes."""
+    """Raise an error for tensors with more than `RANK` axes, the limit of windows in C."""
     for fn in program.functions.values():
         values = [*fn.params, *(v for op in walk(fn.body) for v in op.results)]
         for v in values:
@@ -103,7 +103,7 @@ _HEAD = '#include "kernel.h"\n'
 
 
 def _kernel_units(codes: Sequence[tuple[Function, KernelCode]], parts: int) -> list[str]:
-    """The kernels in so many texts of similar length."""
+    """Divide the kernels into texts of similar length."""
     bins: list[list[str]] = [[] for _ in range(max(1, min(parts, len(codes))))]
     for _, code in sorted(codes, key=lambda c: -len(c[1].lines)):
         min(bins, key=len).extend(code.lines)
@@ -139,7 +139,7 @@ def _control_unit(
 
 
 def _fills(code: KernelCode) -> frozenset[int]:
-    """What a task fills; one iteration of several may fill what it sees, but that is not all."""
+    """Return what a task fills; one of several iterations may fill only its own part."""
     return code.fills if code.iterations == 1 else frozenset()
 
 

@@ -1,7 +1,7 @@
 """Scalar arithmetic in C, as `ops/scalar.py` defines it.
 
-Integers are 64 bits wide and wrapped to their type after each op; floats are doubles, rounded to
-their type after each op, which is what the reference does with Python's numbers.
+Integers are 64 bits wide and wrapped to their type after each op; floats are doubles rounded to
+their type after each op, as in the reference.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def constant_text(value: float | bool) -> str:
 
 
 def constant_of(arg: Arg) -> int | float | bool | None:
-    """The number that a constant argument is; None for anything else."""
+    """Return the value of a constant argument, or None."""
     if isinstance(arg, Const):
         return arg.value
     return arg if isinstance(arg, (bool, int, float)) else None
 
 
 def as_type(number: str, dtype: DType) -> str:
-    """A C expression as a number of type `dtype`: integers wrap, floats round."""
+    """Convert a C expression to `dtype`: integers wrap, floats round."""
     if dtype is dtypes.BOOL:
         return f"(({number}) != 0)"
     if dtype is dtypes.FP32:
@@ -122,7 +122,7 @@ DIVISIONS = {"scalar.floordiv": "tl_divide", "scalar.mod": "tl_remainder"}
 
 
 def is_wide(*args: Arg) -> bool:
-    """Whether 64-bit arithmetic with sign cannot hold all operands."""
+    """Whether signed 64-bit arithmetic cannot represent all operands."""
     for a in args:
         number = constant_of(a)
         if scalar_dtype(a) is dtypes.UINT64 or (isinstance(number, int) and number >= 1 << 63):
@@ -131,7 +131,7 @@ def is_wide(*args: Arg) -> bool:
 
 
 def scalar_expression(op: Op, text: Callable[[Arg], str]) -> str:
-    """The C expression of a scalar op other than a division by an integer."""
+    """Return the C expression of a scalar op other than integer division."""
     assert isinstance(op.result.type, ScalarType)
     dtype = op.result.type.dtype
     if op.name in BINARY:
@@ -143,7 +143,7 @@ def scalar_expression(op: Op, text: Callable[[Arg], str]) -> str:
 
 
 def division_expression(op: Op, text: Callable[[Arg], str]) -> str:
-    """`//` or `%` of integers, the divisor known not to be zero."""
+    """Return `//` or `%` of integers; the divisor is known to be nonzero."""
     assert isinstance(op.result.type, ScalarType)
     lhs, rhs = op.args["lhs"], op.args["rhs"]
     if is_wide(lhs, rhs):
@@ -155,7 +155,7 @@ def division_expression(op: Op, text: Callable[[Arg], str]) -> str:
 
 
 def cast_expression(x: str, source: DType, target: DType) -> str:
-    """`pl.cast` of a scalar, by the default mode."""
+    """Return `pl.cast` of a scalar in the default mode."""
     if target is dtypes.BOOL:
         return f"(({x}) != 0)"
     into = element(target)
@@ -167,13 +167,13 @@ def cast_expression(x: str, source: DType, target: DType) -> str:
     if target is dtypes.FP32:
         return f"(double){widened}({x}, TL_ROUND)"
     if target.is_float:
-        # Rounding to odd first keeps what the second rounding has to know.
+        # Round to odd first, which keeps the second rounding correct.
         return f"(double){into.rounded(f'{widened}({x}, TL_ODD)', 'TL_ROUND')}"
     return saturated(x, source, target)
 
 
 def saturated(x: str, source: DType, target: DType) -> str:
-    """An integer expression of type `source`, cut to the range of `target`."""
+    """Clamp an integer expression of type `source` to the range of `target`."""
     lowest, highest = source.limits
     low, high = target.limits
     number = f"({x})"
@@ -185,6 +185,6 @@ def saturated(x: str, source: DType, target: DType) -> str:
 
 
 def declared(v: Value) -> str:
-    """The C type of a scalar value."""
+    """Return the C type of a scalar value."""
     assert isinstance(v.type, ScalarType)
     return scalar_type(v.type.dtype)

@@ -1,7 +1,7 @@
-"""Places in generated code that can fail, and the catalogue's errors for them.
+"""Fault sites of generated code, and the catalogue's errors for them.
 
-Generated code names a place by its number; what went wrong comes back as a kind (see `rt.h`) and
-some numbers. The errors are those that the interpreter raises.
+Generated code identifies a site by number; a fault returns its kind (see `rt.h`) and some numbers.
+The errors are those that the interpreter raises.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tilelet.ir.faults import RegionFault
 
 @dataclass(frozen=True)
 class Site:
-    """A place: where in the source, which op, and the name of what it works on."""
+    """A fault site: source location, op, and the name of its operand."""
 
     loc: Loc
     op: str
@@ -41,7 +41,7 @@ class Site:
 
 
 class Sites:
-    """The places of one program, in the order in which they were met."""
+    """The fault sites of one program, in order of creation."""
 
     def __init__(self) -> None:
         self._numbers: dict[Site, int] = {}
@@ -54,7 +54,7 @@ class Sites:
 
 
 def error_of(kind: int, site: Site, n: Sequence[int]) -> UserError | InternalError:
-    """What the user is told."""
+    """Return the error for the user."""
     loc, name = site.loc, site.name
     if kind == WINDOW:
         clamps = site.op in ("slice", "load")

@@ -1,4 +1,4 @@
-"""Writing C: indented lines, literals, names."""
+"""Write C: indented lines, literals, names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Dim = int | str
 
 
 class Text:
-    """Lines of C with their indentation, and places for lines that are known later."""
+    """Indented lines of C, with insertion points for lines that are known later."""
 
     def __init__(self, depth: int = 0) -> None:
         self._parts: list[str | Text] = []
@@ -28,12 +28,12 @@ class Text:
         return [line for p in self._parts for line in ([p] if isinstance(p, str) else p.lines)]
 
     def add(self, line: str, loc: Loc | None = None) -> None:
-        """One line; `loc` is the `pl` line it comes from, shown beside it."""
+        """Add one line; `loc` is the `pl` line it comes from, shown as a comment."""
         place = f"  // {place_text(loc)}" if loc is not None and loc.line else ""
         self._parts.append("    " * self._depth + line + place)
 
     def reserve(self) -> Text:
-        """Return a text that stands here, whatever is added to it."""
+        """Return an insertion point here: a text whose lines appear at this place."""
         part = Text(self._depth)
         self._parts.append(part)
         return part
@@ -55,7 +55,7 @@ class Text:
 
 
 def place_text(loc: Loc) -> str:
-    """`file.py:12`: the file's name alone, so that equal programs give equal C anywhere."""
+    """Return `file.py:12`, without the folder, so that equal programs give equal C anywhere."""
     return f"{_file_name(loc.file)}:{loc.line}"
 
 
@@ -69,7 +69,7 @@ _LONGEST = 40
 
 
 def identifier(hint: str) -> str:
-    """`hint` with only what a C identifier may hold; different hints stay different."""
+    """Turn `hint` into a C identifier; different hints give different identifiers."""
     name = _NOT_IN_WORDS.sub("_", hint)
     if name == hint and len(name) <= _LONGEST:
         return name or "value"
@@ -78,7 +78,7 @@ def identifier(hint: str) -> str:
 
 
 def double_text(value: float) -> str:
-    """A double constant, exact."""
+    """Return an exact double constant."""
     if math.isnan(value):
         return '__builtin_nan("")'
     if math.isinf(value):
@@ -88,7 +88,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """An FP32 constant; `value` must be one."""
+    """Return an FP32 constant; `value` must be representable."""
     if math.isnan(value):
         return '__builtin_nanf("")'
     if math.isinf(value):
@@ -98,7 +98,7 @@ def float_text(value: float) -> str:
 
 
 def int_text(value: int) -> str:
-    """An integer constant of any size up to 64 bits."""
+    """Return an integer constant of up to 64 bits."""
     if value == -(1 << 63):
         return "INT64_MIN"
     if value >= 1 << 63:
@@ -109,7 +109,7 @@ def int_text(value: int) -> str:
 
 
 def array_text(items: Sequence[Dim]) -> str:
-    """An unnamed array of extents or indices, to be passed to a function."""
+    """Return a compound literal of extents or indices, to pass to a function."""
     return f"(int64_t[]){{{', '.join(map(str, items))}}}"
 
 
@@ -134,7 +134,7 @@ def total(terms: Sequence[Dim]) -> Dim:
 
 
 def lesser(a: Dim, b: Dim) -> Dim:
-    """The smaller of two extents."""
+    """Return the smaller of two extents."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
     return a if a == b else f"ts_min({a}, {b})"

@@ -1,8 +1,7 @@
-"""What a tile is while a kernel is being written: memory, or a computation not yet written down.
+"""Tiles during emission: elements in memory, or a deferred computation.
 
-An elementwise op whose result is used once is not evaluated where it stands: it becomes a `Node`,
-and the loop of its one user computes it on the way. So a chain of ops is one loop, and no tile is
-written for what is between.
+An elementwise op whose result is used once is not evaluated in place: it becomes a `Node` that its
+user's loop evaluates. A chain of ops thus becomes one loop without intermediate tiles.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ class Slot:
 class Leaf:
     """Elements in memory: `pointer[sum(index * stride)]`.
 
-    slot        the scratch memory, if it is there
-    window      C name of the window of global memory, if it is read from there directly
-    is_zeroed   what lies outside the valid region is zero in memory, too
+    slot        the scratch memory, if the elements are there
+    window      C name of the window of global memory, if they are read from there
+    is_zeroed   memory outside the valid region is zero
     """
 
     pointer: str
@@ -42,8 +41,8 @@ class Leaf:
 
 @dataclass(eq=False)
 class Node:
-    """An elementwise computation. `make` writes the C expression of one element from those of the
-    operands; `index` is the C name of the position along the last axis.
+    """A deferred elementwise computation. `make` maps the operands' C expressions to that of one
+    element; `index` is the C name of the position along the last axis.
     """
 
     make: Callable[[Sequence[str], str], str]
@@ -65,7 +64,7 @@ class Tile:
 
     @property
     def is_full(self) -> bool:
-        """Whether all of it is certainly valid."""
+        """Whether the whole tile is certainly valid."""
         return self.valid == self.shape
 
     @property
@@ -75,7 +74,7 @@ class Tile:
 
     @property
     def is_dense(self) -> bool:
-        """Whether it lies in scratch memory, row by row without gaps."""
+        """Whether it lies densely in scratch memory."""
         if not isinstance(self.form, Leaf) or self.form.window is not None:
             return False
         dense = row_major(self.shape)
@@ -90,7 +89,7 @@ def count(shape: Sequence[int]) -> int:
 
 
 def leaves(tile: Tile) -> Iterator[tuple[Tile, Leaf]]:
-    """Every piece of memory that evaluating `tile` reads."""
+    """Yield every memory operand that evaluating `tile` reads."""
     if isinstance(tile.form, Leaf):
         yield tile, tile.form
     else:
@@ -110,11 +109,11 @@ class Axis:
 
     last: int
     extent: Dim
-    length: int  # the extent if everything is valid
+    length: int  # extent of a fully valid tile
 
 
 def strides_in(shape: Sequence[int], strides: Sequence[Dim], root: Sequence[int]) -> list[Dim]:
-    """Strides of an operand on the axes of the result: 0 where it is stretched or has no axis."""
+    """Return an operand's strides on the axes of the result: 0 where it is broadcast."""
     missing = len(root) - len(shape)
     return [0] * missing + [s if n > 1 else 0 for n, s in zip(shape, strides)]
 
@@ -122,7 +121,9 @@ def strides_in(shape: Sequence[int], strides: Sequence[Dim], root: Sequence[int]
 def merged_axes(
     shape: Sequence[int], extents: Sequence[Dim], operands: Sequence[Sequence[Dim]], *, merge: bool
 ) -> list[Axis]:
-    """The loops over a box: axes of length 1 left out, neighbors joined where memory allows."""
+    """Return the loops over a box: axes of length 1 dropped, adjacent axes merged where strides
+    allow.
+    """
     axes: list[Axis] = []
     for i, (length, extent) in enumerate(zip(shape, extents)):
         if length == 1 and extent == 1:
