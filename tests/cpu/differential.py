@@ -34,8 +34,12 @@ def outcome(
 
 
 def agree(program: Program, *, ulp: int = 0, **arguments: Any) -> Arrays:
-    """Run on both; the engine's arrays. With `ulp`, FP32 results may differ by so much."""
-    lowered = run_passes(program)
+    """Run on both; return the engine's arrays. With `ulp`, FP32 results may differ by that much."""
+    return agree_lowered(run_passes(program), arguments, ulp)
+
+
+def agree_lowered(lowered: Program, arguments: Mapping[str, Any], ulp: int = 0) -> Arrays:
+    """As `agree`, for a program after all passes."""
     expected, wanted_error, wanted_tasks = outcome(Interpreter(), lowered, arguments)
     found, error, tasks = outcome(CpuEngine(records=True), lowered, arguments)
     assert error == wanted_error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cpu.differential import assert_same, numbers
-from tests.cpu.test_ops import Cases
+from tests.cpu.test_ops import FULL, PARTIAL, Cases
 from tests.models.programs import TINY, sizes_of
 
 from tilelet.cpu.run import engine
@@ -57,7 +57,7 @@ def check_same_on_all(
 @pytest.mark.usefixtures("compile_quickly")
 def test_elementwise_and_reductions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Functions that only have to be near the right result are the same everywhere, too."""
-    cases = Cases(partial=True)
+    cases = Cases(PARTIAL)
     for dtype in (FP32, BF16, FP16):
         x = cases.given(f"x{dtype.name}", numbers(dtype, 5, 19, seed=3, scale=20.0))
         y = cases.given(f"y{dtype.name}", numbers(dtype, 5, 19, seed=4))
@@ -69,19 +69,19 @@ def test_elementwise_and_reductions(monkeypatch: pytest.MonkeyPatch) -> None:
             cases.add(name, {"x": x})
         for target in (FP32, BF16, FP16, INT32, INT8):
             cases.add("cast", {"x": x}, target_type=target, mode="rint")
-    check_same_on_all(cases.b.program(), cases.arguments, monkeypatch)
+    check_same_on_all(cases.b.program(), *cases.runs(), monkeypatch)
 
 
 @on_x86
 @pytest.mark.usefixtures("compile_quickly")
 def test_matmul(monkeypatch: pytest.MonkeyPatch) -> None:
-    cases = Cases()
+    cases = Cases(FULL)
     for dtype in (FP32, BF16, FP16, INT8):
         a = cases.given(f"a{dtype.name}", numbers(dtype, 21, 70, seed=1, special=False))
         b = cases.given(f"b{dtype.name}", numbers(dtype, 70, 53, seed=2, special=False))
         out = INT32 if dtype is INT8 else FP32
         cases.add("matmul", {"lhs": a, "rhs": b}, out_dtype=out)
-    check_same_on_all(cases.b.program(), cases.arguments, monkeypatch)
+    check_same_on_all(cases.b.program(), *cases.runs(), monkeypatch)
 
 
 @on_x86

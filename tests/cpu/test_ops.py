@@ -1,4 +1,4 @@
-"""Every op on every element type, with and without partly valid tiles."""
+"""Every op on every element type, with fully and partially valid tiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cpu.differential import agree, numbers
+from tests.cpu.differential import agree_lowered, numbers
 from tests.interp.build import Build, index, tensor
 
 from tilelet import dtypes
@@ -15,10 +15,12 @@ from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, INT32, DT
 from tilelet.ir.core import Value
 from tilelet.ir.types import TileType
 from tilelet.numerics import MODES
+from tilelet.passes.pipeline import run_passes
 
 pytestmark = pytest.mark.usefixtures("compile_quickly")
 
 M, N = 5, 19
+FULL, PARTIAL = (M, N), (M - 2, N - 6)
 FLOATS = [FP32, BF16, FP16]
 INTS = [d for d in dtypes.ALL if d.kind in ("int", "uint")]
 NUMBERS = FLOATS + INTS
@@ -27,14 +29,17 @@ Make = Callable[..., Any]
 
 
 class Cases:
-    """Many ops in one program: each a task that loads its operands and stores its result."""
+    """Many ops in one program: each a task that loads its operands and stores its result.
 
-    def __init__(self, partial: bool = False) -> None:
+    The program is compiled once and runs with each of the `valid` extents.
+    """
+
+    def __init__(self, *valid: tuple[int, int]) -> None:
         self.b = Build()
         self.arguments: dict[str, Any] = {}
         self.rows = self.b.param("rows", index())
         self.columns = self.b.param("columns", index())
-        self.arguments |= {"rows": M - 2 if partial else M, "columns": N - 6 if partial else N}
+        self._valid = valid
         self._inputs: dict[str, Value] = {}
         self._count = 0
 
@@ -73,13 +78,19 @@ class Cases:
 
         self.b.scope(inside, hint=hint.replace(".", "_"))
 
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the arguments of each run."""
+        return [self.arguments | {"rows": r, "columns": c} for r, c in self._valid]
+
     def check(self, ulp: int = 0) -> None:
-        agree(self.b.program(), ulp=ulp, **self.arguments)
+        lowered = run_passes(self.b.program())
+        for arguments in self.runs():
+            agree_lowered(lowered, arguments, ulp)
 
 
-@pytest.fixture(params=[False, True], ids=["full", "partial"])
-def cases(request: pytest.FixtureRequest) -> Cases:
-    return Cases(request.param)
+@pytest.fixture
+def cases() -> Cases:
+    return Cases(FULL, PARTIAL)
 
 
 BINARY = ["add", "sub", "mul", "div", "rem", "fmod", "maximum", "minimum"]
@@ -183,7 +194,7 @@ def test_mixed_types(cases: Cases) -> None:
     "source", [d for d in dtypes.ALL if d.kind not in ("index", "task")], ids=str
 )
 def test_casts(source: DType) -> None:
-    cases = Cases()
+    cases = Cases(FULL)
     array = numbers(source, M, N, seed=1, scale=200.0)
     x = cases.given("x", array)
     for target in dtypes.ALL:
@@ -196,7 +207,7 @@ def test_casts(source: DType) -> None:
 @pytest.mark.parametrize("dtype", [BF16, FP16, FP8E4M3FN, FP8E5M2], ids=str)
 def test_every_pattern_of_a_narrow_float(dtype: DType) -> None:
     """All bit patterns, widened and narrowed again in every mode, and to integers."""
-    cases = Cases()
+    cases = Cases(FULL)
     kind = f"u{dtype.itemsize}"
     count = 1 << dtype.bits
     every = np.arange(count, dtype=kind).view(dtype.numpy).reshape(count // 256, 256)
@@ -210,7 +221,7 @@ def test_every_pattern_of_a_narrow_float(dtype: DType) -> None:
 @pytest.mark.parametrize("target", [BF16, FP16, FP8E4M3FN, FP8E5M2], ids=str)
 def test_every_half_way_point(target: DType) -> None:
     """FP32 values at, just below and just above every value of the type and between neighbors."""
-    cases = Cases()
+    cases = Cases(FULL)
     count = 1 << target.bits
     values = np.arange(count, dtype=f"u{target.itemsize}").view(target.numpy).astype(np.float32)
     finite = np.sort(values[np.isfinite(values)])
@@ -247,7 +258,7 @@ def test_reductions(cases: Cases, dtype: DType) -> None:
 
 
 def test_reductions_of_a_batch() -> None:
-    cases = Cases()
+    cases = Cases(FULL)
     for dtype in (FP32, BF16, INT32):
         x = cases.given(f"x{dtype.name}", numbers(dtype, 3, 4, 21, seed=7))
         for name in REDUCTIONS:
@@ -331,7 +342,7 @@ def _write_and_read(s: Build, a: Value) -> Any:
 
 
 def test_creation() -> None:
-    cases = Cases()
+    cases = Cases(FULL)
     for dtype in (*NUMBERS, dtypes.BOOL):
         cases.task(lambda s, d=dtype: s.op("full", shape=[M, N], dtype=d, value=1), {}, "full")
     for dtype in (dtypes.INT16, INT32, dtypes.UINT16, dtypes.UINT32):
@@ -347,7 +358,7 @@ def test_creation() -> None:
 
 
 def test_gather_and_sort() -> None:
-    cases = Cases()
+    cases = Cases(FULL)
     x = cases.given("x", numbers(FP32, 4, 32, seed=1))
     at = cases.given("at", np.random.default_rng(1).integers(0, 32, (4, 8)).astype(np.int32))
     number = cases.given("number", np.arange(128, dtype=np.uint32).reshape(4, 32))
