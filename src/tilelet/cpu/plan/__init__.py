@@ -1,1 +1,1 @@
-"""What is decided about a kernel before its C is written."""
+"""Plan a kernel before its C is emitted."""

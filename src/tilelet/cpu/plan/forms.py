@@ -1,8 +1,8 @@
-"""Which tiles of a kernel are computed inline, which lie in scratch memory, which are windows.
+"""Decide which tiles of a kernel are computed inline, kept in scratch memory, or read as windows.
 
-One walk over the kernel, with a `Form` for every tile that is alive. An elementwise op whose result
-is used once is inline: the loop of its user computes it on the way, so a chain of ops is one loop.
-Every other result takes a slot, or replaces an operand in the slot of that one.
+One walk over the kernel keeps a `Form` for every live tile. An elementwise op whose result is used
+once is inline: its user's loop evaluates it, so a chain of ops is one loop. Every other result
+takes a slot, or replaces an operand in its slot.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tilelet.ir.types import TileType
 from tilelet.ir.views import ForView, yielded
 from tilelet.ops.transfers import fitted
 
-MAX_DEPTH = 100  # ops in a row that become one expression
-PIECE = 256  # elements of a long row that are worked on before the next ones
+MAX_DEPTH = 100  # longest chain of ops in one expression
+PIECE = 256  # elements of a long row that are processed at a time
 
 
 def is_tile(arg: Arg) -> bool:
@@ -46,15 +46,15 @@ def count(shape: Sequence[int]) -> int:
 
 
 def accumulator(dtype: DType) -> DType:
-    """Return the type in which products of a type are summed up."""
+    """Return the accumulation type of products of a type."""
     return INT32 if dtype in (INT8, UINT8) else FP32
 
 
 @dataclass(frozen=True)
 class Forms:
-    """What `find_forms` returns.
+    """Result of `find_forms`.
 
-    destinations  slot of the carried tile that a value is yielded for
+    destinations  slot of the carried tile that a value is yielded to
     """
 
     steps: dict[Op, Step]
@@ -71,7 +71,7 @@ def find_forms(kernel: Function, uses: Uses, regions: Regions) -> Forms:
 
 @dataclass
 class _Draft:
-    """A step under way."""
+    """A step under construction."""
 
     copies: list[Copy] = field(default_factory=list[Copy])
     stored: list[Copy] = field(default_factory=list[Copy])
@@ -96,7 +96,7 @@ class _Draft:
 
 
 class _Walk:
-    """The walk; `values` holds the form of every tile that is alive."""
+    """The walk; `values` maps every live tile to its form."""
 
     def __init__(self, uses: Uses, regions: Regions) -> None:
         self.uses = uses
@@ -104,7 +104,7 @@ class _Walk:
         self.remaining = Counter(uses.count)
         self.values: dict[Value, Form] = {}
         self.slots: list[Slot] = []
-        self.shared: set[int] = set()  # other values look at them: they must not be written again
+        self.shared: set[int] = set()  # slots with other views: must not be overwritten
         self.carried: set[Value] = set()
         self.destinations: dict[Value, int] = {}
         self.steps: dict[Op, Step] = {}
@@ -115,7 +115,7 @@ class _Walk:
             self.op(op)
 
     def inner(self, block: Block) -> None:
-        """A block inside an op, whose draft goes on afterwards."""
+        """Plan a block inside an op, then continue with the op's draft."""
         outer = self.draft
         self.block(block)
         self.draft = outer
@@ -136,7 +136,7 @@ class _Walk:
         self.steps[op] = self.draft.step()
 
     def _copy_loads(self, op: Op) -> None:
-        """Loads see memory as it was where they stand: copy what is needed after this op."""
+        """Copy loads that are needed after this op overwrites memory: a load is a snapshot."""
         own = Counter(op.operands if not op.blocks else ())
         for value, form in list(self.values.items()):
             if self.remaining[value] > own[value] and any(
@@ -153,7 +153,7 @@ class _Walk:
         return len(self.slots) - 1
 
     def take_slot(self, hint: str, dtype: DType, shape: Sequence[int]) -> int:
-        """A new slot that the op takes for itself."""
+        """Return a new slot for the op's own use."""
         slot = self.new_slot(hint, dtype, shape)
         self.draft.slots.append(slot)
         return slot
@@ -177,7 +177,7 @@ class _Walk:
         return self.values[arg]
 
     def store(self, arg: Arg) -> Stored:
-        """The tile of a value, in scratch memory from now on: dense, zeros around its region."""
+        """Place the tile of a value in scratch memory: dense, with zeros outside its region."""
         assert isinstance(arg, Value)
         form = self.values[arg]
         is_padded = isinstance(form, Stored) and (form.is_zeroed or self.is_full(arg))
@@ -189,7 +189,7 @@ class _Walk:
         return stored
 
     def in_memory(self, arg: Arg) -> Stored:
-        """The tile of a value in some memory, strided or not: a computation is carried out."""
+        """Return the tile of a value in memory, strided or not; evaluate it if it is inline."""
         form = self.tile(arg)
         return form if isinstance(form, Stored) else self.store(arg)
 
@@ -198,8 +198,8 @@ class _Walk:
             self.shared.add(form.slot)
 
     def bind(self, value: Value, form: Form) -> None:
-        """Bind an op's result. A computation is left to its one user if that is in the same block,
-        or to the first one if that can carry it out for all.
+        """Bind an op's result. A computation is left to its single user in the same block, or to
+        the first user if that can evaluate it for all.
         """
         if not self.uses.count[value]:
             return
@@ -211,7 +211,9 @@ class _Walk:
         self.values[value] = self.draft.result = form
 
     def _is_reduced_first(self, value: Value) -> bool:
-        """Whether the first use is a reduction of rows, which are best reduced as they are made."""
+        """Whether the first use is a row reduction, which is fastest while the row is being
+        computed.
+        """
         use = first_use(self.uses.home[value], value)
         return (
             use is not None
@@ -222,8 +224,8 @@ class _Walk:
         )
 
     def reused_slot(self, arg: Arg, result: Value) -> int | None:
-        """Return the memory of an operand that nobody looks at again, for `result` to replace it
-        there. What a loop carries may be replaced only by what it carries on in the same place.
+        """Return the slot of an operand that is dead after this op, for `result` to reuse. A
+        loop-carried slot may be reused only by the value that the loop carries on in it.
         """
         if not isinstance(arg, Value) or not self.uses.is_single(arg):
             return None
@@ -237,7 +239,7 @@ class _Walk:
         return form.slot
 
     def replace(self, arg: Arg, result: Value, hint: str = "") -> int:
-        """Take memory that holds the tile `arg` and may be changed to become `result`."""
+        """Take memory that holds the tile `arg` and may be overwritten with `result`."""
         assert isinstance(arg, Value)
         slot = self.reused_slot(arg, result)
         if slot is None:
@@ -281,7 +283,7 @@ def _elementwise(walk: _Walk, op: Op) -> None:
     for p in params:
         if not is_tile(op.args[p]):
             continue
-        # What is stretched is computed once, not once for each position.
+        # Compute a broadcast operand once, not once per position.
         is_stretched = tile_type(op.args[p]).shape != t.shape
         form = walk.in_memory(op.args[p]) if is_stretched else walk.tile(op.args[p])
         forms.append(form if p == "mask" else _converted(op.args[p], form, work))
@@ -359,7 +361,7 @@ def _along_rows(walk: _Walk, op: Op) -> None:
     )
     walk.read(form)
     if isinstance(form, Inline) and walk.remaining[x] != 1 and of.dtype is FP32:
-        # It is needed again: all of it is kept.
+        # It is used again: keep the whole tile.
         kept = walk.new_slot(x.name, of.dtype, of.shape)
         walk.draft.stored.append((x, kept))
         walk.values[x] = walk.write(x, form, kept)
@@ -393,7 +395,7 @@ def _sizes(arg: Arg) -> tuple[int, ...]:
 
 
 def _loaded(walk: _Walk, op: Op, tensor: Arg, sizes: tuple[int, ...]) -> Stored:
-    """A window of global memory; where its last axis has no unit stride it is copied first."""
+    """Return a window of global memory; copy it first if its last axis has no unit stride."""
     assert isinstance(tensor, Value)
     if sizes[-1] == 1:
         return Stored(op.result, sizes, (None,) * len(sizes), None, tensor)
@@ -497,7 +499,7 @@ def _assemble(walk: _Walk, op: Op) -> None:
     form = walk.tile(part)
     reused = walk.reused_slot(target, op.result)
     if reused is not None and any(leaf.slot == reused for leaf in leaves(form)):
-        # It is read from the memory that it is inserted to.
+        # The source lies in the memory that it is inserted into.
         walk.read(form)
         aside = walk.take_slot("tile", tile_type(part).dtype, shape)
         form = dense(form.value, shape, aside)
@@ -537,7 +539,7 @@ def _create(walk: _Walk, op: Op) -> None:
 
 
 def _host(walk: _Walk, op: Op) -> None:
-    """The op's reference takes dense tiles and fills others."""
+    """Plan an op left to its reference, which takes dense tiles and fills others."""
     for v in values_in(op.args.values()):
         if is_tile(v):
             walk.read(walk.store(v))
@@ -554,7 +556,7 @@ def _host(walk: _Walk, op: Op) -> None:
 
 
 def _operand(walk: _Walk, arg: Arg) -> Stored:
-    """An operand as `tl_matmul` takes it: one of its two axes has stride 1."""
+    """Return an operand as `tl_matmul` takes it: one of its two axes has stride 1."""
     form = walk.in_memory(arg)
     row, column = form.strides[-2:]
     is_last_single = form.shape[-1] == 1
@@ -635,8 +637,8 @@ def _plan_destinations(
 
 
 def _finish_block(walk: _Walk, joins: Sequence[_Join], block: Block) -> None:
-    """All carried or joined tiles get their new values at once, in an order in which none is
-    written before it is read.
+    """Order the moves into all carried or joined tiles so that none is overwritten before it is
+    read.
     """
     last = yielded(block)
     walk.draft, outer = _Draft(), walk.draft
@@ -651,7 +653,7 @@ def _finish_block(walk: _Walk, joins: Sequence[_Join], block: Block) -> None:
     while pending:
         chosen = next((p for p in pending if _is_free(p, pending)), None)
         if chosen is None:
-            # They exchange places: one waits in a copy.
+            # They are exchanged: copy one of them first.
             j, form = pending[0]
             copy = walk.new_slot("copy", tile_type(j.value).dtype, tile_type(j.value).shape)
             pending[0] = (j, move(j, form, copy))
@@ -672,7 +674,7 @@ def _is_in_place(j: _Join, form: Form) -> bool:
 
 
 def _is_free(pair: tuple[_Join, Form], pending: Sequence[tuple[_Join, Form]]) -> bool:
-    """Whether no other pending value still reads the memory that this one is to replace."""
+    """Whether no other pending value still reads the memory that this one replaces."""
     return not any(
         leaf.slot == pair[0].slot
         for other in pending
@@ -682,7 +684,9 @@ def _is_free(pair: tuple[_Join, Form], pending: Sequence[tuple[_Join, Form]]) ->
 
 
 def _mixes_positions(j: _Join, form: Form) -> bool:
-    """Whether an element needs others of the memory it is to replace, so that order matters."""
+    """Whether an element depends on other positions of the memory it replaces, so that order
+    matters.
+    """
     shape = tile_type(j.value).shape
     return any(
         leaf.slot == j.slot and not (leaf.is_dense and leaf.shape == shape) for leaf in leaves(form)
@@ -692,7 +696,7 @@ def _mixes_positions(j: _Join, form: Form) -> bool:
 def _loop(
     walk: _Walk, op: Op, init: Sequence[Arg], names: Sequence[Sequence[Value]], body: Block
 ) -> None:
-    """`names`: what the blocks of the loop call the values that it carries."""
+    """Plan a loop; `names`: the block parameters of its carried values."""
     joins = _joins(walk, op, names[-1], init)
     _plan_destinations(walk, body, joins, names[-1])
     before = dict(walk.values)

@@ -1,4 +1,6 @@
-"""The plan of a kernel: what the planner decides, the verifier checks and the printer prints."""
+"""Data model of a kernel's plan: what the planner decides, the verifier checks and the emitter
+prints.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from tilelet.dtypes import DType
 from tilelet.ir.core import Function, Op, Value
 from tilelet.tasks.window import row_major
 
-MAX_PRODUCTS = 4  # that a kernel can hand over at once: TL_PRODUCTS
+MAX_PRODUCTS = 4  # limit of products handed over at once: TL_PRODUCTS
 
 
 @dataclass(frozen=True)
 class Slot:
-    """Scratch memory of one tile, in use at the times from `first` to `last`."""
+    """Scratch memory of one tile, live from `first` to `last`."""
 
     hint: str
     dtype: DType
@@ -35,11 +37,11 @@ class Slot:
 class Stored:
     """Elements in memory.
 
-    value      what was written there; this is that tile or a view of it
-    strides    None where only the run knows
+    value      the tile written there; this form is that tile or a view of it
+    strides    None where known only at run time
     slot       number of the scratch memory; of a window, that of its copy, if it may need one
     window     the tensor, if they are read from global memory
-    is_zeroed  what lies outside the valid region is zero in memory, too
+    is_zeroed  memory outside the valid region is zero
     """
 
     value: Value
@@ -51,7 +53,7 @@ class Stored:
 
     @property
     def is_dense(self) -> bool:
-        """Whether they lie in scratch memory, row by row without gaps."""
+        """Whether they lie densely in scratch memory."""
         dense = row_major(self.shape)
         return self.window is None and all(
             n == 1 or s == d for n, s, d in zip(self.shape, self.strides, dense)
@@ -60,7 +62,7 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class Inline:
-    """An elementwise computation that its user carries out. `depth`: computations in a row."""
+    """An elementwise computation that its user evaluates; `depth` is the length of the chain."""
 
     value: Value
     operands: tuple[Form, ...]
@@ -71,7 +73,7 @@ Form = Stored | Inline
 
 
 def leaves(form: Form) -> Iterator[Stored]:
-    """Yield every piece of memory that evaluating `form` reads."""
+    """Yield every memory operand that evaluating `form` reads."""
     if isinstance(form, Stored):
         yield form
     else:
@@ -87,13 +89,14 @@ Move = tuple[int, int]
 
 @dataclass(frozen=True)
 class Step:
-    """What one op does with memory.
+    """Memory use of one op.
 
     copies    loads that are copied before the op writes memory
     stored    operands that are written to memory before they are used
-    slots     memory that the op takes for itself, in the order of need; what is in use already is
-              the memory of an operand that the result replaces
-    touched   slots that it reads or writes, except as the result of a product that is deferred
+    slots     slots that the op takes for itself, in order of use; one that is already live belongs
+    to
+              the operand that the result replaces
+    touched   slots that it reads or writes, except as the result of a deferred product
     operands  forms of the operands of a matrix product
     result    form of its tile, if that is used
     moves     of a loop or branch: what is written where at the end of each block
@@ -111,10 +114,10 @@ class Step:
 
 @dataclass(frozen=True)
 class BatchHint:
-    """Which tasks of a kernel are better run in one batch: up to `batch_max`, if A of their
-    products (what they touch of window `a`) is the same, and B (of window `b`) lies `b_stride`
-    bytes further on. If each B has its rows in order: up to `streams`, wherever they lie, or
-    `same_a` one after the other, for which A is prepared once.
+    """Which tasks of a kernel should run as one batch: up to `batch_max` tasks whose products share
+    A (their footprint in window `a`) and whose B (in window `b`) lies `b_stride` bytes apart. If
+    the rows of each B are contiguous: up to `streams` tasks at any addresses, or `same_a`
+    consecutive ones for which A is packed once.
     """
 
     batch_max: int = 1
@@ -131,13 +134,13 @@ class BatchHint:
 
 @dataclass(frozen=True)
 class ProductGroup:
-    """Matrix products with one result that are deferred and run as one.
+    """Deferred matrix products with one result, which run as one.
 
     ops         the products, in order
     slot        memory of the result
-    starts_new  the first one is a `matmul`: what the memory held before does not count
-    run_after   the op after which it is run, side by side with all others of that op
-    handover    the kernel may be left there, and entered again when the products have been run
+    starts_new  the first one is a `matmul`, which ignores the old contents
+    run_after   the op after which it runs, in parallel with all others of that op
+    handover    the kernel may be left there, and re-entered when the products have run
     """
 
     ops: tuple[Op, ...]
@@ -149,14 +152,14 @@ class ProductGroup:
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """Everything that is decided about a kernel before it is printed.
+    """All decisions about a kernel.
 
-    aliases     which buffers its tensors refer to
+    aliases     buffers that its tensors refer to
     steps       by op
-    groups      products that are deferred, in the order in which they are run
+    groups      deferred products, in execution order
     slots       scratch memory, by number
     scratch     bytes of all slots
-    batch_hint  which tasks are better run together
+    batch_hint  which tasks should run together
     """
 
     kernel: Function
@@ -173,10 +176,10 @@ class KernelPlan:
         return next((g for g in self.groups if op in g.ops), None)
 
     def run_after(self, op: Op) -> tuple[ProductGroup, ...]:
-        """Return the products that are run side by side after `op`."""
+        """Return the products that run in parallel after `op`."""
         return tuple(g for g in self.groups if g.run_after is op)
 
 
 def dense(value: Value, shape: Sequence[int], slot: int) -> Stored:
-    """Return the form of a tile that has been written to a slot, zeros around its valid region."""
+    """Return the form of a tile written to a slot, with zeros outside its valid region."""
     return Stored(value, tuple(shape), row_major(shape), slot, is_zeroed=True)

@@ -1,4 +1,4 @@
-"""Plan a kernel: regions, forms, products, slots, one after the other."""
+"""Plan a kernel: first regions, then forms, products and slots."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_STREAM_BYTES = 64 << 20  # scratch limit when one thread batches tasks into 
 
 
 def plan_kernel(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -> KernelPlan:
-    """Return the plan of a kernel. `windows_are_full`: all of every argument is valid."""
+    """Return the plan of a kernel. `windows_are_full`: every argument is fully valid."""
     uses = Uses(kernel)
     regions = find_regions(kernel, aliases, windows_are_full=windows_are_full)
     forms = find_forms(kernel, uses, regions)

@@ -1,10 +1,11 @@
-"""Which matrix products of a kernel are deferred, where they run, and where it hands them over.
+"""Decide which matrix products of a kernel are deferred, where they run, and where they are handed
+over.
 
-A product of two windows need not be computed where it stands. Pieces that a loop adds up are one
-product, run after the loop; with the `matmul` before the loop, if that is where the sum starts.
-Products of the kernel's own block wait until something needs one of them, so that several are run
-side by side. If nothing else was computed before, the kernel may be left there: its products are
-run beside those of other tasks, and it is entered again.
+A product of two windows need not be computed in place. Partial products that a loop accumulates
+become one product, run after the loop, together with the `matmul` before the loop if the sum starts
+there. Products of the kernel's outermost block are deferred until one of them is needed, so that
+several run in parallel. If nothing else was computed before that point, the kernel may be left
+there: its products run beside those of other tasks, and it is re-entered.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from tilelet.ir.views import ForView, yielded
 PRODUCTS = ("matmul", "gemv", "batch_matmul")
 ACCUMULATING = ("matmul_acc", "gemv_acc")
 
-MAX_TOGETHER = 8  # tasks; as TL_SIDE_BY_SIDE in matmul.h
-MAX_STREAMS = 4  # products; as TL_STREAMS there
-WIDE_COLUMNS = 512  # that products run together are to have: GROUP in matmul.c
-MAX_RESULTS = 64 << 10  # elements of products that wait in the cache for their tasks to go on
-FEW_ROWS = 64  # with more of them, reading B takes a small part of the time
+MAX_TOGETHER = 8  # tasks; TL_SIDE_BY_SIDE in matmul.h
+MAX_STREAMS = 4  # products; TL_STREAMS in matmul.h
+WIDE_COLUMNS = 512  # columns that products run together should have: GROUP in matmul.c
+# Limit of elements of products that stay in the cache until their tasks continue.
+MAX_RESULTS = 64 << 10
+FEW_ROWS = 64  # with more rows, reading B is a small part of the time
 
 RECOMPUTABLE = Trait.SCALAR | Trait.OF_BLOCK | Trait.SHAPE_ONLY
 """Ops that leave no trace but their value: they may as well run twice."""
 
 
 def is_recomputable(op: Op, products: set[Op]) -> bool:
-    """Whether `op` may as well run twice: scalars, views, loads; or is one of `products`."""
+    """Whether `op` may run twice: it computes a scalar, view or load, or is one of `products`."""
     if op in products or op.spec.traits & RECOMPUTABLE:
         return True
     if op.spec.is_window_load:
@@ -56,7 +58,7 @@ def _is_of_tensor(op: Op) -> bool:
 def group_products(
     kernel: Function, uses: Uses, regions: Regions, forms: Forms
 ) -> tuple[ProductGroup, ...]:
-    """Return the deferred products in the order in which they are run."""
+    """Return the deferred products in execution order."""
     scan = _Scan(kernel, uses, regions, forms)
     scan.block(kernel.body, None)
     return _with_handover(kernel, regions, scan.groups)
@@ -64,7 +66,7 @@ def group_products(
 
 @dataclass(frozen=True)
 class _Loop:
-    """The loop around a block; `defers`: products in it may wait until it ends."""
+    """The loop around a block; `defers`: its products may be deferred until it ends."""
 
     op: Op
     body: Block
@@ -80,7 +82,7 @@ class _Scan:
         ] = {}  # first product of a chain, by the product in a loop that continues it
 
     def block(self, block: Block, loop: _Loop | None) -> None:
-        """The products of a block and of those inside it."""
+        """Group the products of a block and its nested blocks."""
         ops = block.ops[:-1]
         waiting: list[Op] = []
 
@@ -119,7 +121,7 @@ class _Scan:
         return ProductGroup(tuple(ops), slot, ops[0].name in PRODUCTS, run_after)
 
     def _slot(self, product: Op) -> int:
-        """The memory that a product is computed in."""
+        """Return the slot of a product's result."""
         return self.forms.steps[product].slots[0]
 
     def _is_of_windows(self, op: Op) -> bool:
@@ -134,25 +136,25 @@ class _Scan:
         return accumulator(tile_type(op.args["lhs"]).dtype) is not tile_type(op.result).dtype
 
     def _ends_waiting(self, op: Op, waiting: Sequence[Op]) -> bool:
-        """Whether the products that wait have to be run before `op`."""
+        """Whether the pending products must run before `op`."""
         if any(p.result in op.operands for p in waiting) or op.blocks:
             return True
         if op.name in PRODUCTS:
-            # Where the kernel is entered again, only products that were handed over are left out.
+            # On re-entry, only products that were handed over are skipped.
             return self._is_start(op) or not (self._is_of_windows(op) and self._is_whole(op))
         return not is_recomputable(op, set())
 
     # --- sums that go on in a loop ----------------------------------------------------------------
 
     def _is_start(self, op: Op) -> bool:
-        """Whether the result's one use is the start of what a loop after it carries."""
+        """Whether the result's only use is as the initial value of a later loop."""
         if self._is_rounded(op) or not self.uses.is_single(op.result):
             return False
         users = [o for o in self.uses.home[op.result].ops if op.result in o.operands]
         return [o.name for o in users] == ["for"]
 
     def _start(self, op: Op, later: Sequence[Op]) -> None:
-        """Defer a product until the loop that it is the start of continues it, or until then."""
+        """Defer a product until the loop that it initializes continues it, or until that loop."""
         before = op
         for other in later:
             if other in self.uses.writes:
@@ -167,7 +169,7 @@ class _Scan:
         self.groups.append(self._group([op], before))
 
     def _continuation(self, start: Op, loop: Op) -> Op | None:
-        """Return the product in the loop's own block that adds to the result of `start`."""
+        """Return the product in the loop's own block that accumulates onto `start`."""
         view = ForView(loop)
         last = yielded(view.body)[view.init.index(start.result)]
         for op in view.body.ops:
@@ -197,15 +199,15 @@ class _Scan:
 def _with_handover(
     kernel: Function, regions: Regions, groups: Sequence[ProductGroup]
 ) -> tuple[ProductGroup, ...]:
-    """Let the kernel hand over its first products, if it has done nothing else before."""
+    """Let the kernel hand over its first products if it does nothing else before them."""
     own = kernel.body.ops
     first = next((op for op in own if any(g.run_after is op for g in groups)), None)
     if first is None:
         return tuple(groups)
     batch = [g for g in groups if g.run_after is first]
     ops = {op for g in batch for op in g.ops}
-    # What lies outside a cut product is cleared before it. Filling the memory of one that goes on
-    # from a tile is no op, but would be repeated like one.
+    # Memory outside a partially valid product is cleared before it runs. Initializing the slot of a
+    # product that accumulates onto a tile is not an op, but would be repeated on re-entry.
     leaves = (
         len(batch) <= MAX_PRODUCTS
         and all(g.starts_new for g in batch)
@@ -216,14 +218,14 @@ def _with_handover(
 
 
 def is_whole(op: Op, regions: Regions) -> bool:
-    """Whether both operands of a product, and its result, are certainly fully valid."""
+    """Whether both operands of a product and its result are fully valid."""
     a, b, inner = _extents(op, regions)
     is_full = regions.of[op.result] == tile_type(op.result).shape
     return is_full and None not in (a, b, *inner)
 
 
 def _extents(op: Op, regions: Regions) -> tuple[Extent, Extent, tuple[Extent, Extent]]:
-    """Rows of the result, its columns, and both inner extents."""
+    """Return rows and columns of the result, and both inner extents."""
     a, b = (regions.of[op.args[p]] for p in ("lhs", "rhs"))  # type: ignore[index]
     a = a[::-1] if op.args.get("a_trans") else a
     b = b[::-1] if op.args.get("b_trans") else b
@@ -236,7 +238,7 @@ def batch_hint(
     regions: Regions,
     window_number: Callable[[Value], int | None],
 ) -> BatchHint:
-    """Return which tasks are better run together. `window_number`: that of an argument."""
+    """Return which tasks should run together. `window_number` maps an argument to its window."""
     batch = [g for g in groups if g.handover]
     hint = _hint_of(batch[0].ops[0], steps, regions, window_number) if batch else BatchHint()
     return replace(
@@ -271,7 +273,7 @@ def _hint_of(
 
 
 def _is_transposed(form: Stored, swapped: bool) -> bool:
-    """Whether a matrix is stored the other way than the product takes it."""
+    """Whether a matrix is stored transposed relative to the product's operand."""
     row, column = form.strides[-2:]
     is_view = row == 1 and column != 1 and form.shape[-1] != 1
     return is_view != swapped

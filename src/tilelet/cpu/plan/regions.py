@@ -1,8 +1,9 @@
-"""Which valid regions of a kernel's tiles are constants, by a fixpoint over its loops and branches.
+"""Find the valid regions of a kernel's tiles that are constant, by a fixpoint over its loops and
+branches.
 
-An extent is a number if it is the same in every execution, else None: then it is a variable in C.
-A tile that a loop carries, or a branch yields, has variables for all of its extents unless all are
-constants and the same on every path. Facts only get weaker, so the iteration ends.
+An extent is a number if it is the same in every execution, else None: it becomes a C variable. A
+tile that a loop carries, or a branch yields, has variables for all of its extents unless all are
+constant and equal on every path. Facts only get weaker, so the iteration terminates.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Regions:
 
     of            region by tile
     variable      carried or joined tiles whose extents are variables
-    whole_slices  slices of which nothing has to be padded
+    whole_slices  slices that need no padding
     """
 
     of: dict[Value, Region]
@@ -39,7 +40,7 @@ class Regions:
 
 
 def find_regions(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -> Regions:
-    """Return the constant regions. `windows_are_full`: all of every argument is valid."""
+    """Return the constant regions. `windows_are_full`: every argument is fully valid."""
     variable: set[JoinPoint] = set()
     while True:
         walk = _Walk(aliases, windows_are_full, variable)
@@ -60,7 +61,7 @@ def lesser(a: Extent, b: Extent) -> Extent:
 
 
 def _spread(shape: Sequence[int], region: Region, wanted: Sequence[int]) -> list[Extent]:
-    """Region of an operand whose axes of extent 1 are stretched to `wanted`."""
+    """Return the region of an operand whose axes of extent 1 are broadcast to `wanted`."""
     missing = len(wanted) - len(shape)
     return [
         *wanted[:missing],
@@ -72,7 +73,7 @@ def _spread(shape: Sequence[int], region: Region, wanted: Sequence[int]) -> list
 
 
 def _meet(shape: Sequence[int], operands: Sequence[tuple[Sequence[int], Region]]) -> Region:
-    """Intersection of the operands' regions."""
+    """Return the intersection of the operands' regions."""
     region: list[Extent] = list(shape)
     for operand_shape, operand in operands:
         spread = _spread(operand_shape, operand, shape)
@@ -84,18 +85,18 @@ def _meet(shape: Sequence[int], operands: Sequence[tuple[Sequence[int], Region]]
 
 
 def _dims(arg: Arg) -> list[Extent]:
-    """Constants of a list of integers, or of a single one."""
+    """Return the constants of a list of integers, or of a single one."""
     numbers = [constant_of(a) for a in (arg if isinstance(arg, tuple) else (arg,))]
     return [n if isinstance(n, int) and abs(n) < 1 << 31 else None for n in numbers]
 
 
 def _limits(limits: Sequence[Extent], sizes: Sequence[int]) -> list[Extent]:
-    """Extents that the text gives: constants that fit are kept, all others are checked."""
+    """Return the extents given in the text: constants that fit are kept, others are unknown."""
     return [v if v is not None and 0 <= v <= n else None for v, n in zip(limits, sizes)]
 
 
 def _seen(valid: Extent, start: Extent, size: int, *, may_be_cut: bool) -> Extent:
-    """Extent of a window's part inside a region."""
+    """Return the extent of a window's part inside a region."""
     if not may_be_cut:
         return size
     return None if valid is None or start is None else max(0, min(valid - start, size))
@@ -106,9 +107,9 @@ def _seen(valid: Extent, start: Extent, size: int, *, may_be_cut: bool) -> Exten
 
 @dataclass
 class _Walk:
-    """One pass over a kernel, under what is known to vary so far.
+    """One pass over a kernel, given the regions known to vary so far.
 
-    is_full  whether all of a tensor is certainly valid
+    is_full  whether a tensor is fully valid
     found    join points whose regions turned out to vary
     """
 
@@ -134,12 +135,14 @@ class _Walk:
         tiles = [r for r in op.results if isinstance(r.type, TileType)]
         rule = _RULES.get(op.name)
         for result in tiles:
-            # Without a rule the host applies the op's reference, and says what is valid.
+            # Without a rule the host applies the op's reference, which determines the valid region.
             region = rule(self, op) if rule is not None else None
             self.of[result] = region if region is not None else (None,) * len(_shape(result))
 
     def _tensor_is_full(self, op: Op) -> bool:
-        """A view or a written tensor is as full as its operand; an undefined one is not."""
+        """Whether a view or a written tensor is fully valid: if its operand is; undefined ones are
+        not.
+        """
         sources = [v for v in values_in(op.args.values()) if isinstance(v.type, TensorType)]
         written = [v for p in op.spec.writes for v in values_in([op.args[p]])]
         source = next(iter([*written, *sources]), None)
@@ -190,7 +193,7 @@ def _loop(
     names: Sequence[Sequence[Value]],
     blocks: Sequence[Block],
 ) -> None:
-    """`names`: what the blocks call the carried values, those that are assigned first."""
+    """Walk a loop; `names`: the block parameters of its carried values, the assigned ones first."""
     for at, first in enumerate(init):
         for params in (*names, op.results):
             value = params[at]
@@ -304,7 +307,7 @@ def _slice(walk: _Walk, op: Op) -> Region:
     region = tuple(v for i, v in enumerate(region) if i not in dropped)
     if region == _shape(op.result):
         walk.whole_slices.add(op)
-    # Padding makes all of it valid.
+    # Padding makes the whole tile valid.
     return region if op.args["pad_value"] is None else _shape(op.result)
 
 
@@ -400,7 +403,7 @@ def _reduced(walk: _Walk, op: Op, axis: int) -> Region | None:
     assert isinstance(x, Value)
     assert isinstance(x.type, TileType)
     if op.name == "col_sum" and op.args["tmp_tile"] and x.type.dtype is FP16:
-        return None  # in pairs, by the host
+        return None  # pairwise, by the host
     region = list(walk.tile(x))
     if len(_shape(op.result)) == len(region):
         region[axis] = 1
@@ -410,7 +413,7 @@ def _reduced(walk: _Walk, op: Op, axis: int) -> Region | None:
 
 
 def _product(walk: _Walk, op: Op) -> Region:
-    """Batch axes, rows of `lhs`, columns of `rhs`."""
+    """Return the region of a product: batch axes, rows of `lhs`, columns of `rhs`."""
     shape = _shape(op.result)
     a, b = op.args["lhs"], op.args["rhs"]
     batch = _meet(shape[:-2], [(_shape(x)[:-2], walk.tile(x)[:-2]) for x in (a, b)])
@@ -420,7 +423,7 @@ def _product(walk: _Walk, op: Op) -> Region:
 
 
 def define_products(names: Sequence[str], accumulating: Sequence[str]) -> None:
-    """Declare matrix products, and those that add to `acc`."""
+    """Declare matrix products, and those that accumulate onto `acc`."""
     _RULES.update(dict.fromkeys(names, _product))
     _RULES.update(dict.fromkeys(accumulating, _accumulated))
 

@@ -1,4 +1,4 @@
-"""When each slot of a kernel is in use, and where it lies in scratch memory."""
+"""Compute the lifetime of each slot of a kernel and its offset in scratch memory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def place_slots(
     steps: Mapping[Op, Step],
     groups: Sequence[ProductGroup],
 ) -> tuple[tuple[Slot, ...], int]:
-    """Return the slots with lifetimes and offsets, and the bytes needed for all."""
+    """Return the slots with lifetimes and offsets, and the total size in bytes."""
     lives = _Lives(len(slots), steps, groups)
     lives.block(kernel.body)
     return pack([replace(s, first=f, last=n) for s, f, n in zip(slots, lives.first, lives.last)])
 
 
 def pack(slots: Sequence[Slot]) -> tuple[tuple[Slot, ...], int]:
-    """Let slots with disjoint lifetimes share memory; place large ones first."""
+    """Pack slots with disjoint lifetimes into shared memory, large ones first."""
     order = sorted(range(len(slots)), key=lambda i: (-slots[i].nbytes, slots[i].first))
     needs = [Need(s.nbytes, s.first, s.last) for s in slots]
     offsets, end = first_fit(needs, order, ALIGNMENT)
@@ -33,7 +33,7 @@ def pack(slots: Sequence[Slot]) -> tuple[tuple[Slot, ...], int]:
 
 
 class _Lives:
-    """A walk that counts ops. What a loop uses from outside stays in use until its end."""
+    """A walk that numbers ops. What a loop uses from outside stays live until the loop ends."""
 
     def __init__(
         self, count: int, steps: Mapping[Op, Step], groups: Sequence[ProductGroup]
@@ -41,7 +41,7 @@ class _Lives:
         self.steps, self.groups = steps, groups
         self.first = [0] * count
         self.last = [-1] * count
-        self.depth = [0] * count  # number of loops around the place where it is taken
+        self.depth = [0] * count  # loop depth at which the slot is taken
         self.clock = 0
         self.loops: list[set[int]] = []
 
@@ -82,7 +82,7 @@ class _Lives:
             self.use([*used])
 
     def _run(self, group: ProductGroup) -> None:
-        # Until now nothing else may lie there, even if nobody looks at it.
+        # The slot is reserved until here, even where nothing reads it.
         self.use([group.slot])
         if group.handover:
-            self.first[group.slot] = 0  # what is repeated on the way back here must not touch it
+            self.first[group.slot] = 0  # ops repeated on re-entry must not overwrite it

@@ -1,4 +1,4 @@
-"""The plan of a kernel as text, for `--keep-plan` and for messages about plans."""
+"""Format the plan of a kernel as text, for `--keep-plan` and for messages about plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilelet.ir.core import Block, Op
 
 
 def plan_text(plan: KernelPlan) -> str:
-    """Return every op with its memory, then the slots."""
+    """Return every op with its memory, followed by the slots."""
     lines = [f"kernel {plan.kernel.name}: {plan.scratch} bytes of scratch memory"]
     lines += _block(plan, plan.kernel.body, 1)
     for number, s in enumerate(plan.slots):
@@ -39,7 +39,7 @@ def _block(plan: KernelPlan, block: Block, depth: int) -> Iterator[str]:
 
 
 def _moves(step: Step, op: Op, block: Block) -> tuple[Move, ...]:
-    """What is written at the end of a block; the condition of a loop writes nothing."""
+    """Return what is written at the end of a block; a loop's condition writes nothing."""
     if op.name == "if":
         return step.moves[0 if block is op.blocks[0] else 1]
     return step.moves[0] if block is op.blocks[-1] else ()

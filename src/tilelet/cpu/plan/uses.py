@@ -1,4 +1,4 @@
-"""Where the values of a function are defined and used."""
+"""Definitions and uses of the values of a function."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Uses:
     count   number of uses
     home    block in which a value is defined
     user    block of its last use
-    writes  ops that write a tensor, themselves or in a block inside them
+    writes  ops that write a tensor, directly or in a nested block
     """
 
     def __init__(self, function: Function) -> None:
@@ -43,7 +43,7 @@ class Uses:
 
 
 def first_use(block: Block, value: Value) -> Op | None:
-    """Return the first op of the block that uses a value, itself or in a block inside it."""
+    """Return the first op of the block that uses a value, directly or in a nested block."""
     for op in block.ops:
         if value in op.operands or any(value in o.operands for b in op.blocks for o in walk(b)):
             return op

@@ -1,9 +1,9 @@
-"""Check a plan against the kernel by executing it symbolically; nothing of the planner is used.
+"""Verify a plan by executing the kernel symbolically, without using any planner code.
 
-A state says which tile each slot holds. Every op is executed as planned: what it reads must be its
-operands, what it writes replaces the contents of all slots that share those bytes. A product that
-is deferred owns its slot until it is run. Loops are executed until the state at their head is
-stable, so a slot or a window that the next iteration overwrites is noticed.
+A state says which tile each slot holds. Every op is executed as planned: its reads must find its
+operands, its writes replace the contents of all slots that share those bytes. A deferred product
+owns its slot until it runs. Loops are executed until the state at their head is stable, which
+detects slots and windows that the next iteration overwrites.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _VIEWS = (
 
 
 class PlanError(InternalError):
-    """The verifier refuses a plan, which is in `details`."""
+    """The verifier rejects a plan, which is in `details`."""
 
 
 @dataclass
 class _State:
-    """What is known at one place of the kernel.
+    """What is known at one point of the kernel.
 
     holds    tile in each slot
-    forms    form of each tile that is alive
+    forms    form of each live tile
     loaded   windows of tensors
-    stale    those that may have been overwritten since they were loaded
-    waiting  slots of products that are deferred and not run yet: their groups, and whether their
-             operands may have been overwritten since
+    stale    windows that may have been overwritten since they were loaded
+    waiting  slots of deferred products that have not run: their groups, and whether their operands
+             may have been overwritten since
     """
 
     holds: dict[int, Value] = field(default_factory=dict[int, Value])
@@ -70,7 +70,7 @@ class _State:
         )
 
     def meet(self, other: _State) -> _State:
-        """What is certain on both of two paths; a product may wait on one of them."""
+        """Keep what holds on both of two paths; a product may be pending on only one of them."""
         holds = {s: v for s, v in self.holds.items() if other.holds.get(s) is v}
         waiting = {**other.waiting, **self.waiting}
         for slot in self.waiting.keys() & other.waiting.keys():
@@ -86,7 +86,7 @@ class _State:
 
 
 def verify(plan: KernelPlan) -> None:
-    """Raise `PlanError` unless the plan computes what the kernel says."""
+    """Raise `PlanError` unless the plan implements the kernel."""
     run = _Run(plan)
     try:
         run.check_memory()
@@ -106,7 +106,7 @@ class _Run:
         self.group_of = {op: g for g in plan.groups for op in g.ops}
         self.ranges = [(s.offset, s.offset + s.nbytes) for s in plan.slots]
         self._overlapping: dict[int, frozenset[int]] = {}
-        self.taken: dict[int, Op] = {}  # the op that a slot was taken by first
+        self.taken: dict[int, Op] = {}  # first op that takes each slot
 
     def error(self, op: Op, problem: str) -> PlanError:
         return PlanError(f"plan refused: {problem}", self.plan.kernel.name, op.name, op.loc)
@@ -121,7 +121,7 @@ class _Run:
                 )
 
     def check_groups(self) -> None:
-        """Every product is deferred at most once, and run in a block around it."""
+        """Check that every product is deferred at most once, and runs in an enclosing block."""
         seen: set[Op] = set()
         around = set(walk(self.plan.kernel.body))
         for group in self.plan.groups:
@@ -131,7 +131,7 @@ class _Run:
                 seen.add(op)
 
     def overlapping(self, slot: int) -> frozenset[int]:
-        """Slots that share bytes with a slot, itself among them."""
+        """Return the slots that share bytes with a slot, including itself."""
         found = self._overlapping.get(slot)
         if found is None:
             low, high = self.ranges[slot]
@@ -143,7 +143,7 @@ class _Run:
     # --- memory -----------------------------------------------------------------------------------
 
     def read(self, op: Op, state: _State, form: Form) -> None:
-        """Everything that `form` is computed from is still there."""
+        """Check that everything `form` is computed from is still in memory."""
         for leaf in leaves(form):
             if leaf.window is not None and not state.is_fresh(leaf):
                 raise self.error(op, f"the window of `{leaf.value.name}` was written meanwhile")
@@ -155,7 +155,7 @@ class _Run:
                 raise self.error(op, f"slot {leaf.slot} does not hold `{leaf.value.name}` any more")
 
     def write(self, op: Op, state: _State, slot: int, value: Value | None) -> None:
-        """Replace the contents of a slot; None: by what only this op knows."""
+        """Replace the contents of a slot; None: with a value private to this op."""
         for other in self.overlapping(slot):
             if other in state.waiting:
                 raise self.error(op, f"slot {other} of a deferred product is written")
@@ -178,7 +178,7 @@ class _Run:
         state.forms[value] = dense(value, shape, slot)
 
     def takes(self, op: Op, slot: int) -> bool:
-        """Whether a slot is new here; if not, it is that of an operand."""
+        """Whether a slot is first taken here; otherwise it must be an operand's."""
         return self.taken.setdefault(slot, op) is op
 
     # --- ops --------------------------------------------------------------------------------------
@@ -221,11 +221,11 @@ class _Run:
             return
         result = results[0] if results else None
         if result is not None and form is None and not step.slots:
-            return  # nobody uses it
+            return  # unused
         if isinstance(form, Stored) and result is not None and form.window is not None:
             self._load(op, step, state, form)
         elif form is not None and op.name in _VIEWS and any(form is state.forms[v] for v in tiles):
-            pass  # another name
+            pass  # an alias
         elif isinstance(form, Inline) and not step.slots:
             self._check_inline(op, form, state)
         elif isinstance(form, Stored) and form.value is not result:
@@ -249,7 +249,7 @@ class _Run:
         state.stale.discard(form)
 
     def _check_inline(self, op: Op, form: Inline, state: _State) -> None:
-        """A computation that is left to its user is one of this op's operands."""
+        """Check that an inline computation uses only this op's operands."""
         for operand in form.operands:
             if not any(_stands_for(operand, v, state) for v in op.operands):
                 raise self.error(op, "the result is computed from something else")
@@ -260,7 +260,7 @@ class _Run:
     def _compute(
         self, op: Op, step: Step, state: _State, tiles: Sequence[Value], result: Value | None
     ) -> None:
-        """The op is carried out here."""
+        """Execute the op."""
         new = [slot for slot in step.slots if self.takes(op, slot)]
         read = [state.forms[v] for v in tiles]
         used = {leaf.slot for form in read for leaf in leaves(form)} - {None}
@@ -278,15 +278,15 @@ class _Run:
         kept = form if isinstance(form, Stored) else next(iter(leaves(form)), None)
         if kept is not None and kept.slot is not None:
             if kept.slot not in step.slots:
-                # Computed and written at once, because it is used more than once.
+                # Evaluated and written immediately, because it has several uses.
                 self.takes(op, kept.slot)
                 if used & self.overlapping(kept.slot):
                     raise self.error(op, f"slot {kept.slot} is written while an operand lies there")
             self.write(op, state, kept.slot, result)
 
     def _replaces(self, op: Op, state: _State, slot: int) -> bool:
-        """Whether a slot holds the operand that the result of an op takes over, and no other
-        operand is read from it.
+        """Whether a slot holds the operand that the op's result replaces, and no other operand is
+        read from it.
         """
         name = op.spec.replaces or ("x" if op.name == "write" else "")
         value = op.args.get(name)
@@ -295,7 +295,7 @@ class _Run:
         form = state.forms[value]
         others = [v for v in op.operands if v is not value and v in state.forms]
         is_read = any(leaf.slot == slot for v in others for leaf in leaves(state.forms[v]))
-        # What is inserted may have been put aside first.
+        # The inserted tile may have been copied first.
         is_aside = op.name == "assemble" and len(self.plan.steps[op].slots) == 2
         return (
             isinstance(form, Stored)
@@ -341,7 +341,7 @@ class _Run:
             self._check_product(op, step.result, slot)
             state.forms[op.result] = step.result
             if isinstance(step.result, Stored) and step.result.slot != slot:
-                # Rounded where it stands: it is run first.
+                # Rounded in place: the product runs first.
                 self._run_products(op, state)
                 self.takes(op, step.result.slot or 0)
                 self.write(op, state, step.result.slot or 0, op.result)
@@ -362,7 +362,7 @@ class _Run:
                 raise self.error(op, "operands of a deferred product were written before it is run")
 
     def check_handover(self) -> None:
-        """Only what may run twice stands before the place where the kernel is left."""
+        """Check that only repeatable ops precede the point where the kernel is left."""
         groups = [g for g in self.plan.groups if g.handover]
         if not groups:
             return
@@ -386,7 +386,7 @@ class _Run:
                 raise self.error(op, "an op before a hand-over writes the memory of its products")
 
     def _may_repeat(self, op: Op, products: set[Op]) -> bool:
-        """Whether an op leaves nothing but scalars, windows, and the sums of the products."""
+        """Whether an op produces only scalars, windows, and the sums of the products."""
         if _writes(op) or (not op.blocks and op.name not in _VIEWS and not _is_pure(op)):
             return False
         result = self.plan.steps[op].result
@@ -402,7 +402,7 @@ class _Run:
         )
 
     def _written(self, op: Op) -> set[int]:
-        """Slots that an op writes, except where a product is continued."""
+        """Return the slots that an op writes, except where it continues a product."""
         step = self.plan.steps[op]
         taken = [s for s in step.slots if self.taken.get(s) is op]
         moved = [slot for moves in step.moves for _, slot in moves]
@@ -414,7 +414,7 @@ class _Run:
         body = op.blocks[-1]
         init = op.args["init"]
         assert isinstance(init, tuple)
-        # A `for` has its index before the values that it carries.
+        # A `for` has its index before its carried values.
         params = [block.params[len(block.params) - len(init) :] for block in op.blocks]
         places = _tile_places(op.results)
         slots = dict(zip(places, step.slots))
@@ -431,7 +431,7 @@ class _Run:
                         end.holds[slot] = names[at]
                     end.forms[names[at]] = dense(names[at], _shape(names[at]), slot)
                 end = self.block(block, end)
-                for at, slot in slots.items():  # the condition's names stand for the same tiles
+                for at, slot in slots.items():  # the parameters of the condition are the same tiles
                     if end.holds.get(slot) is names[at]:
                         end.holds[slot] = params[-1][at]
             self._finish_block(op, body, step.moves[0], slots, end)
@@ -448,7 +448,7 @@ class _Run:
         return after
 
     def _start_carrying(self, op: Op, state: _State, first: Arg, slot: int) -> None:
-        """A carried tile starts in the memory of what it starts as, or as a copy."""
+        """Start a carried tile in the memory of its initial value, or in a copy."""
         assert isinstance(first, Value)
         form = state.forms[first]
         if self.takes(op, slot):
@@ -487,7 +487,7 @@ class _Run:
         slots: dict[int, int],
         state: _State,
     ) -> None:
-        """At the end of a block every carried or joined tile is in its slot."""
+        """Check that every carried or joined tile is in its slot at the end of a block."""
         last = yielded(block)
         forms: dict[int, Form] = {}
         for at in slots:
@@ -510,7 +510,7 @@ class _Run:
 
 
 def _read_tiles(op: Op) -> list[Value]:
-    """Operands whose elements count, not only their shape."""
+    """Return operands whose elements are read, not only their shape."""
     is_shape_only = op.name in ("col_expand", "expand_clone", "expands") or (
         op.name == "row_expand" and op.args["row_vec"] is not None
     )
@@ -537,7 +537,7 @@ def _tile_places(values: Sequence[Value]) -> list[int]:
 
 
 def _is_view(form: Stored, of: Form) -> bool:
-    """Whether `form` lies in the memory of another one, with the same contents."""
+    """Whether `form` is a view of another one's memory."""
     return isinstance(of, Stored) and (form.value, form.slot, form.window) == (
         of.value,
         of.slot,
@@ -546,7 +546,7 @@ def _is_view(form: Stored, of: Form) -> bool:
 
 
 def _stands_for(form: Form, value: Value, state: _State) -> bool:
-    """Whether `form` is a tile, perhaps converted to the element type of its user."""
+    """Whether `form` is the tile itself, perhaps converted to its user's element type."""
     planned = state.forms.get(value)
     if planned is None:
         return False
@@ -562,7 +562,7 @@ def _is_same(a: Form, b: Form) -> bool:
 
 
 def _writes(op: Op) -> bool:
-    """Whether an op itself writes a tensor."""
+    """Whether an op writes a tensor directly."""
     return any(isinstance(v.type, TensorType) for p in op.spec.writes for v in _values(op.args[p]))
 
 
@@ -579,7 +579,7 @@ def _is_pure(op: Op) -> bool:
 
 
 def _before(ops: Sequence[Op], end: Op) -> Iterable[Op]:
-    """Yield all ops up to one, outer before inner."""
+    """Yield all ops before one, outer before inner."""
     for op in ops:
         yield op
         for block in op.blocks:

@@ -1,1 +1,1 @@
-"""Compiling, loading and running the C of a program."""
+"""Compile, load and run the C of a program."""

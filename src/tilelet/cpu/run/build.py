@@ -1,8 +1,8 @@
-"""From C text to a loaded library.
+"""Build a loaded library from C text.
 
-The runtime is compiled once for a compiler and CPU and kept as objects, and so are the matrix
-products, for programs that have any; a program's own units are compiled side by side and linked
-with them.
+The runtime is compiled once per compiler and CPU and cached as object files, and so are the matrix
+products, for programs that have any. A program's own units are compiled in parallel and linked with
+them.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ from tilelet.native.toolchain import (
 SOURCES = Path(__file__).parents[1] / "c"
 PRODUCTS = ("matmul.c", "products.c")
 LIBRARY = "program.so"
-OPTIMIZE = "-O3"  # programs: loops over elements are vectorized by the compiler
-OPTIMIZE_RUNTIME = "-O2"  # its loops are vectors already; -O3 only takes longer
-_LONGEST = 600.0  # seconds that one compiler process may take
-_POLL = 0.1  # seconds between looks at signals: one that comes just before a wait does not end it
+OPTIMIZE = "-O3"  # programs: the compiler vectorizes element loops
+OPTIMIZE_RUNTIME = "-O2"  # already vectorized by hand; -O3 only takes longer
+_LONGEST = 600.0  # time limit of one compiler process in seconds
+# Seconds between checks for signals: one that arrives just before a wait does not end it.
+_POLL = 0.1
 
 
 @functools.lru_cache(maxsize=1)
 def _source_hash() -> str:
-    """All of the runtime's text."""
+    """Hash the source text of the runtime."""
     digest = hashlib.sha256()
     for path in sorted(SOURCES.iterdir()):
         if path.suffix in (".c", ".h"):
@@ -68,9 +69,9 @@ def _key(compiler: Compiler, *parts: str) -> str:
 
 
 class _Making:
-    """An object file being made by another thread.
+    """An object file that another thread is compiling.
 
-    Not a `Future`: importing that here would keep a lock in children that are forked meanwhile.
+    Not a `Future`: importing it here would keep a lock in children that are forked meanwhile.
     """
 
     def __init__(self, make: Callable[[], Path]) -> None:
@@ -97,7 +98,7 @@ class _Making:
 
 
 class _Jobs:
-    """Compilers that run side by side."""
+    """Compiler processes that run in parallel."""
 
     def __init__(self, compiler: Compiler) -> None:
         self._compiler = compiler
@@ -107,7 +108,7 @@ class _Jobs:
         self._given_up = False
 
     def give_up(self) -> None:
-        """End the compilers that run, and start no more."""
+        """End the running compilers, and start no more."""
         with self._lock:
             self._given_up = True
             for process in self._running:
@@ -118,7 +119,7 @@ class _Jobs:
             thread.join()
 
     def compile(self, sources: Sequence[Path], folder: Path, optimize: str) -> list[_Making]:
-        """Start making an object of each source; they appear in `folder`."""
+        """Start compiling each source to an object file in `folder`."""
         return [self._side_by_side(s, folder, optimize) for s in sources]
 
     def _side_by_side(self, source: Path, folder: Path, optimize: str) -> _Making:
@@ -126,7 +127,7 @@ class _Jobs:
         thread = threading.Thread(target=making.run, name="tilelet cc")
         try:
             thread.start()
-        except RuntimeError:  # the system gives no more threads: one after the other
+        except RuntimeError:  # no more threads available: compile sequentially
             making.run()
         else:
             self._threads.append(thread)
@@ -142,7 +143,7 @@ class _Jobs:
         return target
 
     def _make(self, target: Path, *arguments: str) -> None:
-        """The compiler with these arguments, to its end; `CompilerFailed` if it is a bad one."""
+        """Run the compiler with these arguments; raise `CompilerFailed` if it is unusable."""
         who = self._compiler.name
         arguments = (*arguments, "-o", str(target))
         try:
@@ -179,7 +180,7 @@ class _Jobs:
 
 @contextlib.contextmanager
 def _jobs(compiler: Compiler) -> Generator[_Jobs]:
-    """Yield compile jobs; end those that still run after Ctrl-C or an error."""
+    """Yield compile jobs; end those still running after Ctrl-C or an error."""
     jobs = _Jobs(compiler)
     try:
         yield jobs
@@ -195,7 +196,7 @@ def _ending(code: int) -> str:
 
 
 _NO_VECTORS = '"no vector types"'  # as in vec.h
-# A complaint about the text of a program; one about a missing header is about the machine.
+# Errors about generated text are bugs of Tilelet; a missing header is a problem of the machine.
 _COMPLAINT = re.compile(
     r"unit\d+\.[co](?::[^:\n]*)*: (?:error: |undefined reference|multiple definition).*"
 )
@@ -208,23 +209,23 @@ def _complaint(output: str) -> str:
 
 
 def _room(target: Path) -> str:
-    """What to say about the disk, if little is left of it: not every compiler does."""
+    """Return a remark if the disk is nearly full: not every compiler reports that."""
     free = shutil.disk_usage(target.parent).free
     return f"; perhaps no space left: {free >> 10} KiB are free" if free < cache.ROOM else ""
 
 
 def _parts(*, has_products: bool) -> dict[str, list[Path]]:
-    """Sources of the parts of the C library that a program is linked with, by name."""
+    """Return the sources of the parts of the C library that a program is linked with, by name."""
     runtime = [path for path in sorted(SOURCES.glob("*.c")) if path.name not in PRODUCTS]
     parts = {"runtime": runtime}
     if has_products:
-        # First, because they take longest to compile.
+        # First, because these take longest to compile.
         parts = {"products": [SOURCES / name for name in PRODUCTS], **parts}
     return parts
 
 
 class _Library:
-    """Parts of the C library, from the cache or compiled; all that are missing side by side."""
+    """Parts of the C library, from the cache or compiled in parallel."""
 
     def __init__(self, jobs: _Jobs, compiler: Compiler, parts: dict[str, list[Path]]) -> None:
         self._jobs = jobs
@@ -233,7 +234,7 @@ class _Library:
         self._started: dict[str, list[_Making]] = {}
 
     def start(self, folder: Path) -> None:
-        """Begin to compile what is not in the cache."""
+        """Start compiling the parts that are not in the cache."""
         for name, sources in self._parts.items():
             if not cache.has(self.keys[name]):
                 self._started[name] = self._jobs.compile(sources, folder, OPTIMIZE_RUNTIME)
@@ -296,7 +297,7 @@ def _build_program(compiler: Compiler, units: Sequence[str], folder: Path, optim
 
 
 class _NotLinkedError(cache.UnusableError):
-    """The runtime's objects may be to blame, if an earlier run has left them."""
+    """Linking failed, perhaps because of cached object files of the runtime."""
 
     def __init__(self, error: CompilerFailed) -> None:
         super().__init__(str(error))
@@ -310,7 +311,7 @@ def _write(units: Sequence[str], folder: Path) -> list[Path]:
     return paths
 
 
-# What `Text.add` appends to a line: the `pl` line it comes from.
+# The `pl` location that `Text.add` appends to a line.
 _PLACE = re.compile(r"  // [^\"\n]*:\d+$", re.MULTILINE)
 
 _loaded: dict[str, ctypes.CDLL] = {}
@@ -319,10 +320,10 @@ _loaded: dict[str, ctypes.CDLL] = {}
 def load(
     units: Sequence[str], tables: Sequence[str] = (native.TABLE,), optimize: str = ""
 ) -> ctypes.CDLL:
-    """The library of programs, which have these names in it; compiled if no earlier run left it.
+    """Return the library that contains the programs named `tables`; compile it if it is not cached.
 
-    Places in comments are not part of the key: a kernel that moved in its file is not compiled
-    again.
+    Locations in comments are not part of the key: a kernel that moved within its file is not
+    recompiled.
     """
     compiler = find_compiler()
     if sanitize.is_on():

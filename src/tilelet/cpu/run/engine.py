@@ -1,4 +1,4 @@
-"""Running a program natively."""
+"""Run a program natively."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tilelet.tasks.window import Buffer, Window
 if TYPE_CHECKING:
     from tilelet.cpu.run.host import HostOp
 
-_POLL = 0.1  # seconds between looks at Ctrl-C while native code runs
-_PATIENCE = 0.15  # seconds that a run may take to stop after Ctrl-C
-_THREAD_BYTES = 1 << 20  # what a thread needs besides the tiles of its kernel, roughly
+_POLL = 0.1  # seconds between checks for Ctrl-C while native code runs
+_PATIENCE = 0.15  # seconds a run may take to stop after Ctrl-C
+_THREAD_BYTES = 1 << 20  # approximate memory of a thread besides its kernel's tiles
 _KEPT_PROGRAMS = 32
-_DIGITS = 100  # of a number in the environment; Python refuses to read thousands
+_DIGITS = 100  # limit for a number in the environment; Python refuses to parse thousands
 
-# Something that shows a text, and the number of tasks so far, while a block runs.
+# Shows a text and the number of tasks so far while a block runs.
 Progress = Callable[[str, Callable[[], int] | None], AbstractContextManager[Any]]
 
 
@@ -52,7 +52,7 @@ def no_progress(_what: str, _count: Callable[[], int] | None) -> AbstractContext
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """How many tasks of each kernel ran."""
+    """Number of tasks run per kernel."""
 
     _counts: Mapping[str, int]
 
@@ -66,13 +66,13 @@ class TaskCounts:
 
 @dataclass(frozen=True)
 class NativeExecution:
-    """What a run leaves behind, besides the arrays it wrote."""
+    """Result of a run besides the arrays it wrote."""
 
     tasks: TaskCounts | TaskStream
 
 
 class NativeProgram:
-    """A program compiled and loaded: `table` is its name in the library."""
+    """A program compiled and loaded; `table` is its name in the library."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class NativeProgram:
             from tilelet.cpu.run.host import HostOp
 
             self.host_ops = [HostOp(op) for op in self.code.host_ops]
-        # What no task writes needs no dependencies, whatever the signature says.
+        # Arguments that no task writes need no dependencies, whatever the signature says.
         main = replace(program.main, declared=())
         found = infer_directions(main, program.functions)
         self.written = [d is not Direction.In for d in found]
@@ -104,7 +104,7 @@ class NativeProgram:
         *,
         records: bool = False,
     ) -> TaskCounts | TaskStream:
-        """The number of tasks, or with `records` all of them."""
+        """Run; return the number of tasks, or with `records` all of them."""
         threads, memory = self.room(threads)
         call = Call(self, arguments, threads, seed, records, memory)
         try:
@@ -119,23 +119,23 @@ class NativeProgram:
 
                 return task_stream(call.record, self.program, self.code, call.buffers)
         finally:
-            if call.has_ended:  # else an op of it still runs, after Ctrl-C
+            if call.has_ended:  # otherwise one of its ops is still running after Ctrl-C
                 self._library.tl_free_record(ctypes.byref(call.record))
         counts = zip(self.code.kernels, call.counts)
         return TaskCounts({name: n for name, n in counts if n})
 
     def enter(self, args: native.RunArgs) -> int:
-        """Run in native code; the kind of fault, or 0."""
+        """Run native code; return the fault kind, or 0."""
         return self._run(ctypes.byref(self.table), ctypes.byref(args))
 
     def enter_here(self, args: native.RunArgs) -> int:
-        """The same, by the main thread: Ctrl-C stops it, if Python's own handler is in force."""
+        """As `enter`, in the main thread: Ctrl-C stops it if Python's own handler is installed."""
         return self._run_here(ctypes.byref(self.table), ctypes.byref(args))
 
     def room(self, threads: int) -> tuple[int, int]:
-        """As many of the threads as there is memory for, and bytes for temporaries beside them.
+        """Return how many of the threads memory suffices for, and the bytes left for temporaries.
 
-        A tile that this machine cannot hold is found before anything runs.
+        A tile that this machine cannot hold is reported before anything runs.
         """
         available = available_memory()
         if available is None:
@@ -148,7 +148,7 @@ class NativeProgram:
         return threads, max(0, available - threads * of_thread)
 
     def error(self, kind: int, call: Call) -> BaseException:
-        """What a run raises that ended so."""
+        """Return the error of a run that ended with this fault."""
         if kind == sites.STOPPED:
             return KeyboardInterrupt()
         fault = call.fault
@@ -172,7 +172,7 @@ def _built(program: Program, keep: Path | None, *, with_plans: bool) -> NativePr
 
 
 def _tiles(program: Program) -> Iterator[tuple[int, str, Loc]]:
-    """The size, name and place of every tile."""
+    """Return size, name and location of every tile."""
     for kernel in program.kernels:
         for op in walk(kernel.body):
             for value in op.results:
@@ -183,7 +183,7 @@ def _tiles(program: Program) -> Iterator[tuple[int, str, Loc]]:
 
 @dataclass
 class _Buffers:
-    """Memory of the arguments: arrays that share memory share a buffer."""
+    """Memory of the arguments: overlapping arrays share a buffer."""
 
     bases: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])
@@ -191,7 +191,7 @@ class _Buffers:
     is_written: list[bool] = field(default_factory=list[bool])
 
     def add(self, low: int, high: int, name: int, is_written: bool) -> None:
-        """One more range of addresses; those that it overlaps become one with it."""
+        """Add a range of addresses, merged with those it overlaps."""
         keep: list[int] = []
         for i in range(len(self.bases)):
             if low < self.ends[i] and self.bases[i] < high:
@@ -215,7 +215,7 @@ class _Buffers:
 
 
 class Call:
-    """One run: its arguments as `rt.h` wants them, and what comes back."""
+    """One run: its arguments in the layout of `rt.h`, and its results."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class Call:
     ) -> None:
         self._native = native_program
         self.record = native.Record()
-        self.buffers: dict[int, Buffer] = {}  # of the arguments, by number
+        self.buffers: dict[int, Buffer] = {}  # buffers of the arguments, by number
         self._records = records
         program = native_program.program
         self.bound = bind_arguments(program, arguments, execute=True)
@@ -288,7 +288,7 @@ class Call:
         )
 
     def _host(self, op: int, windows: Any, words: Any, _: int) -> int:
-        """Called from native threads. The result is 0, or the number of the error from 1."""
+        """Callback from native threads; return 0, or the 1-based number of the error."""
         try:
             self._native.host_ops[op].run(_Items(windows), _Items(words))
         except BaseException as error:
@@ -301,7 +301,7 @@ class Call:
         return self._done.is_set()
 
     def submitted(self) -> int:
-        """Tasks so far."""
+        """Return the number of tasks submitted so far."""
         return sum(self.counts)
 
     def _enter(self) -> None:
@@ -311,25 +311,26 @@ class Call:
             self._done.set()
 
     def wait(self) -> int:
-        """Run it; Ctrl-C is noticed, and stops it, if this is the main thread."""
+        """Run to completion; Ctrl-C stops the run if this is the main thread."""
         self._done.clear()
         ctypes.memset(self.counts, 0, ctypes.sizeof(self.counts))
         if threading.current_thread() is not threading.main_thread():
             self._enter()
             return self._result
-        # Not `join`: after Ctrl-C some Pythons take the thread for ended while it still runs.
+        # Not `join`: after Ctrl-C some Python versions consider the thread ended while it still
+        # runs.
         thread = threading.Thread(target=self._enter, name="tilelet run", daemon=True)
         try:
             try:
                 thread.start()
-            except RuntimeError:  # the system gives no thread: Ctrl-C has to wait
+            except RuntimeError:  # no thread available: Ctrl-C is handled after the run
                 self._enter()
             while not self._done.wait(_POLL):
                 pass
         except BaseException:
             self.cancel.value = 1
-            # Tasks look at `cancel` between ops. An op on a huge tile ends by itself later; what it
-            # works with stays alive until then.
+            # Tasks check `cancel` between ops. An op on a huge tile ends later by itself; its
+            # memory stays alive until then.
             with contextlib.suppress(BaseException):
                 self._done.wait(_PATIENCE)
             raise
@@ -337,7 +338,7 @@ class Call:
 
 
 class _Items(Sequence[Any]):
-    """A C array of unknown length, as a sequence."""
+    """A C array of unknown length as a sequence."""
 
     def __init__(self, pointer: Any) -> None:
         self._pointer = pointer
@@ -361,14 +362,14 @@ def _pack(into: native.Win, window: Window) -> None:
 
 
 def addresses_of(window: Window) -> tuple[int, int]:
-    """First byte of the window's memory, and one past the last."""
+    """Return the address of the window's first byte, and one past its last."""
     assert window.buffer.data is not None
     start = window.buffer.data.ctypes.data
     return start, start + max(window.buffer.nbytes, 1)
 
 
 class _Slot:
-    """A program, and its native form once somebody has needed it."""
+    """A program and its native form, compiled on first use."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -390,13 +391,15 @@ class _Slot:
         self._lock = threading.Lock()
 
 
-# By the identity of the program, which its slot keeps alive.
+# Keyed by the identity of the program, which its slot keeps alive.
 _programs: OrderedDict[int, _Slot] = OrderedDict()
 _lock = threading.Lock()
 
 
 def _in_forked_child() -> None:
-    """Only the thread that forked goes on: locks of others would never be free again."""
+    """Replace locks: in the child only the forking thread continues, so locks held by others stay
+    locked.
+    """
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     for slot in _programs.values():
@@ -410,8 +413,8 @@ if hasattr(os, "register_at_fork"):
 def compiled(
     program: Program, keep: Path | None = None, *, with_plans: bool = False
 ) -> NativeProgram:
-    """The native form of a program, compiled when it is first needed; `PlanError` if its plan is
-    wrong. `keep` receives the C, and its plans.
+    """Return the native form of a program, compiled on first use; raise `PlanError` if its plan is
+    wrong. `keep` receives the C and the plans.
     """
     with _lock:
         slot = _programs.setdefault(id(program), _Slot(program))
@@ -422,7 +425,7 @@ def compiled(
 
 
 def thread_count() -> int:
-    """`TILELET_THREADS`, else the number of cores this process may use."""
+    """Return `TILELET_THREADS`, or else the number of cores available to this process."""
     text = os.environ.get("TILELET_THREADS", "")
     if not text:
         return (
@@ -436,7 +439,7 @@ def thread_count() -> int:
 
 
 def schedule_seed() -> int:
-    """`TILELET_SCHEDULE_SEED`: run ready tasks in a random order; -1 for program order."""
+    """Return `TILELET_SCHEDULE_SEED` for a random order of ready tasks; -1 for program order."""
     text = os.environ.get("TILELET_SCHEDULE_SEED", "")
     if not text:
         return -1
@@ -447,13 +450,13 @@ def schedule_seed() -> int:
 
 @dataclass(frozen=True)
 class CpuEngine:
-    """Compiles programs to C and runs them on native threads.
+    """Compile programs to C and run them on native threads.
 
-    keep_c      a folder that receives the C text
-    progress    shows what goes on
-    records     tasks are written down with their arguments, else only counted
-    with_plans  the plans of the kernels are kept beside the C text
-    report      reports a plan that is wrong: the program is interpreted instead
+    keep_c      folder for the C text
+    progress    shows the progress of a run
+    records     record tasks with their arguments instead of only counting them
+    with_plans  keep the kernels' plans beside the C text
+    report      reports a wrong plan; the program is then interpreted
     """
 
     keep_c: Path | None = None
@@ -463,11 +466,11 @@ class CpuEngine:
     report: Callable[[PlanError, Program], None] | None = None
 
     def prepare(self, program: Program) -> None:
-        """Compile, so that `run` has only to run."""
+        """Compile the program ahead of `run`."""
         self._compiled(program)
 
     def _compiled(self, program: Program) -> NativeProgram | None:
-        """The native form of a program, unless it has to be interpreted."""
+        """Return the native form of a program; None if it must be interpreted."""
         if stops_for_a_debugger(program):
             return None
         try:
@@ -482,10 +485,11 @@ class CpuEngine:
     def run(
         self, program: Program, arguments: Mapping[str, Argument], *, execute: bool = True
     ) -> NativeExecution:
-        """Run on arrays in place. Counting alone and programs with a breakpoint are interpreted.
+        """Run on arrays in place. Programs with a breakpoint, and runs that only count, are
+        interpreted.
 
-        So are programs on arrays whose elements do not begin at multiples of their size, because
-        compilers rely on that, and programs with a wrong plan.
+        So are programs on unaligned arrays, because compilers rely on alignment, and programs with
+        a wrong plan.
         """
         native_program = None
         if execute and are_aligned(arguments):
@@ -501,10 +505,10 @@ class CpuEngine:
 
 
 def stops_for_a_debugger(program: Program) -> bool:
-    """Whether there is a breakpoint in it."""
+    """Whether the program contains a breakpoint."""
     return any(op.name == "breakpoint" for f in program.functions.values() for op in walk(f.body))
 
 
 def are_aligned(arguments: Mapping[str, Argument]) -> bool:
-    """Whether all elements lie where C may read them; else the interpreter runs the program."""
+    """Whether all elements are aligned for C; otherwise the interpreter runs the program."""
     return all(a.flags.aligned for a in arguments.values() if isinstance(a, np.ndarray))

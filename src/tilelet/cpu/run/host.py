@@ -1,4 +1,4 @@
-"""Running in Python the ops that generated code leaves to their references."""
+"""Run in Python the ops that generated code leaves to their references."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 def memory_of(window: Win, dtype: DType) -> Array:
-    """The elements of a window as an array that shares its memory."""
+    """Return a window's elements as an array that shares its memory."""
     shape = tuple(window.reach[: window.rank])
     item = dtype.itemsize
     strides = [s * item for s in window.stride[: window.rank]]
@@ -34,7 +34,7 @@ def memory_of(window: Win, dtype: DType) -> Array:
 
 
 class HostOp:
-    """One op, ready to be applied to windows."""
+    """One op, prepared for windows."""
 
     def __init__(self, op: Op) -> None:
         self._op = op
@@ -44,7 +44,7 @@ class HostOp:
         self._dtypes = [r.type.dtype for r in op.results if isinstance(r.type, TileType)]
 
     def run(self, windows: Sequence[Win], words: Sequence[Word]) -> None:
-        """Compute the results into their windows; raises the catalogue's error on a fault."""
+        """Compute the results into their windows; raise the catalogue's error on a fault."""
         arrays: dict[Value, Array] = {}
         valid: dict[Value, Shape] = {}
         for v, window in zip(self._shaped, windows):

@@ -1,4 +1,4 @@
-"""`--keep-c`, `--keep-plan`: the C text and the plans of a program for people to read."""
+"""`--keep-c`, `--keep-plan`: write the C text and the plans of a program for inspection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PLACE = re.compile(r"// (?P<place>\S+:\d+)$", re.MULTILINE)
 
 
 def keep_text(code: Compiled, program: Program, folder: Path, *, with_plans: bool = False) -> None:
-    """Write the C text, each place with its line, and the headers that it includes."""
+    """Write the C text with the `pl` line of each location, and the headers that it includes."""
     lines = _source_lines(program)
     plans = "\n".join(map(plan_text, code.plans))
     try:
@@ -34,7 +34,7 @@ def keep_text(code: Compiled, program: Program, folder: Path, *, with_plans: boo
 
 
 def _source_lines(program: Program) -> dict[str, str]:
-    """The program's lines by their places."""
+    """Return the program's source lines by location."""
     places = {op.loc for f in program.functions.values() for op in walk(f.body)}
     found = {place_text(loc): read_line(loc.file, loc.line) for loc in places}
     return {place: line.strip() for place, line in found.items() if line}
@@ -42,7 +42,7 @@ def _source_lines(program: Program) -> dict[str, str]:
 
 def _with_lines(text: str, lines: dict[str, str]) -> str:
     def add(match: re.Match[str]) -> str:
-        # A comment that ends in a backslash would go on in the next line.
+        # A comment that ends in a backslash would continue on the next line.
         line = lines.get(match["place"], "").rstrip("\\")
         return f"{match.group()}: {line}" if line else match.group()
 

@@ -1,4 +1,4 @@
-"""The structures of `rt.h` for ctypes."""
+"""ctypes declarations of the structures in `rt.h`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ctypes import (
 from typing import ClassVar, TypeAlias
 
 RANK = 6
-TABLE = "tl_main"  # name of the program in its library
-FUNCTIONS = ("tl_run", "tl_run_here", "tl_free_record")  # of the runtime, in every library
+TABLE = "tl_main"  # name of the program table in its library
+FUNCTIONS = ("tl_run", "tl_run_here", "tl_free_record")  # exported by every library
 
 
 class Word(Union):
@@ -84,7 +84,7 @@ class RunArgs(Structure):
 
 
 class ProgramTable(Structure):
-    """`tl_program`: what a library says about its program."""
+    """`tl_program`: describes the program of a library."""
 
     _fields_: ClassVar = [
         ("kernels", c_void_p),
@@ -101,7 +101,7 @@ Entry: TypeAlias = "ctypes._NamedFuncPointer"  # pyright: ignore[reportPrivateUs
 
 
 def entry_points(library: ctypes.CDLL, table: str) -> tuple[Entry, Entry, ProgramTable]:
-    """`tl_run`, `tl_run_here`, and the program of that name in the library."""
+    """Return `tl_run`, `tl_run_here`, and the program of that name in the library."""
     for run in (library.tl_run, library.tl_run_here):
         run.argtypes = [POINTER(ProgramTable), POINTER(RunArgs)]
         run.restype = c_int

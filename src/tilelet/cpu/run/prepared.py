@@ -1,8 +1,8 @@
-"""Calls of a native program on arrays like those of an earlier call: only addresses differ.
+"""Repeat calls of a native program on arrays of the same signature: only addresses differ.
 
-Around the run of a small program there is more work than in it: arguments are checked and
-described, threads started, the machine asked for its memory. Here that is done once for a
-signature, which is the shapes, strides, element types and flags of the arrays.
+A small program takes less time than the work around it: checking and describing arguments, starting
+threads, querying free memory. This is done once per signature, which is the shapes, strides,
+element types and flags of the arrays.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from tilelet.tasks.window import Window
 if TYPE_CHECKING:
     from signal import getsignal
 else:
-    from _signal import getsignal  # that of `signal` takes 5 us for an enum
+    from _signal import getsignal  # `signal.getsignal` spends 5 us on an enum
 
-# Nanoseconds. A run that takes no longer on one thread takes longer on several: these are started.
+# Nanoseconds. Single-threaded runs this short are slower on several threads, which must be started.
 _SHORT = 300_000
-# A run that took no longer on all threads, their start included, may be such a run.
+# A multi-threaded run this short, thread start included, may be faster on one thread.
 _WORTH_A_TRY = 2_000_000
-# A run that took no longer is run by the thread that calls, with the others' help: nothing has to
-# be said about its progress meanwhile.
+# A run this short is executed by the calling thread with the others' help: it needs no progress
+# display.
 _BRIEF = 200_000_000
-# Runs that take longer than expected, one after the other, until it is not put down to noise; and
-# how many runs later the question is put again.
+# Consecutive slow runs that are no longer attributed to noise, and the number of runs until the
+# faster way is tried again.
 _STRIKES = 3
 _PAUSE = 200
-# Seconds for which the machine's answer about its free memory is believed.
+# Seconds for which a reading of the free memory is used.
 _FRESH = 1.0
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -61,12 +61,14 @@ def _address(array: Array) -> int:
 
 
 def _field_address(array: Array) -> int:
-    """The first field of an array object is the address of its elements."""
+    """Read the element address from the first field of the array object."""
     return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
 
 
 def _fastest_address() -> Callable[[Array], int]:
-    """Ten times faster than to ask the array, where objects are what CPython's headers say."""
+    """Return the fastest way to get an array's address: ten times faster where CPython's object
+    layout is confirmed.
+    """
     if sys.implementation.name == "cpython":
         samples = [np.zeros(3), np.zeros((4, 4), np.int8)[1:, ::-1]]
         if all(_field_address(a) == _address(a) for a in samples):
@@ -78,7 +80,7 @@ address_of = _fastest_address()
 
 
 class _Prepared:
-    """The description of one call, to be filled in with the addresses of another."""
+    """The description of one call, reused with the addresses of another."""
 
     def __init__(self, native: NativeProgram, arguments: Sequence[Any]) -> None:
         params = native.program.main.params
@@ -88,7 +90,7 @@ class _Prepared:
         self.call = Call(native, named, threads, schedule_seed(), False, memory)
         self._looked = time.monotonic()
         tensors = [(i, v) for i, v in enumerate(self.call.bound) if isinstance(v, Window)]
-        # Arrays that share memory need more thought.
+        # Overlapping arrays need the general path.
         self.is_simple = len(self.call.buffers) == len(tensors)
         self._tensors: list[tuple[int, Any, int, int]] = []
         for (i, window), packed in zip(tensors, self.call.windows):
@@ -98,10 +100,10 @@ class _Prepared:
         self._numbers: list[tuple[int, Value, Any]] = [
             (i, p, word) for (i, p), word in zip(numbers, self.call.words)
         ]
-        self.call.bound, self.call.buffers = [], {}  # nobody's arrays are kept alive
+        self.call.bound, self.call.buffers = [], {}  # do not keep the caller's arrays alive
 
     def point_to(self, arguments: Sequence[Any]) -> bool:
-        """Describe these arguments; False if arrays among them share memory."""
+        """Fill in these arguments; return False if arrays among them overlap."""
         ranges: list[tuple[int, int]] = []
         bases = self.call.bases
         for k, (i, packed, lead, nbytes) in enumerate(self._tensors):
@@ -121,7 +123,7 @@ class _Prepared:
         return True
 
     def look_for_memory(self, threads: int) -> None:
-        """Let it have so many threads, and what the machine has left; asked anew after a while."""
+        """Set the thread count and the free memory, which is queried again after a while."""
         now = time.monotonic()
         if threads != self.call.args.threads or now - self._looked > _FRESH:
             self.call.args.threads, self.call.args.memory = self._native.room(threads)
@@ -129,19 +131,19 @@ class _Prepared:
 
 
 class PreparedCalls:
-    """Runs a program on arguments of one signature, in whatever thread it is called."""
+    """Run a program on arguments of one signature, from any thread."""
 
     def __init__(self, native: NativeProgram) -> None:
         self.native = native
-        # Descriptions that no thread uses at the moment.
+        # Descriptions not in use by any thread.
         self._idle: list[_Prepared] = []
         self._is_short = self._is_brief = False
         self._strikes = 0
-        self._pause = 0  # runs on threads until a shorter way is tried again
+        self._pause = 0  # multi-threaded runs until a shorter way is tried again
 
     def run(self, arguments: Sequence[Any], progress: Progress) -> bool:
-        """Run on the entry's arguments in their order; False, and nothing is done, if arrays among
-        them share memory.
+        """Run on the entry's arguments in order; return False without running if arrays among them
+        overlap.
         """
         try:
             prepared = self._idle.pop()
@@ -162,7 +164,7 @@ class PreparedCalls:
         return True
 
     def _enter_of_this_thread(self) -> Enter | None:
-        """How this thread enters the program; None if Ctrl-C could not end that."""
+        """Return how this thread enters the program; None if Ctrl-C could not stop it."""
         if threading.current_thread() is threading.main_thread():
             handler = getsignal(SIGINT)
             if handler is default_int_handler or getattr(handler, "raises_interrupt", False):
@@ -191,7 +193,7 @@ class PreparedCalls:
         return kind
 
     def _judge(self, taken: int) -> None:
-        """What a run on all threads says about the next one."""
+        """Decide from a multi-threaded run how to make the next one."""
         self._pause = max(0, self._pause - 1)
         self._is_short = self._pause == 0 and taken < _WORTH_A_TRY
         self._is_brief = taken < _BRIEF
@@ -201,7 +203,7 @@ class PreparedCalls:
     ) -> int:
         call = prepared.call
         prepared.look_for_memory(thread_count())
-        call.bound = list(arguments)  # an op may go on for a while after Ctrl-C
+        call.bound = list(arguments)  # an op may continue for a while after Ctrl-C
         begin = time.perf_counter_ns()
         with progress(f"running {self.native.program.name}", call.submitted):
             kind = call.wait()

@@ -1,4 +1,4 @@
-"""From the runtime's record of a run to a `TaskStream`: the same as the interpreter's."""
+"""Convert the runtime's record of a run to a `TaskStream` equal to the interpreter's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tilelet.tasks.window import Buffer, Window
 def task_stream(
     record: Record, program: Program, code: Compiled, buffers: Mapping[int, Buffer]
 ) -> TaskStream:
-    """The tasks of a run; `buffers` are those of the arguments, by number."""
+    """Return the tasks of a run; `buffers` are those of the arguments, by number."""
     reader = _Reader(program, code, buffers)
     words: Iterable[Any] = (
         np.ctypeslib.as_array(record.words, (record.count,)) if record.count else []
@@ -90,7 +90,7 @@ class _Reader:
 
 
 class _Call:
-    """A place where tasks are submitted: a call of a kernel, or a join."""
+    """An op that submits tasks: a kernel call or a join."""
 
     def __init__(self, op: Op, program: Program) -> None:
         callee: Function | None = None

@@ -1,7 +1,7 @@
-"""`TILELET_SANITIZE=1`: programs with the address and undefined-behavior sanitizers.
+"""`TILELET_SANITIZE=1`: run programs with the address and undefined-behavior sanitizers.
 
-The address sanitizer's library must be the first that a process loads. A Python that has started
-without it cannot load such a program: it has to start again.
+The address sanitizer's library must be loaded first in a process. A Python process that was started
+without it cannot load such a program and must be restarted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tilelet.diag.catalogue.command import CompilerFailed, SanitizerNotLoaded
 from tilelet.native.toolchain import Compiler, find_compiler
 
 _FLAGS = ("-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-g")
-# What the sanitizers are told unless the user says otherwise: Python itself never frees all, and
-# memory that cannot be had is an error with a place, as without them.
+# Sanitizer defaults, which the user can override: Python itself leaks on purpose, and failed
+# allocations are reported as errors with a location.
 _OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -32,17 +32,17 @@ def is_on() -> bool:
 
 
 def flags(compiler: Compiler) -> tuple[str, ...]:
-    """Flags for compiling and linking."""
+    """Return the flags for compiling and linking."""
     return (*_FLAGS, "-shared-libasan") if compiler.is_clang else _FLAGS
 
 
 def is_loaded() -> bool:
-    """Whether this process has the address sanitizer in it."""
+    """Whether the address sanitizer is loaded in this process."""
     return hasattr(ctypes.CDLL(None), "__asan_init")
 
 
 def library(compiler: Compiler) -> Path:
-    """The address sanitizer's library; `CompilerFailed` if the compiler comes without."""
+    """Return the address sanitizer's library; raise `CompilerFailed` if the compiler has none."""
     names = ["libasan.so"]
     if compiler.is_clang:
         names = ["libclang_rt.asan.so", f"libclang_rt.asan-{platform.machine()}.so"]
@@ -62,23 +62,23 @@ def library(compiler: Compiler) -> Path:
 
 
 def environment(compiler: Compiler) -> dict[str, str]:
-    """What has to be set before Python starts."""
+    """Return the environment that Python must be started with."""
     return {"LD_PRELOAD": str(library(compiler)), **_OPTIONS}
 
 
 def check_loaded(compiler: Compiler) -> None:
-    """`SanitizerNotLoaded` if a program with sanitizers would end this process."""
+    """Raise `SanitizerNotLoaded` if a program with sanitizers would end this process."""
     if not is_loaded():
         raise SanitizerNotLoaded(environment(compiler))
 
 
 def without_preload(variables: Mapping[str, str]) -> dict[str, str]:
-    """The environment for compilers, which gain nothing from the sanitizer but run time."""
+    """Return the environment for compilers, which the sanitizer only slows down."""
     return {name: value for name, value in variables.items() if name != "LD_PRELOAD"}
 
 
 def restart() -> None:
-    """Start this command again with the sanitizer, if it is wanted and not there."""
+    """Restart this command with the sanitizer, if it is requested and not loaded."""
     if not is_on() or is_loaded():
         return
     wanted = environment(find_compiler())
