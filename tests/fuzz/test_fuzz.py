@@ -41,8 +41,8 @@ def text_case(value: str) -> Case:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("cache"))
+def cache(module_cache: Path) -> str:
+    return str(module_cache)
 
 
 def faulty(fault: str, cache: str) -> Iterator[Pool]:
