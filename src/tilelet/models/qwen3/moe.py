@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import tilelet.language as pl
@@ -154,16 +155,43 @@ def make_dispatch(s: LayerShape, rows: int):
     return dispatch
 
 
-def make_experts(s: LayerShape, rows: int):
+@dataclass(frozen=True)
+class Groups:
+    """Slots of some experts; a row of the input has `per_row` slots, an expert at most `largest`.
+
+    narrows  rows of the input are FP32, to be rounded to the dtype of the model
+    """
+
+    experts: int
+    slots: int
+    largest: int
+    per_row: int
+    narrows: bool = False
+
+    @property
+    def tile(self) -> int:
+        """Return the rows that are multiplied at a time."""
+        return min(_GROUP_ROWS, self.largest)
+
+    @property
+    def product_rows(self) -> int:
+        return self.slots + self.tile
+
+
+def all_groups(s: LayerShape, rows: int) -> Groups:
+    """All experts for `rows` tokens, each of which has an expert at most once."""
+    c = moe_config(s)
+    return Groups(c.num_experts, rows * c.num_experts_per_tok, rows, c.num_experts_per_tok)
+
+
+def make_experts(s: LayerShape, g: Groups):
     """The results of all slots, in the order of `dispatch`, in FP32."""
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, WIDTH = c.hidden_size, c.moe_intermediate_size
-    E, K, SLOTS = c.num_experts, c.num_experts_per_tok, rows * c.num_experts_per_tok
-    # A token has each expert at most once.
-    T = min(_GROUP_ROWS, rows)
+    E, PER_ROW, T = g.experts, g.per_row, g.tile
     K_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 128)
     OUT_CHUNK = expert_columns(c)
-    PADDED = SLOTS + T
+    PADDED = g.product_rows
     project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
     project_down = make_layer_projection(s, T, K_CHUNK, OUT_CHUNK, WIDTH)
     up_of, down_of = (make_layer_matrix(s, *sizes) for sizes in expert_matrices(c))
@@ -172,13 +200,23 @@ def make_experts(s: LayerShape, rows: int):
     gated_silu = make_gated_silu(DTYPE, MODE)
 
     @pl.inline
+    def unchanged(row):
+        return row
+
+    @pl.inline
+    def rounded(row):
+        return pl.cast(row, target_type=DTYPE, mode=MODE)
+
+    narrowed = rounded if g.narrows else unchanged
+
+    @pl.inline
     def rows_of(normed, order, first, used):
         """The rows of the tokens of some slots, one below the other."""
         x = pl.create_tensor([T, HIDDEN], dtype=DTYPE)
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="expert_rows"):
             for r in pl.range(used):
-                token = pl.read(order, [0, first + r]) // K
-                x = pl.assemble(x, pl.slice(normed, [1, HIDDEN], [token, 0]), [r, 0])
+                token = pl.read(order, [0, first + r]) // PER_ROW
+                x = pl.assemble(x, narrowed(pl.slice(normed, [1, HIDDEN], [token, 0])), [r, 0])
         return pl.set_validshape(x, used, HIDDEN)
 
     @pl.inline
@@ -215,11 +253,14 @@ def make_experts(s: LayerShape, rows: int):
     return experts
 
 
-def make_combine(s: LayerShape, rows: int):
-    """The weighted sum of every token's results plus the residual; into `out` from `row` on."""
+def make_combine(s: LayerShape, product_rows: int):
+    """The weighted sum of every token's results plus the residual; into `out` from `row` on.
+
+    `places` has, for each slot, the row of its result in `products`.
+    """
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, K = c.hidden_size, c.num_experts_per_tok
-    PADDED = rows * K + min(_GROUP_ROWS, rows)
+    PADDED = product_rows
     COLUMNS = fitting(HIDDEN, _COMBINE_COLUMNS)
 
     @pl.inline
@@ -240,27 +281,17 @@ def make_combine(s: LayerShape, rows: int):
     return combine
 
 
-def make_moe(s: LayerShape, rows: int):
-    """RMSNorm, the experts and the residual, for `rows` rows of which the first `valid` are real.
-
-    The results go to `out`, starting at `row`; the experts of every row to `chosen`.
-    """
-    c, DTYPE = moe_config(s), s.dtype
-    HIDDEN, K, SLOTS = c.hidden_size, c.num_experts_per_tok, rows * c.num_experts_per_tok
+def make_routing(s: LayerShape, rows: int):
+    """RMSNorm of the rows into `normed`, and their experts and weights."""
+    c, DTYPE, HIDDEN = moe_config(s), s.dtype, s.config.hidden_size
     T = min(s.row_tile, rows)
-    ROWS, E = rows, c.num_experts
     rmsnorm = make_rmsnorm(
         T, HIDDEN, fitting(HIDDEN, 128), c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
     )
     route = make_router(s, T)
-    dispatch = make_dispatch(s, rows)
-    experts = make_experts(s, rows)
-    combine = make_combine(s, rows)
 
     @pl.inline
-    def moe(residual, post_norm, w_router, w_gate, w_up, w_down, chosen, out, row, valid):
-        normed = pl.create_tensor([ROWS, HIDDEN], dtype=DTYPE)
-        shares = pl.create_tensor([ROWS, K], dtype=pl.FP32)
+    def normalise_and_route(residual, post_norm, w_router, normed, chosen, shares, valid):
         for t0 in pl.parallel(0, valid, T):
             used = pl.min(T, valid - t0)
             x = pl.slice(residual, [T, HIDDEN], [t0, 0], valid_shape=[used, HIDDEN])
@@ -268,6 +299,31 @@ def make_moe(s: LayerShape, rows: int):
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="post_norm"):
                 rows_normed = rmsnorm(x, post_norm, rows_normed, 0)
             chosen, shares = route(normed, w_router, chosen, shares, t0, used)
+        return chosen, shares
+
+    return normalise_and_route
+
+
+def make_moe(s: LayerShape, rows: int):
+    """RMSNorm, the experts and the residual, for `rows` rows of which the first `valid` are real.
+
+    The results go to `out`, starting at `row`; the experts of every row to `chosen`.
+    """
+    c, DTYPE = moe_config(s), s.dtype
+    HIDDEN, K, SLOTS = c.hidden_size, c.num_experts_per_tok, rows * c.num_experts_per_tok
+    ROWS, E = rows, c.num_experts
+    normalise_and_route = make_routing(s, rows)
+    dispatch = make_dispatch(s, rows)
+    experts = make_experts(s, all_groups(s, rows))
+    combine = make_combine(s, all_groups(s, rows).product_rows)
+
+    @pl.inline
+    def moe(residual, post_norm, w_router, w_gate, w_up, w_down, chosen, out, row, valid):
+        normed = pl.create_tensor([ROWS, HIDDEN], dtype=DTYPE)
+        shares = pl.create_tensor([ROWS, K], dtype=pl.FP32)
+        chosen, shares = normalise_and_route(
+            residual, post_norm, w_router, normed, chosen, shares, valid
+        )
         order = pl.create_tensor([1, SLOTS], dtype=pl.INT32)
         places = pl.create_tensor([1, SLOTS], dtype=pl.INT32)
         groups = pl.create_tensor([2, E], dtype=pl.INT32)
