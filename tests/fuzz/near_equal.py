@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.near_equal --seconds 600 --seed 7
 
-A program of `rewrites.Text` is changed a little: an offset, a bound, an operand, an op, the order
+A program of `rewritable.Text` is changed a little: an offset, a bound, an operand, an op, the order
 of statements, or an expression by an algebraic identity that floating point may not have. If the
 prover shows both programs equal, they are run on inputs with infinities, NaNs and zeros of both
 signs. With `rounding`, sums may differ in their last bits, and inputs do not overflow.
@@ -10,20 +10,16 @@ signs. With `rounding`, sums may differ in their last bits, and inputs do not ov
 
 from __future__ import annotations
 
-import argparse
 import ast
 import copy
 import random
-import secrets
 import sys
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tests.fuzz.rewrites import REJECTED, Text, Version, inputs
+from tests.fuzz.rewritable import REJECTED, Text, Version, inputs
+from tests.fuzz.search import Tally, search
 
 from tilelet.equivalence.proof import Equivalence
 from tilelet.equivalence.trials import difference
@@ -201,7 +197,7 @@ def pairs(seed: int, count: int = 6) -> Iterator[tuple[str, str]]:
 
 
 def special_inputs(seed: int, *, extreme: bool) -> Iterator[dict[str, Any]]:
-    """Inputs as of `rewrites`, then with some elements that arithmetic treats specially."""
+    """Inputs as of `rewritable`, then with some elements that arithmetic treats specially."""
     values = np.array(_SPECIAL + (_EXTREME if extreme else ()), np.float32)
     for given in inputs(seed):
         yield given
@@ -232,49 +228,37 @@ def _plain(outputs: dict[str, Any]) -> dict[str, Any]:
     return {name: np.where(np.isnan(a), np.float32(np.nan), a) for name, a in outputs.items()}
 
 
-@dataclass
-class Tally:
-    """Pairs by outcome; `wrong` are pairs shown equal that differ."""
+class Judge:
+    """Asks the prover about pairs, and runs those that it shows equal."""
 
-    outcomes: Counter[str] = field(default_factory=Counter)
-    wrong: list[tuple[int, bool, str, str]] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.tally = Tally()
 
     def judge(self, seed: int) -> None:
-        for before_text, after_text in pairs(seed):
-            before, after = Version(before_text), Version(after_text)
+        self.tally.programs += 1
+        outcomes = self.tally.outcomes
+        versions: dict[str, Version] = {}
+        for texts in pairs(seed):
+            before, after = (versions.setdefault(text, Version(text)) for text in texts)
             try:
                 programs = before.program, after.program
             except REJECTED:
-                self.outcomes["not a program"] += 1
+                outcomes["not a program"] += 1
                 continue
             for rounding in (False, True):
                 if not Equivalence(programs[0], rounding=rounding).proof(programs[1]).holds:
-                    self.outcomes["not shown equal"] += 1
+                    outcomes["not shown equal"] += 1
                 elif differs(seed, before, after, rounding=rounding):
-                    self.outcomes["wrong"] += 1
-                    self.wrong.append((seed, rounding, before_text, after_text))
+                    outcomes["wrong"] += 1
+                    evidence = "\n+++\n".join(texts)
+                    self.tally.wrong.append((seed, f"{rounding=}", evidence))
                 else:
-                    self.outcomes["equal"] += 1
-
-    def line(self) -> str:
-        return ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+                    outcomes["equal"] += 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("tests.fuzz.near_equal", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, help="else a new one, which is printed")
-    options = parser.parse_args(arguments)
-    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
-    print(f"SEED={seed}", flush=True)
-    tally, begun, number = Tally(), time.monotonic(), 0
-    while time.monotonic() - begun < options.seconds:
-        tally.judge(seed * 1_000_003 + number)
-        number += 1
-    for found, rounding, before, after in tally.wrong[:5]:
-        print(f"--- {found}, rounding={rounding}\n{before}\n+++\n{after}")
-    print(f"{number} programs: {tally.line()}")
-    return int(bool(tally.wrong))
+    judge = Judge()
+    return search(judge.judge, judge.tally, "near_equal", arguments)
 
 
 if __name__ == "__main__":

@@ -11,22 +11,19 @@ say that the reader does not use what it reads; if none are, it must not report 
 
 from __future__ import annotations
 
-import argparse
 import random
-import secrets
 import sys
 import textwrap
-import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tests.fuzz.search import Tally, search
 
 from tilelet.checks.race import Races, check
 from tilelet.checks.verdict import Subject
-from tilelet.device.machine.description import Machine, load_machine
+from tilelet.device.machine.description import load_machine
 from tilelet.device.run import Recorded
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.interp.cells import Watcher
@@ -205,15 +202,15 @@ def unordered_pairs(log: Sequence[Logged], races: Races) -> list[tuple[Logged, L
     return found
 
 
-@dataclass
-class Tally:
-    """Programs by outcome; `wrong` are races missed and races that are none."""
+class Judge:
+    """Compares the race check with the log: `wrong` are races missed and races that are none."""
 
-    outcomes: Counter[str] = field(default_factory=Counter)
-    wrong: list[tuple[int, str, str]] = field(default_factory=list)
-    machine: Machine = field(default_factory=lambda: load_machine("a2a3"))
+    def __init__(self) -> None:
+        self._machine = load_machine("a2a3")
+        self.tally = Tally()
 
     def judge(self, seed: int) -> None:
+        self.tally.programs += 1
         text = Text(seed).program()
         given = arguments(seed)
         try:
@@ -222,10 +219,10 @@ class Tally:
             tasks = Interpreter().run(program, copies, execute=False).tasks
             log = access_log(program, given)
         except (UserError, UserErrors):
-            self.outcomes["not a program"] += 1
+            self.tally.outcomes["not a program"] += 1
             return
-        subject = Subject(Recorded("main", program, tasks), given, self.machine)
-        pairs = unordered_pairs(log, Races(subject, self.machine.newest_period))
+        subject = Subject(Recorded("main", program, tasks), given, self._machine)
+        pairs = unordered_pairs(log, Races(subject, self._machine.newest_period))
         result = check(subject)
         reported = any(f.code in ("E1102", "E1103") for f in result.findings)
         certain = any(f.code == "E1102" for f in result.findings)
@@ -237,29 +234,14 @@ class Tally:
             outcome = "false alarm"
         else:
             outcome = "race found" if pairs else "no race"
-        self.outcomes[outcome] += 1
+        self.tally.outcomes[outcome] += 1
         if outcome in ("missed", "false alarm"):
-            self.wrong.append((seed, outcome, text))
-
-    def line(self) -> str:
-        return ", ".join(f"{count} {outcome}" for outcome, count in sorted(self.outcomes.items()))
+            self.tally.wrong.append((seed, outcome, text))
 
 
 def main(arguments_: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser("tests.fuzz.racing", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--seed", type=int, help="else a new one, which is printed")
-    options = parser.parse_args(arguments_)
-    seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
-    print(f"SEED={seed}", flush=True)
-    tally, begun, number = Tally(), time.monotonic(), 0
-    while time.monotonic() - begun < options.seconds:
-        tally.judge(seed * 1_000_003 + number)
-        number += 1
-    for found, outcome, text in tally.wrong[:5]:
-        print(f"--- {found}: {outcome}\n{text}")
-    print(tally.line())
-    return int(bool(tally.wrong))
+    judge = Judge()
+    return search(judge.judge, judge.tally, "racing", arguments_)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class State:
         observer: Observer | None = None,
         most_bytes: int | None = None,
     ) -> None:
-        self._most_bytes = self._bytes_left = most_bytes
+        self._most_bytes = most_bytes
         self.functions = functions
         self.observer = observer
         self.execute = execute
@@ -57,19 +57,24 @@ class State:
         self.iterations: Any = None  # of `interp.iterations`
         self.poison = poison
         self.seed_valid = seed_valid
-        self.tasks = TaskStream()
-        self.block = 0
-        self.blocks = 1
         self.block_order: Sequence[int] | None = None  # None: ascending
-        self.manual_depth = 0
         self.sites: dict[Op, int] = {}
-        self._seen: dict[int, list[int]] = {}
         self._outcomes: dict[ControlTrace, ControlTrace] = {}
         self._codes: dict[str, FunctionCode] = {}
         self._directions: dict[str, tuple[Direction, ...]] = {}
         self._poison_tiles: dict[tuple[Shape, DType], TileValue] = {}
         self._undefined_elements: dict[DType, Array] = {}
         self._kernel_names = set(functions)
+        self.restart()
+
+    def restart(self) -> None:
+        """Discard memory and tasks of a run, but keep the lowered code, for another run."""
+        self.tasks = TaskStream()
+        self.block = 0
+        self.blocks = 1
+        self.manual_depth = 0
+        self._bytes_left = self._most_bytes
+        self._seen: dict[int, list[int]] = {}
         self._unchecked_bytes = 0
         self._writers: dict[int, list[tuple[int, Window]]] = {}  # tasks, if they are executed
 
