@@ -1,6 +1,7 @@
 """`make fuzz`: programs, texts and inputs without end, judged in processes of their own.
 
-Valid programs come from tests/generated, of all kinds: the interpreter must compute what the oracle
+A case is a program with one set of inputs; every program is tried with several. Valid programs come
+from tests/generated, of all kinds: the interpreter must compute what the oracle
 says, and the native engine the same bits with any number of threads and in any order of tasks.
 Changed texts and spoilt inputs must give an error with a code or a result, the same on both.
 Where `tcc` is installed it compiles most of them, which is an order of magnitude quicker; what
@@ -23,6 +24,7 @@ from tests.fuzz import quick
 from tests.fuzz.cases import Case, draw
 from tests.fuzz.pool import Pool, judged
 from tests.fuzz.reduce import reduced
+from tests.fuzz.search import Counts, Tally
 from tests.fuzz.verdict import FAILURES, Verdict
 from tests.generated.generator import FOCUSES
 
@@ -48,7 +50,10 @@ class Run:
         self.begun = time.monotonic()
         self.until = self.begun + options.seconds
         self.most = options.programs
-        self.counts: Counter[str] = Counter()
+        self.counts = Counts(self.seed, Tally())
+        self.counts.load(options.counts)
+        self.seed, self.counts_file = self.counts.seed, options.counts
+        self.kinds: Counter[str] = Counter()
         self.alike: Counter[str] = Counter()
         self.failures: list[tuple[Case, Verdict]] = []
         cache = options.cache or str(self.folder / "cache")
@@ -65,12 +70,12 @@ class Run:
         self.worker = worker
 
     def batches(self) -> Iterator[tuple[list[Case], str]]:
-        number = 0
-        while time.monotonic() < self.until and number < self.most:
+        while time.monotonic() < self.until and self.counts.next < self.most:
+            number = self.counts.next
             count = min(TOGETHER, self.most - number)
+            self.counts.next += count
             cases = [draw(self.seed, number + i, self.focus) for i in range(count)]
             yield cases, self.levels[number // TOGETHER % len(self.levels)]
-            number += count
 
     def search(self) -> None:
         if self.levels is QUICK_LEVELS:
@@ -82,15 +87,24 @@ class Run:
             for case, verdict in pool.judge(self.batches()):
                 if verdict.is_failure and self.levels is QUICK_LEVELS:
                     (verdict,) = judged(second, [case])
-                self.counts[verdict.kind] += 1
-                if verdict.is_failure:
-                    self.note(case, verdict)
+                self.count(case, verdict)
                 if time.monotonic() - shown > 30:
                     shown = time.monotonic()
+                    self.counts.save(self.counts_file)
                     print(self.so_far(), flush=True)
         finally:
+            self.counts.save(self.counts_file)
             pool.close()
             second.close()
+
+    def count(self, case: Case, verdict: Verdict) -> None:
+        tally = self.counts.tally
+        tally.programs += 1
+        tally.outcomes[f"{case.family}: {verdict.kind}"] += verdict.inputs
+        self.kinds[verdict.kind] += verdict.inputs
+        if verdict.is_failure:
+            tally.wrong.append((case.origin.get("number", 0), verdict.signature, verdict.detail))
+            self.note(case, verdict)
 
     def note(self, case: Case, verdict: Verdict) -> None:
         self.alike[verdict.signature] += 1
@@ -103,9 +117,10 @@ class Run:
 
     def so_far(self) -> str:
         seconds = time.monotonic() - self.begun
-        total = sum(self.counts.values())
-        shown = ", ".join(f"{n} {kind}" for kind, n in sorted(self.counts.items()))
-        return f"{seconds:.0f} s: {total} cases, {total / seconds:.1f} a second: {shown}"
+        total = sum(self.kinds.values())
+        shown = ", ".join(f"{n} {kind}" for kind, n in sorted(self.kinds.items()))
+        programs = self.counts.tally.programs
+        return f"{seconds:.0f} s: {programs} programs; {total} cases in this run: {shown}"
 
     def reduce_all(self) -> None:
         pool = Pool(1, self.environment, self.worker)
@@ -159,6 +174,7 @@ def main(arguments: Sequence[str] | None = None, worker: str = "tests.fuzz.worke
     parser.add_argument(
         "--sanitize", action="store_true", help="watch memory and undefined behavior; slower"
     )
+    parser.add_argument("--counts", type=Path, metavar="FILE", help="continue from these counts")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="judge one case again")
     options = parser.parse_args(arguments)
     if options.seed is None:
@@ -166,13 +182,14 @@ def main(arguments: Sequence[str] | None = None, worker: str = "tests.fuzz.worke
     run = Run(options, worker)
     if options.replay:
         return replay(options.replay, run)
-    print(f"SEED={options.seed}", flush=True)
+    print(f"SEED={run.seed}", flush=True)
     run.search()
     print(run.so_far())
+    print("\n".join(run.counts.tally.lines()))
     for signature, count in run.alike.most_common():
         print(f"{count} times {signature}")
     run.reduce_all()
-    return int(any(run.counts[kind] for kind in FAILURES))
+    return int(any(run.kinds[kind] for kind in FAILURES))
 
 
 if __name__ == "__main__":

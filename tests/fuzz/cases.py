@@ -16,6 +16,7 @@ from tests.generated.generator import FOCUSES, TAPE, Kernel, make
 from tests.generated.spellings import respelt
 
 SHORTEST = 60  # bytes of a tape: a program of a few statements
+INPUT_SETS = 4  # of a program: to compile it takes most of the time
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Case:
     text    of any other program; the engines must agree about it
     inputs  not 0: the arguments are spoilt in a way that this number chooses
     words   not 0: the text is written in other words, which this number chooses
+    family  what is counted together
     """
 
     focus: str = ""
@@ -36,10 +38,20 @@ class Case:
     inputs: int = 0
     words: int = 0
     origin: dict[str, int] = field(default_factory=dict)
+    family: str = ""
 
     @property
     def is_generated(self) -> bool:
         return bool(self.focus)
+
+    @property
+    def is_text(self) -> bool:
+        return not self.is_generated and not self.inputs
+
+    @property
+    def input_sets(self) -> int:
+        """Number of inputs to try; texts that may have an endless loop are tried once."""
+        return 1 if self.family == "changed texts" else INPUT_SETS
 
     def kernel(self) -> Kernel:
         """The program; without an oracle, if it is given by its text."""
@@ -57,7 +69,7 @@ class Case:
         params = tuple((p.name, p.shape, p.dtype, p.seed, p.nasty) for p in kernel.params)
         return Case(
             text=kernel.text, style=kernel.style, params=params,
-            inputs=self.inputs, origin=self.origin,
+            inputs=self.inputs, origin=self.origin, family=self.family,
         )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
@@ -73,16 +85,30 @@ def draw(seed: int, number: int, focus: str = "") -> Case:
     rng = np.random.default_rng([seed, number])
     focus = focus or str(rng.choice([*FOCUSES, "accumulators"]))
     length = int(rng.choice([SHORTEST, 150, 400, TAPE]))
-    case = Case(focus, rng.bytes(length).hex(), origin={"seed": seed, "number": number})
-    kind = rng.integers(0, 8)
+    origin = {"seed": seed, "number": number}
+    case = Case(focus, rng.bytes(length).hex(), origin=origin, family=focus)
+    kind = rng.integers(0, 10)
     if kind == 0:
-        return replace(case.as_text(), inputs=int(rng.integers(1, 1 << 30)))
+        inputs = int(rng.integers(1, 1 << 30))
+        return replace(case.as_text(), inputs=inputs, family="spoilt inputs")
     if kind == 1:
         text = case.as_text()
-        return replace(text, text=mutated(text.text, rng))
-    if kind in (2, 4):
-        text, params = any_op.program(rng) if kind == 2 else families.program(rng)
-        nasty = bool(rng.integers(0, 2))
-        drawn = tuple((n, s, d, i + 1, nasty) for i, (n, s, d) in enumerate(params))
-        return Case(text=text, style="jit", params=drawn, origin=case.origin)
-    return replace(case, words=int(rng.integers(1, 1 << 30))) if kind == 3 else case
+        return replace(text, text=mutated(text.text, rng), family="changed texts")
+    if kind == 2:
+        return _from_text("any op", any_op.program(rng), rng, origin)
+    if kind in (3, 4, 5):
+        name = str(rng.choice(list(families.FAMILIES)))
+        return _from_text(name, families.program(rng, name), rng, origin)
+    return replace(case, words=int(rng.integers(1, 1 << 30))) if kind == 6 else case
+
+
+def _from_text(
+    family: str,
+    drawn: tuple[str, families.Params],
+    rng: np.random.Generator,
+    origin: dict[str, int],
+) -> Case:
+    text, params = drawn
+    nasty = bool(rng.integers(0, 2))
+    given = tuple((n, s, d, int(rng.integers(1 << 30)), nasty) for n, s, d in params)
+    return Case(text=text, style="jit", params=given, origin=origin, family=family)

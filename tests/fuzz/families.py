@@ -34,6 +34,19 @@ class Draw:
     def made(self, name: str, shape: Sequence[int], dtype: str = "FP32") -> None:
         self.outputs.append((name, tuple(shape), dtype))
 
+    def elementwise(self, tile: str, depth: int = 3) -> str:
+        """A drawn expression of up to `depth` elementwise ops on a tile."""
+        for _ in range(self.one(*range(depth + 1))):
+            tile = self.one(
+                *(f"pl.{op}({tile})" for op in ("exp", "neg", "abs", "relu")),
+                *(f"pl.{op}({tile}, {self.number()})" for op in ("add", "mul", "sub")),
+                *(f"pl.{op}({tile}, {self.number()})" for op in ("maximum", "minimum")),
+            )
+        return tile
+
+    def number(self) -> str:
+        return f"{self.one(*range(-40, 41)) / 8}"
+
     def loop(self) -> str:
         return self.one("range", "parallel")
 
@@ -51,26 +64,26 @@ def clamped(value: str, most: int) -> str:
 
 
 def views_of_views(d: Draw) -> str:
-    rows, r0, c0 = d.one(16, 32), d.one(0, 8), d.one(0, 16)
+    rows, r0, c0 = d.one(8, 16, 24, 32), d.one(0, 4, 8, 20), d.one(0, 3, 8, 16)
     d.given("x", (64, 64))
     d.made("out", (64, 64))
     return f"""
     outer = x[{r0} : {r0 + rows}, {c0} : {c0 + 48}]
-    inner = outer[0:{rows // 2}, {d.one(0, 16)} : 48]
+    inner = outer[0:{rows // 2}, {d.one(0, 5, 8, 16)} : 48]
     flat = pl.reshape(out, [{d.one("32, 128", "128, 32", "16, 256")}])
     back = pl.reshape(flat, [64, 64])
     for r in pl.{d.loop()}(0, 64, 8):
         {SCOPE}
-            back[r : r + 8, :] = pl.exp(x[r : r + 8, :])
+            back[r : r + 8, :] = {d.elementwise("x[r : r + 8, :]")}
     for r in pl.{d.loop()}(0, {rows // 2}, 4):
         {SCOPE}
             part = back[{r0} : {r0 + rows}, 0:32]
-            part[r : r + 4, 0:32] = pl.{d.one("neg", "abs", "exp")}(inner[r : r + 4, 0:32])
+            part[r : r + 4, 0:32] = {d.elementwise("inner[r : r + 4, 0:32]")}
     """
 
 
 def reinterpreted_views(d: Draw) -> str:
-    m, n = d.one((16, 64), (32, 32), (8, 128))
+    m, n = d.one((16, 64), (32, 32), (8, 128), (64, 16), (16, 16), (24, 32))
     d.given("x", (m, n))
     d.made("out", (m * n // 16, 16))
     d.made("turned", (n, m))
@@ -80,36 +93,39 @@ def reinterpreted_views(d: Draw) -> str:
     sideways = pl.transpose(x, 0, 1)
     for r in pl.{d.loop()}(0, {m * n // 16}, {steps}):
         {SCOPE}
-            out[r : r + {steps}, :] = pl.mul(tall[r : r + {steps}, :], {d.one("2.0", "-0.5")})
+            out[r : r + {steps}, :] = {d.elementwise(f"tall[r : r + {steps}, :]")}
     for r in pl.{d.loop()}(0, {n}, 8):
         {SCOPE}
-            turned[r : r + 8, :] = pl.add(sideways[r : r + 8, :], 1.0)
+            turned[r : r + 8, :] = {d.elementwise("sideways[r : r + 8, :]")}
     """
 
 
 def paged_attention(d: Draw) -> str:
-    heads, dim, page, pages, batch = 16, d.one(16, 32), d.one(16, 32), 6, d.one(1, 3)
+    heads, dim, page = d.one(16, 32), d.one(16, 32, 48), d.one(16, 32)
+    pages, batch, slots = d.one(1, 3, 6), d.one(1, 2, 3), d.one(1, 2, 4)
     d.given("q", (batch * heads, dim), "BF16")
     d.given("keys", (pages * page, dim), "BF16")
     d.given("values", (pages * page, dim), "BF16")
-    d.given("table", (batch * 4,), "INT32")
+    d.given("table", (batch * slots,), "INT32")
     d.given("lengths", (batch,), "INT32")
     d.made("out", (batch * heads, dim))
     mode = d.one("min", "max")
     return f"""
     for b in pl.{d.loop()}({batch}):
-        length = pl.max({clamped("pl.read(lengths, [b])", 4 * page)}, 1)
+        length = pl.max({clamped("pl.read(lengths, [b])", slots * page)}, 1)
         {SCOPE}
             rows = q[b * {heads} : b * {heads} + {heads}, :]
+            factor = {d.number()}
             top = pl.full([{heads}, 1], dtype=pl.FP32, value=-3.0e38)
             total = pl.full([{heads}, 1], dtype=pl.FP32, value=0.0)
             acc = pl.full([{heads}, {dim}], dtype=pl.FP32, value=0.0)
             for p in pl.range((length + {page - 1}) // {page}):
-                at = {clamped("pl.read(table, [b * 4 + p])", pages - 1)} * {page}
+                at = {clamped(f"pl.read(table, [b * {slots} + p])", pages - 1)} * {page}
                 valid = pl.min(length - p * {page}, {page})
                 scores = pl.matmul(
                     rows, keys[at : at + {page}, :], b_trans=True, out_dtype=pl.FP32
                 )
+                scores = pl.mul(scores, factor)
                 scores = pl.fillpad(
                     pl.set_validshape(scores, {heads}, valid), pad_value=pl.PadValue.{mode}
                 )
@@ -124,59 +140,61 @@ def paged_attention(d: Draw) -> str:
                 )
                 acc = pl.add(pl.row_expand_mul(acc, scale), part)
                 top = peak
-            out[b * {heads} : b * {heads} + {heads}, :] = pl.row_expand_div(acc, total)
+            mean = pl.row_expand_div(acc, total)
+            out[b * {heads} : b * {heads} + {heads}, :] = {d.elementwise("mean", 2)}
     """
 
 
 def experts(d: Draw) -> str:
-    count, tokens, dim = d.one(2, 4), d.one(4, 8), 16
+    count, tokens, dim, top = d.one(2, 3, 4), d.one(2, 4, 5), d.one(16, 32), d.one(1, 2, 3)
     d.given("x", (tokens * 16, dim), "BF16")
     d.given("w", (count * dim, dim), "BF16")
-    d.given("chosen", (tokens * 2,), "INT32")
-    d.given("gates", (tokens * 2,))
+    d.given("chosen", (tokens * top,), "INT32")
+    d.given("gates", (tokens * top,))
     d.made("out", (tokens * 16, dim))
     return f"""
     for t in pl.{d.loop()}({tokens}):
         {SCOPE}
             acc = pl.full([16, {dim}], dtype=pl.FP32, value=0.0)
-            for k in pl.range(2):
-                e = {clamped("pl.read(chosen, [t * 2 + k])", count - 1)}
-                gate = pl.read(gates, [t * 2 + k])
+            for k in pl.range({top}):
+                e = {clamped(f"pl.read(chosen, [t * {top} + k])", count - 1)}
+                gate = pl.read(gates, [t * {top} + k])
                 y = pl.matmul(
                     x[t * 16 : t * 16 + 16, :], w[e * {dim} : e * {dim} + {dim}, :],
                     out_dtype=pl.FP32,
                 )
-                acc = pl.add(acc, pl.mul(y, gate))
+                acc = pl.add(acc, pl.mul({d.elementwise("y", 2)}, gate))
             out[t * 16 : t * 16 + 16, :] = acc
     """
 
 
 def scan(d: Draw) -> str:
-    steps, width, op = d.one(4, 8), d.one(16, 64), d.one("add", "maximum", "mul")
+    steps, width = d.one(1, 3, 4, 8), d.one(8, 16, 40, 64)
+    op = d.one("add", "maximum", "mul", "sub", "minimum")
     d.given("x", (steps * 8, width))
     d.given("decay", (steps,))
     d.made("out", (steps * 8, width))
     return f"""
     state = pl.create_tensor([8, {width}], dtype=pl.FP32)
     {SCOPE}
-        state[:, :] = pl.full([8, {width}], dtype=pl.FP32, value={d.one("0.0", "1.0")})
+        state[:, :] = pl.full([8, {width}], dtype=pl.FP32, value={d.number()})
     for s in pl.range({steps}):
         {SCOPE}
             kept = pl.mul(state[:, :], pl.read(decay, [s]))
-            now = pl.{op}(kept, x[s * 8 : s * 8 + 8, :])
+            now = pl.{op}(kept, {d.elementwise("x[s * 8 : s * 8 + 8, :]", 2)})
             state[:, :] = now
             out[s * 8 : s * 8 + 8, :] = now
     """
 
 
 def nested_inlines(d: Draw) -> str:
-    ops = [d.one("exp", "neg", "abs") for _ in range(3)]
+    ops = [d.elementwise(tile, 2) for tile in ("tile", "tile", "tile")]
     d.given("x", (32, 32))
     d.made("out", (32, 32))
     d.helpers = f"""\
 @pl.jit.inline
 def first(tile):
-    return pl.{ops[0]}(tile)
+    return {ops[0]}
 
 
 @pl.jit.inline
@@ -189,7 +207,7 @@ def second(tile, other):
 def third(src, dst, row):
     {SCOPE}
         tile = src[row : row + 8, :]
-        dst[row : row + 8, :] = second(pl.{ops[1]}(tile), second(tile, pl.{ops[2]}(tile)))
+        dst[row : row + 8, :] = second({ops[1]}, second(tile, {ops[2]}))
     return dst
 
 
@@ -201,7 +219,7 @@ def third(src, dst, row):
 
 
 def quantised_layer(d: Draw) -> str:
-    rows, inner, columns = 16, d.one(32, 64), d.one(16, 32)
+    rows, inner, columns = d.one(16, 32), d.one(32, 64, 96), d.one(16, 32, 64)
     d.given("x", (rows, inner))
     d.given("w", (inner, columns), "INT8")
     d.given("scales", (1, columns))
@@ -209,8 +227,8 @@ def quantised_layer(d: Draw) -> str:
     d.made("codes", (rows, inner), "INT8")
     return f"""
     {SCOPE}
-        tile = pl.minimum(pl.maximum(x[:, :], -1000.0), 1000.0)
-        most = pl.maximum(pl.row_max(pl.abs(tile)), {d.one("1e-4", "1.0")})
+        tile = pl.minimum(pl.maximum({d.elementwise("x[:, :]", 2)}, -1000.0), 1000.0)
+        most = pl.maximum(pl.row_max(pl.abs(tile)), {d.one("1e-4", "0.5", "1.0")})
         factor = pl.mul(pl.recip(most), 127.0)
         scaled = pl.row_expand_mul(tile, factor)
         whole = pl.cast(scaled, pl.INT32, mode="rint")
@@ -225,7 +243,7 @@ def quantised_layer(d: Draw) -> str:
 
 
 def index_chain(d: Draw) -> str:
-    rows = d.one(8, 16)
+    rows = d.one(3, 8, 13, 16)
     d.given("x", (rows * 4, 16))
     d.given("first", (rows,), "INT32")
     d.given("second", (rows,), "INT32")
@@ -240,19 +258,24 @@ def index_chain(d: Draw) -> str:
     for i in pl.{d.loop()}({rows}):
         {SCOPE}
             row = {clamped(read, rows * 4 - 1)}
-            out[i : i + 1, :] = pl.{d.one("exp", "neg", "abs")}(x[row : row + 1, :])
+            out[i : i + 1, :] = {d.elementwise("x[row : row + 1, :]")}
     """
 
 
-FAMILIES: tuple[Callable[[Draw], str], ...] = (
-    *(views_of_views, reinterpreted_views, paged_attention, experts),
-    *(scan, nested_inlines, quantised_layer, index_chain),
-)
+FAMILIES: dict[str, Callable[[Draw], str]] = {
+    "views of views": views_of_views,
+    "reinterpreted views": reinterpreted_views,
+    "paged attention": paged_attention,
+    "experts": experts,
+    "scans": scan,
+    "nested inlines": nested_inlines,
+    "quantised layers": quantised_layer,
+    "index chains": index_chain,
+}
 
 
-def program(rng: np.random.Generator, number: int | None = None) -> tuple[str, Params]:
+def program(rng: np.random.Generator, family: str) -> tuple[str, Params]:
     """The text of a `@pl.jit` function of a family, and its parameters."""
     d = Draw(rng)
-    family = FAMILIES[int(rng.integers(len(FAMILIES))) if number is None else number]
-    text = d.text(family(d))
+    text = d.text(FAMILIES[family](d))
     return text, [*d.params, *d.outputs]

@@ -6,7 +6,7 @@ import copy
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,11 @@ from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.interp.interpreter import Interpreter
+from tilelet.interp.state import State
 from tilelet.ir.core import Program
 from tilelet.ir.verify import verify
 from tilelet.passes.pipeline import run_passes
+from tilelet.tasks.arguments import bind_arguments
 
 _FUNCTIONS = re.compile(r"\.(?:exp|log|sin|cos)\(|expdif")
 _CODE = re.compile(r"error\[E\d{4}\]")
@@ -41,10 +43,14 @@ FAILURES = ("wrong", "refused", "internal", "crash", "hang")
 
 @dataclass(frozen=True)
 class Verdict:
-    """kind: one of `FAILURES`; else "right", "rejected" (a user's error), "long" (till Ctrl-C)."""
+    """kind: one of `FAILURES`; else "right", "rejected" (a user's error), "long" (till Ctrl-C).
+
+    inputs  number of input sets that were tried
+    """
 
     kind: str
     detail: str = ""
+    inputs: int = 1
 
     @property
     def is_failure(self) -> bool:
@@ -62,6 +68,15 @@ class Verdict:
 
 
 @dataclass
+class Trial:
+    """Arguments, and what the interpreter makes of them: arrays, or the message of an error."""
+
+    arguments: dict[str, Any]
+    expected: Any
+    tasks: range | None = None
+
+
+@dataclass
 class Prepared:
     """A case after all that needs no native code."""
 
@@ -69,9 +84,7 @@ class Prepared:
     kernel: Kernel
     program: Program
     code: Compiled
-    arguments: dict[str, Any]
-    expected: Any  # arrays, or the code of an error
-    tasks: range | None
+    trials: list[Trial]
 
 
 def prepare(case: Case, folder: Path) -> Prepared | Verdict:
@@ -79,39 +92,69 @@ def prepare(case: Case, folder: Path) -> Prepared | Verdict:
     kernel = case.kernel()
     if not case.is_generated and not _is_python(kernel.text):
         return Verdict("rejected", "no Python")
-    arguments = kernel.arguments()
     try:
-        program = run_passes(compile_text(kernel, folder, arguments))
+        program = run_passes(compile_text(kernel, folder, kernel.arguments()))
         verify(program)
         code = emitted(program)
     except Exception as problem:
         return _error(case, problem)
-    given = spoilt(arguments, case.inputs) if case.inputs else arguments
-    prepared = Prepared(case, kernel, program, code, given, None, None)
+    prepared = Prepared(case, kernel, program, code, [])
+    oracle = _Oracle(prepared)
     try:
-        return _interpret(prepared)
+        for number in range(case.input_sets):
+            found = oracle.trial(_arguments(case, kernel, number), is_first=number == 0)
+            if isinstance(found, Verdict):
+                return found
+            prepared.trials.append(found)
     except AssertionError as problem:
         return Verdict("wrong", f"the interpreter: {problem}")
+    return prepared
 
 
-def _interpret(p: Prepared) -> Prepared | Verdict:
-    engine = _outcome(lambda given: Interpreter().run(p.program, given), p.arguments)
-    if isinstance(engine, Exception):
-        verdict = _error(p.case, engine)
-        if verdict.is_failure:
-            return verdict
-        p.expected = verdict.detail
-        return p
-    if p.case.is_generated:
-        expected = copy.deepcopy(p.arguments)
-        p.tasks = p.kernel.evaluate(expected)
-        compare(engine, expected, "the oracle")
-    if _FUNCTIONS.search(p.kernel.text):
-        with pytest.MonkeyPatch.context() as patch:
-            share_functions(patch)
-            engine = _outcome(lambda given: Interpreter().run(p.program, given), p.arguments)
-    p.expected = engine
-    return p
+def _arguments(case: Case, kernel: Kernel, number: int) -> dict[str, Any]:
+    """The arguments of one trial; those of a text also with and without extreme values."""
+    params = tuple(
+        replace(p, seed=p.seed + 1009 * number, nasty=p.nasty ^ (number % 2 and case.is_text))
+        for p in kernel.params
+    )
+    arguments = replace(kernel, params=params).arguments()
+    return spoilt(arguments, case.inputs + number) if case.inputs else arguments
+
+
+class _Oracle:
+    """The interpreter, which lowers a program once for all trials."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self._of = prepared
+        self._state: State | None = None
+        self._has_functions = bool(_FUNCTIONS.search(prepared.kernel.text))
+
+    def _run(self, given: dict[str, Any]) -> None:
+        engine, program = Interpreter(), self._of.program
+        if self._state is None:
+            self._state, bound = engine.begin(program, given)
+        else:
+            self._state.restart()
+            bound = bind_arguments(program, given, execute=True)
+        engine.go_on(program, self._state, bound)
+
+    def trial(self, arguments: dict[str, Any], *, is_first: bool) -> Trial | Verdict:
+        """Interpret; exp and the like once as they are defined, and as the engine has them."""
+        outcome, tasks = None, None
+        if is_first or not self._has_functions:
+            outcome = _outcome(self._run, arguments)
+            if self._of.case.is_generated and not isinstance(outcome, Exception):
+                expected = copy.deepcopy(arguments)
+                tasks = self._of.kernel.evaluate(expected)
+                compare(outcome, expected, "the oracle")
+        if self._has_functions and not isinstance(outcome, Exception):
+            with pytest.MonkeyPatch.context() as patch:
+                share_functions(patch)
+                outcome = _outcome(self._run, arguments)
+        if not isinstance(outcome, Exception):
+            return Trial(arguments, outcome, tasks)
+        verdict = _error(self._of.case, outcome)
+        return verdict if verdict.is_failure else Trial(arguments, verdict.detail)
 
 
 def _outcome(run: Callable[[Any], Any], arguments: dict[str, Any]) -> Any:
@@ -167,49 +210,52 @@ def _error(case: Case, problem: Exception) -> Verdict:
 
 
 def finish(p: Prepared, native: NativeProgram) -> Verdict:
-    """Run natively with several numbers of threads and orders of tasks."""
-    if not are_aligned(p.arguments):  # the engine leaves such arrays to the interpreter
-        return Verdict("right" if not isinstance(p.expected, str) else "rejected")
+    """Run natively: the first trial with several numbers of threads and orders of tasks."""
     rng = np.random.default_rng(len(p.kernel.text))
-    orders = [(1, -1), *((threads, int(rng.integers(1 << 30))) for threads in (2, 4))]
-    for threads, order in orders:
-        how = f"{threads} threads, order {order}"
-        try:
-            verdict = _same(p, _outcome(_counting(p, native, threads, order), p.arguments))
-        except AssertionError as problem:
-            return Verdict("wrong", f"the native engine, {how}: {problem}")
-        if verdict is not None:
-            return verdict
-    return Verdict("right" if not isinstance(p.expected, str) else "rejected")
+    kinds: set[str] = set()
+    for number, trial in enumerate(p.trials):
+        kinds.add("rejected" if isinstance(trial.expected, str) else "right")
+        if not are_aligned(trial.arguments):  # the engine leaves such arrays to the interpreter
+            continue
+        orders = [(threads, int(rng.integers(1 << 30))) for threads in (2, 4)]
+        orders = [(1, -1), *orders] if number == 0 else orders[number % 2 :][:1]
+        for threads, order in orders:
+            how = f"input {number}, {threads} threads, order {order}"
+            try:
+                verdict = _same(p.case, trial, _native_outcome(trial, native, threads, order))
+            except AssertionError as problem:
+                return Verdict("wrong", f"the native engine, {how}: {problem}")
+            if verdict is not None:
+                return verdict
+    return Verdict("right" if "right" in kinds else "rejected", inputs=len(p.trials))
 
 
-def _counting(
-    p: Prepared, native: NativeProgram, threads: int, order: int
-) -> Callable[[Any], None]:
+def _native_outcome(trial: Trial, native: NativeProgram, threads: int, order: int) -> Any:
     def run(given: Any) -> None:
         counts = native.run(given, threads, order)
-        if p.tasks is not None and counts.total not in p.tasks:
-            raise AssertionError(f"{counts.total} tasks, not {p.tasks}")
+        if trial.tasks is not None and counts.total not in trial.tasks:
+            raise AssertionError(f"{counts.total} tasks, not {trial.tasks}")
 
-    return run
+    return _outcome(run, trial.arguments)
 
 
-def _same(p: Prepared, found: Any) -> Verdict | None:
+def _same(case: Case, trial: Trial, found: Any) -> Verdict | None:
     if isinstance(found, AssertionError):
         raise found
-    if isinstance(p.expected, str) and _SHORT_OF_MEMORY in p.expected:
+    wanted = trial.expected
+    if isinstance(wanted, str) and _SHORT_OF_MEMORY in wanted:
         return None  # the engines need different amounts, and what is free changes
     if isinstance(found, Exception):
-        verdict = _error(p.case, found)
+        verdict = _error(case, found)
         if verdict.is_failure:
             return verdict
-        expected = p.expected if isinstance(p.expected, str) else "a result"
+        expected = wanted if isinstance(wanted, str) else "a result"
         assert _first(verdict.detail) == _first(expected), (
             f"{_first(verdict.detail)}, but the interpreter: {_first(expected)}"
         )
         return None
-    assert not isinstance(p.expected, str), f"no error, but the interpreter: {_first(p.expected)}"
-    arrays = {n: a for n, a in p.expected.items() if isinstance(a, np.ndarray)}
+    assert not isinstance(wanted, str), f"no error, but the interpreter: {_first(wanted)}"
+    arrays = {n: a for n, a in wanted.items() if isinstance(a, np.ndarray)}
     compare(found, arrays, "the interpreter")
     return None
 

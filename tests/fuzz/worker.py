@@ -35,7 +35,7 @@ def main() -> None:
             batch = json.loads(line)
             cases = [Case.from_json(c) for c in batch["cases"]]
             for number, what, said in judge_all(cases, Path(folder), batch["optimise"]):
-                shown = [said.kind, said.detail] if isinstance(said, Verdict) else said
+                shown = [said.kind, said.detail, said.inputs] if isinstance(said, Verdict) else said
                 print(json.dumps([number, what, shown]), file=answers)
             print(json.dumps([-1, "ended", ""]), file=answers)
 
