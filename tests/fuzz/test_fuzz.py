@@ -97,7 +97,7 @@ def test_a_case_survives_json(focus: str) -> None:
 
 
 def test_texts_are_changed_in_their_bodies_only() -> None:
-    text = draw(3, 1, "scopes").kernel().text
+    text = draw(3, 2, "scopes").kernel().text
     head = text[: text.index("def main(")]
     changed = {mutated(text, np.random.default_rng(i)) for i in range(50)}
     assert len(changed) > 40
@@ -107,7 +107,7 @@ def test_texts_are_changed_in_their_bodies_only() -> None:
 
 
 def test_arguments_are_spoilt_without_a_mistake_of_our_own() -> None:
-    arguments = draw(3, 1, "scopes").kernel().arguments()
+    arguments = draw(3, 2, "scopes").kernel().arguments()
     for choice in range(3000):
         spoilt(arguments, choice)
 
