@@ -32,6 +32,10 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "optimized: compile programs as optimized as users do")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write tests/golden/ instead of comparing"
@@ -48,12 +52,19 @@ def thorough(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--thorough"))
 
 
+@pytest.fixture(autouse=True)
+def compile_level(request: pytest.FixtureRequest) -> None:
+    """Compile quickly, except in tests of the engine and those marked `optimized`."""
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    if folder not in ("bench", "cpu") and request.node.get_closest_marker("optimized") is None:
+        request.getfixturevalue("compile_quickly")
+
+
 @pytest.fixture
 def compile_quickly(monkeypatch: pytest.MonkeyPatch, thorough: bool) -> None:
     """Compile programs without optimization, which takes a quarter of the time.
 
-    For tests that compile many programs, or whose subject is not the C text. The others compile as
-    users do, and with `--thorough` all of them do: optimizers have bugs.
+    With `--thorough` all tests compile as users do: optimizers have bugs.
     """
     if not thorough:
         monkeypatch.setattr(build, "OPTIMIZE", "-O0")

@@ -27,9 +27,6 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz "
 FEW = ["--max-new-tokens", "6", "--ignore-eos"]
 
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
-
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model whose tokens are letters; its chats are between angle brackets."""

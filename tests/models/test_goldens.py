@@ -145,7 +145,6 @@ def test_the_golden_notices_every_corrupted_operation(
     assert list(verdicts.values()).count("noticed") > len(tried) / 2
 
 
-@pytest.mark.usefixtures("compile_quickly")
 @every_program
 def test_the_golden_notices_a_dropped_store_in_native_code_too(name: str) -> None:
     case = Case(name)

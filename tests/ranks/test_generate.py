@@ -35,7 +35,6 @@ def generated(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -
     return answers(capsys.readouterr().out)
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_tokens_are_those_of_one_rank(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wanted = generated(checkpoint, capsys)
     for ranks in ("2", "4"):
@@ -43,7 +42,6 @@ def test_tokens_are_those_of_one_rank(checkpoint: Path, capsys: pytest.CaptureFi
 
 
 @needs_mpiexec
-@pytest.mark.usefixtures("compile_quickly")
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_read_their_parts_and_give_the_same_tokens(
     checkpoint: Path, capsys: pytest.CaptureFixture[str], ranks: int

@@ -56,7 +56,6 @@ def reference_tokens(reference: Tiny, text: Array, count: int) -> list[int]:
     return found[0, len(text) :].tolist()
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_fp32_tokens_are_those_of_the_reference() -> None:
     """Five prompts in a batch of four: the last waits until a sequence has ended."""
     reference, texts = ordinary("float32"), prompts(LENGTHS)
@@ -118,7 +117,6 @@ def test_the_interpreter_gives_the_same_tokens(engine: str) -> None:
     assert ours[0] == ours[1]
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_logits_of_all_positions() -> None:
     reference = tiny("float32", Sizes(layers=2))
     model = qwen3.load(reference.directory, **SMALL)
@@ -133,7 +131,6 @@ def test_logits_of_all_positions() -> None:
     assert np.array_equal(as_tensor[0].numpy(), found)
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_sequences_that_end_make_room_for_others() -> None:
     """With pages for one sequence only, three go one after the other; results do not change."""
     reference, texts = ordinary("float32"), prompts((20, 3, 9))
@@ -146,7 +143,6 @@ def test_sequences_that_end_make_room_for_others() -> None:
     assert [new.ended for new in order if new.ended] == ["length"] * 3
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_ends() -> None:
     reference, (text,) = ordinary("float32"), prompts([14])
     model = qwen3.load(reference.directory, **{**SMALL, "max_seq": 18})
@@ -158,7 +154,6 @@ def test_ends() -> None:
     assert stopped == [*all_of_them[:first], all_of_them[first]._replace(ended="stop")]
 
 
-@pytest.mark.usefixtures("compile_quickly")
 def test_pages_come_back_when_the_caller_stops() -> None:
     reference, texts = ordinary("float32"), prompts((5, 7))
     model = qwen3.load(reference.directory, **SMALL)

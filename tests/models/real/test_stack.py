@@ -22,9 +22,6 @@ from tilelet.models.qwen3.weights import load_layer
 BATCH, MAX_SEQ, HIDDEN = 3, 16, 32
 
 
-pytestmark = pytest.mark.usefixtures("compile_quickly")
-
-
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     scale = {n: a if a.ndim == 1 else a / a.shape[1] ** 0.5 for n, a in tensors().items()}
