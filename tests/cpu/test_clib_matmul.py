@@ -19,6 +19,7 @@ from tilelet.numerics import matmul
 
 SOURCE = """
 #include "matmul.c"
+#include "pair_kernels.c"
 const int64_t scratch_bytes = TL_MATMUL_SCRATCH_BYTES;
 int takes_pairs(const tl_matmul_args *x) { return is_paired(x); }
 int takes_b_in_place(const tl_matmul_args *x) { return is_in_place(x); }

@@ -150,7 +150,9 @@ def test_inner_kernels_keep_vectors_in_registers(level: str) -> None:
     flags, expected = LEVELS[level]
     spills: Counter[str] = Counter()
     function = ""
-    for line in _compile(SOURCES / "matmul.c", *flags, OPTIMIZE_RUNTIME).splitlines():
+    sources = (SOURCES / name for name in ("matmul.c", "pair_kernels.c"))
+    text = "\n".join(_compile(source, *flags, OPTIMIZE_RUNTIME) for source in sources)
+    for line in text.splitlines():
         label = re.match(r"(\w+):", line)
         if label:
             function = label[1]

@@ -113,23 +113,8 @@ TL_INLINE int run_in_place(const pass *p, int rows, int looks) {
     return 1;
 }
 
+/* By rows, and by whether they look; NULL for row counts that have none. */
 typedef int (*kernel_in_place)(const pass *);
-
-#if TL_HAS_DOT
-#define KERNELS_IN_PLACE(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8)
-#define DEFINE_IN_PLACE(rows)                                                                      \
-    static __attribute__((noinline)) int first_in_place_##rows(const pass *p) {                    \
-        return run_in_place(p, rows, 1);                                                           \
-    }                                                                                              \
-    static __attribute__((noinline)) int in_place_##rows(const pass *p) {                          \
-        return run_in_place(p, rows, 0);                                                           \
-    }
-KERNELS_IN_PLACE(DEFINE_IN_PLACE)
-
-#define NAMES_IN_PLACE(rows) {in_place_##rows, first_in_place_##rows},
-static const kernel_in_place kernels_in_place[][2] = {KERNELS_IN_PLACE(NAMES_IN_PLACE)};
-#else
-static const kernel_in_place kernels_in_place[MR_IN_PLACE][2];
-#endif
+extern const kernel_in_place tl_kernels_in_place[MR_IN_PLACE + 1][2];
 
 #endif

@@ -36,6 +36,17 @@
 #define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read so often that it is worth making */
 #define MAX_UPRIGHT 4        /* rows with which C^T is not worth its empty lanes */
 
+/* --- kernels ----------------------------------------------------------------------------------- */
+
+DEFINE_KERNELS(tl_number_kernels, kernel, NUMBERS)
+
+static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
+    if (kind == HALVES)
+        run_by_halves(p, rows, vectors);
+    else
+        (kind == PAIRS ? tl_pair_kernels : tl_number_kernels)[vectors][rows](p);
+}
+
 /* --- blocks ------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -96,6 +107,15 @@ static int is_in_place(const tl_matmul_args *x) {
 static int rows_of_pass(const tl_matmul_args *x, int vectors) {
     if (is_in_place(x)) return MR_IN_PLACE;
     return vectors == 1 ? MR1 : MR2;
+}
+
+/* Rows that a kernel computes for a pass of `rows`. */
+static int rows_of_kernel(const tl_matmul_args *x, int rows, int vectors) {
+    if (is_in_place(x))
+        while (!tl_kernels_in_place[rows][0]) rows++;
+    else
+        while (!tl_number_kernels[vectors][rows]) rows++;
+    return rows;
 }
 
 /* Part of a product: rows m0.. of C, columns n0.., one block of k. */
@@ -243,24 +263,6 @@ static void add_integers(uint32_t *c, int64_t ldc, const float *tile, int64_t ro
         for (int64_t j = 0; j < cols; j++) c[r * ldc + j] += (uint32_t)(int32_t)tile[r * PANEL + j];
 }
 
-/* A pass whose tile of C is not whole vectors of floats: it runs on a copy. */
-static void run_on_copy(const pass *p, int rows, int vectors, int cols, operands kind, int integers,
-                        float *tile) {
-    pass copy = *p;
-    copy.c = tile;
-    copy.ldc = copy.ld_start = PANEL;
-    copy.start = NULL;
-    if (!integers && p->start) {
-        copy_rows(tile, PANEL, p->start, p->ld_start, rows, cols);
-        copy.start = tile;
-    }
-    run_kernel(&copy, rows, vectors, kind);
-    if (integers)
-        add_integers((uint32_t *)p->c, p->ldc, tile, rows, cols);
-    else
-        copy_rows(p->c, p->ldc, tile, PANEL, rows, cols);
-}
-
 /* Where C has its element (row, column). */
 static float *place_in_c(const tl_matmul_args *x, int64_t row, int64_t column) {
     if (!x->parts) return (float *)x->c + row * x->ldc + column;
@@ -277,36 +279,68 @@ static void run_or_by_halves(const tl_matmul_args *x, const block *panel, const 
                              workspace *work) {
     int looks = *p->b_exponent == UNSEEN;
     int may_run = looks || sums_are_normal(p->a_exponent, *p->b_exponent);
-    if (may_run && kernels_in_place[rows - 1][looks](p)) return;
+    if (may_run && tl_kernels_in_place[rows][looks](p)) return;
     convert_b(x, panel, work->panels[0]);
     run_by_halves(p, rows, 2);
+}
+
+/* A pass that has a kernel for its rows, over whole vectors. */
+static void run_whole(const tl_matmul_args *x, const block *panel, const pass *p, int rows,
+                      int vectors, int ready, workspace *work) {
+    if (p->b)
+        run_or_by_halves(x, panel, p, rows, work);
+    else
+        run_kernel(p, rows, vectors, operands_of(x, work, ready));
+}
+
+/* Any other pass: it runs on a copy of C, with as many `rows` as its kernel has. */
+static void run_on_copy(const tl_matmul_args *x, const block *panel, const pass *p, int rows,
+                        int vectors, int ready, workspace *work) {
+    int64_t cols = panel->cols, valid = panel->rows;
+    pass copy = *p;
+    copy.c = work->tile;
+    copy.ldc = copy.ld_start = PANEL;
+    copy.start = NULL;
+    if (!is_integer(x) && p->start) {
+        copy_rows(work->tile, PANEL, p->start, p->ld_start, valid, cols);
+        copy_rows(work->tile + valid * PANEL, PANEL, NULL, 0, rows - valid, cols);
+        copy.start = work->tile;
+    }
+    run_whole(x, panel, &copy, rows, vectors, ready, work);
+    if (is_integer(x))
+        add_integers((uint32_t *)p->c, p->ldc, work->tile, valid, cols);
+    else
+        copy_rows(p->c, p->ldc, work->tile, PANEL, valid, cols);
 }
 
 /* All passes over one strip whose B is in work->panels[ready], or is taken from where it lies; `next`
  * is converted on the way. */
 static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed *ahead,
                       conversion *next, halves *least, workspace *work) {
-    int integers = is_integer(x), in_place = is_in_place(x), first = now->k0 == 0;
+    int first = now->k0 == 0;
     const float *a = prepared_a(x, now, work);
     feed nothing = {.in_turn = 0};
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
-        block panel = {.n0 = now->n0 + c, .cols = cols, .k0 = now->k0, .kc = now->kc};
         int b_exponent = UNSEEN;
-        for (int64_t r = 0, left = passes_of(now->rows, rows_of_pass(x, vectors)); left > 0;
-             left--) {
-            int rows = (int)((now->rows - r + left - 1) / left);
-            int64_t row = now->m0 + r;
+        for (int64_t r = 0; r < now->rows;) {
+            int64_t left = now->rows - r, passes = passes_of(left, rows_of_pass(x, vectors));
+            int rows = rows_of_kernel(x, (int)((left + passes - 1) / passes), vectors);
+            block panel = {.m0 = now->m0 + r,
+                           .rows = smaller(left, rows),
+                           .n0 = now->n0 + c,
+                           .cols = cols,
+                           .k0 = now->k0,
+                           .kc = now->kc};
             pass p = {.a = a + r * A_PITCH,
                       .panel = work->panels[ready] + c / PANEL * PANEL_PITCH,
                       .next = next,
                       .least = least,
-                      .c = place_in_c(x, row, panel.n0),
+                      .c = place_in_c(x, panel.m0, panel.n0),
                       .ldc = x->ldc,
                       .steps = steps_of(x, now->kc)};
             if (is_converted_by_pass(x)) {
-                block few = {.m0 = row, .rows = rows, .k0 = now->k0, .kc = now->kc};
-                work->a_exponent = convert_a(x, &few, work->a);
+                work->a_exponent = convert_a(x, &panel, work->a);
                 p.a = work->a;
             }
             p.a_exponent = work->a_exponent;
@@ -314,23 +348,20 @@ static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed
             p.start = p.c;
             p.ld_start = p.ldc;
             if (first && x->start != x->c) {
-                p.start = x->start ? (const float *)x->start + row * x->ld_start + panel.n0 : NULL;
+                p.start =
+                    x->start ? (const float *)x->start + panel.m0 * x->ld_start + panel.n0 : NULL;
                 p.ld_start = x->ld_start;
-                if (integers) copy_rows(p.c, p.ldc, p.start, p.ld_start, rows, cols);
+                if (is_integer(x)) copy_rows(p.c, p.ldc, p.start, p.ld_start, panel.rows, cols);
             }
-            if (in_place) {
+            if (is_in_place(x)) {
                 p.panel = work->panels[0];
                 p.b = element(x->b, x->b_type, x->ldb, 0, panel.k0, panel.n0);
                 p.row_bytes = x->ldb * 2;
                 p.b_exponent = &b_exponent;
-                run_or_by_halves(x, &panel, &p, rows, work);
-            } else if (integers || cols != vectors * W) {
-                run_on_copy(&p, rows, vectors, cols, operands_of(x, work, ready), integers,
-                            work->tile);
-            } else {
-                run_kernel(&p, rows, vectors, operands_of(x, work, ready));
             }
-            r += rows;
+            int is_whole = !is_integer(x) && cols == vectors * W && panel.rows == rows;
+            (is_whole ? run_whole : run_on_copy)(x, &panel, &p, rows, vectors, ready, work);
+            r += panel.rows;
         }
     }
 }

@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+#include "convert.h"
 #include "pairs.h"
 #include "vec.h"
 #include "wide_vec.h"
@@ -18,26 +19,27 @@
 #define SLOTS 32                      /* lines that are prefetched together: some rows of a group */
 
 /* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
- * the registers; 8 accumulators or more hide the latency of two FMAs per cycle. */
-/* clang-format off */
+ * the registers; 8 accumulators or more hide the latency of two FMAs per cycle. Row counts between
+ * those listed take the next one: every kernel costs compile time. */
 #if TL_VEC_BYTES == 64 || defined(__aarch64__)
 #define MR1 16
 #define MR2 12
-#define ROWS_OF_1(X) \
-    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1) \
-    X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(13, 1) X(14, 1) X(15, 1) X(16, 1)
-#define ROWS_OF_2(X) \
-    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2) X(7, 2) X(8, 2) \
-    X(9, 2) X(10, 2) X(11, 2) X(12, 2)
+#define ROWS_OF_1(X, name, kind)                                                                   \
+    X(1, 1, name, kind)                                                                            \
+    X(2, 1, name, kind)                                                                            \
+    X(4, 1, name, kind) X(8, 1, name, kind) X(12, 1, name, kind) X(16, 1, name, kind)
+#define ROWS_OF_2(X, name, kind)                                                                   \
+    X(1, 2, name, kind)                                                                            \
+    X(2, 2, name, kind)                                                                            \
+    X(4, 2, name, kind) X(6, 2, name, kind) X(8, 2, name, kind) X(12, 2, name, kind)
 #else
 #define MR1 8
 #define MR2 6
-#define ROWS_OF_1(X) \
-    X(1, 1) X(2, 1) X(3, 1) X(4, 1) X(5, 1) X(6, 1) X(7, 1) X(8, 1)
-#define ROWS_OF_2(X) \
-    X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
+#define ROWS_OF_1(X, name, kind)                                                                   \
+    X(1, 1, name, kind) X(2, 1, name, kind) X(4, 1, name, kind) X(8, 1, name, kind)
+#define ROWS_OF_2(X, name, kind)                                                                   \
+    X(1, 2, name, kind) X(2, 2, name, kind) X(4, 2, name, kind) X(6, 2, name, kind)
 #endif
-/* clang-format on */
 
 /* Keeps a value in a register: compilers would rather load it again for each use, and the loads
  * then limit the kernel. */
@@ -264,41 +266,21 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
 
 typedef void (*kernel)(const pass *);
 
-#define DEFINE_KERNEL(rows, vectors)                                                               \
-    static __attribute__((noinline)) void kernel_##rows##x##vectors(const pass *p) {               \
-        run_pass(p, rows, vectors, NUMBERS);                                                       \
+/* Kernels by their vectors of columns and their rows; NULL for row counts that have none. */
+typedef kernel kernel_table[3][MR1 + 1];
+
+#define DEFINE_KERNEL(rows, vectors, name, kind)                                                   \
+    static __attribute__((noinline)) void name##_##rows##x##vectors(const pass *p) {               \
+        run_pass(p, rows, vectors, kind);                                                          \
     }
-ROWS_OF_1(DEFINE_KERNEL)
-ROWS_OF_2(DEFINE_KERNEL)
+#define KERNEL_ENTRY(rows, vectors, name, kind) [vectors][rows] = name##_##rows##x##vectors,
+#define DEFINE_KERNELS(table, name, kind)                                                          \
+    ROWS_OF_1(DEFINE_KERNEL, name, kind)                                                           \
+    ROWS_OF_2(DEFINE_KERNEL, name, kind)                                                           \
+    const kernel_table table = {ROWS_OF_1(KERNEL_ENTRY, name, kind)                                \
+                                    ROWS_OF_2(KERNEL_ENTRY, name, kind)};
 
-#define KERNEL_NAME(rows, vectors) kernel_##rows##x##vectors,
-static const kernel kernels_of_1[] = {ROWS_OF_1(KERNEL_NAME)};
-static const kernel kernels_of_2[] = {ROWS_OF_2(KERNEL_NAME)};
-
-#if TL_HAS_DOT
-#define DEFINE_PAIR_KERNEL(rows, vectors)                                                          \
-    static __attribute__((noinline)) void pair_kernel_##rows##x##vectors(const pass *p) {          \
-        run_pass(p, rows, vectors, PAIRS);                                                         \
-    }
-ROWS_OF_1(DEFINE_PAIR_KERNEL)
-ROWS_OF_2(DEFINE_PAIR_KERNEL)
-
-#define PAIR_KERNEL_NAME(rows, vectors) pair_kernel_##rows##x##vectors,
-static const kernel pair_kernels_of_1[] = {ROWS_OF_1(PAIR_KERNEL_NAME)};
-static const kernel pair_kernels_of_2[] = {ROWS_OF_2(PAIR_KERNEL_NAME)};
-#else
-#define pair_kernels_of_1 kernels_of_1
-#define pair_kernels_of_2 kernels_of_2
-#endif
-
-static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
-    if (kind == HALVES)
-        run_by_halves(p, rows, vectors);
-    else if (vectors == 1)
-        (kind == PAIRS ? pair_kernels_of_1 : kernels_of_1)[rows - 1](p);
-    else
-        (kind == PAIRS ? pair_kernels_of_2 : kernels_of_2)[rows - 1](p);
-}
+extern const kernel_table tl_pair_kernels; /* in pair_kernels.c */
 
 /* Passes over so many rows, at most `most` in one. */
 static int passes_of(int64_t rows, int most) { return (int)((rows + most - 1) / most); }

@@ -37,7 +37,7 @@ from tilelet.native.toolchain import (
 )
 
 SOURCES = Path(__file__).parents[1] / "c"
-PRODUCTS = ("matmul.c", "products.c")
+PRODUCTS = ("matmul.c", "pair_kernels.c", "products.c")
 LIBRARY = "program.so"
 OPTIMIZE = "-O3"  # programs: the compiler vectorizes element loops
 OPTIMIZE_RUNTIME = "-O2"  # already vectorized by hand; -O3 only takes longer
