@@ -12,6 +12,7 @@ DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
 # Each package with those it may import, itself aside. A package stands below all that name it.
 ALLOWED = {
+    "dataclasses": "",
     "dtypes": "",
     "diag": "dtypes",
     "numerics": "dtypes",
@@ -74,7 +75,7 @@ def imports(tree: ast.AST) -> set[str]:
             head, *rest = node.module.split(".")
             if head == "tilelet":
                 found.update(rest[:1] or [a.name for a in node.names])
-    return found - {"__version__"}
+    return found - {"__version__", "dataclasses"}  # the latter as the standard library's
 
 
 def edges() -> dict[str, dict[str, list[str]]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
+
+from tilelet.dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -12,6 +11,7 @@ from tilelet.advice.core import Advice, Costs, Rule, Subject
 from tilelet.advice.programs import Programs, ScriptPrograms, Setting, silence
 from tilelet.advice.proof import Attempt, examine
 from tilelet.advice.rules import RULES
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.report.uncertainty import TOO_CLOSE, likelihood
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc

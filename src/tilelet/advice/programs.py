@@ -11,12 +11,12 @@ import itertools
 import linecache
 import types
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any, Protocol, TypeAlias
 
 from tilelet.advice.source import Source
+from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Machine
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc, UserError, UserErrors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from tilelet.advice.core import Costs, Subject
@@ -12,6 +11,7 @@ from tilelet.advice.source import Source
 from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject as Checked
 from tilelet.checks.verdict import Verdict, verdict_on
+from tilelet.dataclasses import dataclass
 from tilelet.equivalence.order import is_ordered
 
 _CHECKS = ("memory", "init", "race", "capacity", "alignment", "limits")

@@ -11,13 +11,13 @@ import dataclasses
 import io
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelet.advice.core import Costs, costs_of
 from tilelet.checks.registry import CHECKS, chosen, unchecked_line
 from tilelet.checks.verdict import CheckResult, Subject, Verdict, verdict_on
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.device import OnChipOverflow

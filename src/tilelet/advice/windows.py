@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tilelet.advice.source import Source, names_read, number_of
+from tilelet.dataclasses import dataclass
 
 _SAMPLES = 3
 

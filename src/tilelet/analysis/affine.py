@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tilelet.analysis.scalars import Domain, apply
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.fold import number_of
 

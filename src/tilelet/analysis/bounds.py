@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tilelet.analysis.scalars import Domain
+from tilelet.dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelet.analysis.scalars import Domain, apply, stays_in_type
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.fold import number_of
 

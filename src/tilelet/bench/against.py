@@ -17,7 +17,6 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from tilelet.bench.sizes import (
     SMALL_PREFILL,
 )
 from tilelet.bench.timing import Effort, Seconds
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.harness import BadConfig
 
 MIN_SLOWDOWN = 1.03  # slower than this in three quarters of the rounds is reported

@@ -7,7 +7,6 @@ import ctypes
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -17,6 +16,7 @@ from tilelet.bench import programs
 from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
 from tilelet.cpu.run import engine
+from tilelet.dataclasses import dataclass, field
 from tilelet.models import registry
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime.config import RunConfig

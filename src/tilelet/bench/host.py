@@ -8,9 +8,9 @@ import platform
 import stat
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import CompilerFailed
 from tilelet.native import cache
 from tilelet.native.private import NotPrivateError

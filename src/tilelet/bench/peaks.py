@@ -7,7 +7,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from tilelet.bench.host import run_checked
 from tilelet.bench.timing import Seconds
 from tilelet.cpu.run.build import SOURCES
+from tilelet.dataclasses import astuple, dataclass
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
 _SOURCE = Path(__file__).parent / "peaks.c"

@@ -6,11 +6,11 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tilelet import __version__
+from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.tables import Table, byte_text, number
 

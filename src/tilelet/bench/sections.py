@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilelet.bench import torch_forms
@@ -25,6 +24,7 @@ from tilelet.bench.sizes import (
 )
 from tilelet.bench.timing import Effort, Form, Missing, once
 from tilelet.bench.tokens import tokens
+from tilelet.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,9 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tilelet.dataclasses import dataclass
 
 _WARM_STARTS = 3
 

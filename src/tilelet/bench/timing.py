@@ -5,9 +5,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tilelet.dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from tilelet.bench.peaks import Machine, Peaks

@@ -8,12 +8,12 @@ import io
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from tilelet.bench.cases import BF16
+from tilelet.dataclasses import dataclass
 from tilelet.runtime.data.arrays import Array
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.calibration.kit import CASES
 from tilelet.calibration.results import Measured
+from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.report.sensitivity import GROUPS, field_value
 from tilelet.device.run import Recorded

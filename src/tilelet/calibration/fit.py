@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.calibration.rows import Line
+from tilelet.dataclasses import dataclass
 from tilelet.device import Machine
 from tilelet.device.report.sensitivity import field_value, fields_of, scale_parameters
 

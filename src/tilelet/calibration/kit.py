@@ -7,8 +7,9 @@ kernels and of the whole program.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from tilelet.dataclasses import dataclass
 
 _AT = 'with pl.at(level=pl.Level.CORE_GROUP, name_hint="{}"):'
 

@@ -10,11 +10,11 @@ import functools
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.simulate import Timeline, replay, simulate

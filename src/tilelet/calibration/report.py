@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from tilelet.calibration.fit import fit
 from tilelet.calibration.rows import Line
+from tilelet.dataclasses import asdict, dataclass
 from tilelet.device.machine.description import Machine
 from tilelet.device.report.uncertainty import CAUSES, main_cause
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.device import BadResults, NoResults
 
 RECORDS = (

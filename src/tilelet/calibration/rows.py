@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilelet.calibration import programs
 from tilelet.calibration.published import PublicProgram, Published, Recorder
+from tilelet.dataclasses import dataclass
 from tilelet.device import Machine, Timeline, simulate
 from tilelet.device.machine.description import with_fields
 from tilelet.device.report.critical import critical_path

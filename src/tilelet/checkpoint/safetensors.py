@@ -10,7 +10,6 @@ import json
 import math
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeGuard, cast
 
@@ -18,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from tilelet.checkpoint.json_file import parse_json_object
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.models import BadWeightFile, shown
 
 Array = np.ndarray[Any, np.dtype[Any]]

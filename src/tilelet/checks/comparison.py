@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from tilelet.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from tilelet.checks.boxes import Bits

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelet.analysis.union_find import UnionFind
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import Consequence, Diagnostic, Loc, UserError
 from tilelet.diag.text import plural
 

@@ -8,9 +8,9 @@ which `Points` turns into constraints.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tilelet.analysis.affine import Affine, affine_of
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Arg, Op, Value, scalar_dtype
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import SymDim, TensorType

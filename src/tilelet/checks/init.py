@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from tilelet.checks.boxes import Bits, boxes_of
 from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
 from tilelet.checks.trace import Tracer
 from tilelet.checks.verdict import CheckResult, Subject, part
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.checks import NeverWritten, UndefinedDecides, UndefinedOutput
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import Loc, UserError

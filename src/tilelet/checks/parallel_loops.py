@@ -9,10 +9,10 @@ of a carried tile that iterations fill, and windows whose place depends on the i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 from tilelet.analysis.aliases import Aliases, accesses, is_tensor
 from tilelet.checks.findings import Finding, Place, make_finding
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.checks import ParallelDependence
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Block, Direction, Function, Op, Program, Value, values_in, walk

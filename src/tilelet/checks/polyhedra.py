@@ -8,12 +8,12 @@ finds empty is empty for all sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tilelet.analysis.affine import Affine
 from tilelet.analysis.aliases import Aliases, accesses, is_tensor
 from tilelet.checks.forms import Condition, Form, Forms, Meaning, Term
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Program, Value
 from tilelet.ir.fold import number_of

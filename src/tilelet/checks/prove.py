@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tilelet.checks.forms import Term, extent_form
@@ -18,6 +17,7 @@ from tilelet.checks.polyhedra import (
     pairs,
     parameters,
 )
+from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.arrays import LOOKS_UP, REGISTERS, Stream
 from tilelet.diag.source import display_path
 from tilelet.ir.core import Op, Program, Value

@@ -8,7 +8,6 @@ in the two tasks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +19,7 @@ from tilelet.checks.prove import prove_order
 from tilelet.checks.trace import Touch, Tracer
 from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.checks.witness import Pair, Witnesses
+from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Runtime
 from tilelet.device.schedule import native
 from tilelet.device.schedule.accesses import accesses_of, key_width, split_box, with_exact

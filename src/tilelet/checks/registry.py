@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.checks import UnknownCheck
 
 if TYPE_CHECKING:

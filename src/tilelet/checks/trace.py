@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc, UserError
 from tilelet.interp.cells import NeedsValuesError, Watcher
 from tilelet.interp.definedness import watching_state

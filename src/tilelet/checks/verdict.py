@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from tilelet.checks.comparison import Comparison
 from tilelet.checks.findings import Finding, Status, merge_causes
 from tilelet.checks.reach import deciding_inputs, free_sizes
 from tilelet.checks.registry import Check
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.core import Consequence, Diagnostic, UserError

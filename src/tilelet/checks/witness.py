@@ -8,13 +8,13 @@ also permute everything else that is unordered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tilelet.checks.findings import Witness
 from tilelet.checks.trace import is_small
+from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
 from tilelet.interp.replay import Replay, UnknownContentsError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilelet.cli.values import OneOf, folder, new_file
+from tilelet.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from tilelet.cli.declaration import Command, Parser

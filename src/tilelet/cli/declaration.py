@@ -20,7 +20,6 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import inspect
 import os
 import re
@@ -28,6 +27,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
+from tilelet import dataclasses
 from tilelet.cli.values import OneOf, from_environment, programs
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import render_text, text_width, use_color

@@ -6,13 +6,13 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tilelet import __version__
 from tilelet.bench import host
 from tilelet.cli.messages import print_text
 from tilelet.cpu.run.engine import thread_count
+from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.diag.core import UserError
 from tilelet.diag.text import near, plural, printable, size_text, ticked
 from tilelet.native.toolchain import find_compiler, machine_flags

@@ -6,12 +6,12 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tilelet.cli.commands.models import GenerateCommand
+from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tilelet.cli.declaration import Command, option, script
 from tilelet.cli.values import OneOf, folder, machines, name_list, new_file, periods, whole_number
+from tilelet.dataclasses import dataclass
 from tilelet.scripts.target import Target
 
 TEXT, JSON, SARIF = FORMATS = ("text", "json", "sarif")

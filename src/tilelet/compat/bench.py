@@ -8,9 +8,9 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.runtime import RunConfig
 from tilelet.runtime.inspection.profile import profile
 from tilelet.runtime.session import current

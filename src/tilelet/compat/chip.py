@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.ops import tasks
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tilelet import language
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ops import UnknownKeyword, UnknownOp
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.scopes import LevelWithRole

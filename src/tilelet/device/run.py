@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
 from tilelet.device.memory.limits import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field, replace
+
+from tilelet.dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

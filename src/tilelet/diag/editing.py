@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Fix
 
 

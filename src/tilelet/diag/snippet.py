@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.canvas import GUTTER, SECONDARY, Row, cells_of, cut_cells
 from tilelet.diag.core import Label
 from tilelet.diag.source import SourceReader, Span, display_path, span_of

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 
 # Returns one line (counted from 1) without its line end, or None if it is not available.

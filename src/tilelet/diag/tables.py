@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TextIO
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.render import text_width, use_color
 from tilelet.diag.text import printable, wrapped
 

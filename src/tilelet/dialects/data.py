@@ -10,9 +10,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.portability import UnknownDialect
 
 

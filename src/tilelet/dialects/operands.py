@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.portability import ExtentLost, FormNotTaken, RegionLost, TextNotTaken
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 from tilelet.dialects.regions import Region, Regions
 from tilelet.frontend.functions import KernelFunction

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.portability import AxisNotSplit, RegionDropped
 from tilelet.diag.core import UserError
 from tilelet.dialects.data import Dialect

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.portability import ExtentNotSaid, LoadedWhole, RegionTwice
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tilelet.analysis.aliases import infer_directions
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.diverge import (
     BeyondRounding,
     DivergenceBounded,

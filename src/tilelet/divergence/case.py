@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 from tilelet.divergence.error_map import Array, Bools
 from tilelet.divergence.golden_trace import Intermediate

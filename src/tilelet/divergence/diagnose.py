@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, replace
 from tilelet.divergence import edits, unstored
 from tilelet.divergence.case import GoldenCase, Statement, Worst
 from tilelet.divergence.edits import Edit

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import is_tensor
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import Loc, UserError
 from tilelet.interp.lowering import Frame, Lowering, Observer, Step
 from tilelet.ir.core import Arg, Const, Op, Program, Value

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilelet.dataclasses import dataclass
 
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]

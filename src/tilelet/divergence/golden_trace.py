@@ -16,12 +16,12 @@ import site
 import sysconfig
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.divergence.error_map import Array
 
 MAX_ELEMENTS = 48 << 20

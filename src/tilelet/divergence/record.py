@@ -9,13 +9,13 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.analysis.aliases import accesses, infer_directions, is_tensor
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 from tilelet.interp.compute import Operands
 from tilelet.interp.interpreter import Interpreter

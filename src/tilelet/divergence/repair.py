@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 from tilelet.divergence.case import GoldenCase, Trial

@@ -8,12 +8,12 @@ are tracked per buffer.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.divergence.edits import Edit, Edited, apply_edit
 from tilelet.divergence.record import (
     NOBODY,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.divergence.error_map import Array
 from tilelet.divergence.record import Trace, is_tensor_load, writes_tensor
 from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, DType

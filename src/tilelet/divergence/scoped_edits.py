@@ -11,10 +11,10 @@ import linecache
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tilelet.analysis.aliases import is_tensor
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import Loc, UserError
 from tilelet.divergence import edits
 from tilelet.divergence.edits import Edit, is_float_tile, rebuild_op, replace_op

@@ -7,9 +7,9 @@ call that passes arguments to its kernel belong to its statement list, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.divergence.case import Statement
 from tilelet.divergence.evidence import Agreement
 from tilelet.divergence.matching import Match

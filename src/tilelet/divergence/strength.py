@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tilelet.analysis.aliases import is_tensor
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
 from tilelet.divergence import edits

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
 from tilelet.diag.source import display_path

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, SymDim, TensorType

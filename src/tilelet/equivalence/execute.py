@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.dtypes import DType
 from tilelet.equivalence import tiles
 from tilelet.equivalence.memory import Buffer, Extent, Memory, UnprovableError, View, whole

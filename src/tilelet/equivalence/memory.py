@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.equivalence.terms import (
     ZERO,
     Symbol,

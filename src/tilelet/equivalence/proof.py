@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.equivalence.execute import Outcome, execute
 from tilelet.equivalence.memory import Buffer, UnprovableError
 from tilelet.ir.core import Op, Program, Value, walk

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.dtypes import DType
 from tilelet.ir.core import Const
 

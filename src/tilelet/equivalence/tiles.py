@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass
 from tilelet.equivalence import rings
 from tilelet.equivalence.memory import Extent, masked
 from tilelet.equivalence.terms import (

@@ -12,11 +12,11 @@ import inspect
 import sys
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.diag.core import Loc
 from tilelet.diag.editing import Edit

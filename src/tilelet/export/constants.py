@@ -6,11 +6,11 @@ import enum
 import json
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import DType
 from tilelet.ir.core import Const
 from tilelet.ir.spec import spec_of

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.diag.core import Loc
 from tilelet.diag.editing import Edit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.export.constants import LANGUAGE, Constants, literal
 from tilelet.export.expand import Expander

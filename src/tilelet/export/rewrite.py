@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import linecache
 import types
 from collections.abc import Callable, Sequence
 
+from tilelet import dataclasses
 from tilelet.diag.core import Diagnostic, Fix
 from tilelet.diag.editing import Edit, SourceText
 from tilelet.dialects import check

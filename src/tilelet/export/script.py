@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from tilelet import language
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.diag.core import UNKNOWN, Diagnostic
 from tilelet.dialects.data import Dialect

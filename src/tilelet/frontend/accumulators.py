@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from dataclasses import dataclass
 from typing import TypeGuard
 
+from tilelet.dataclasses import dataclass
 from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.nameflow import target_names
 from tilelet.frontend.source import nodes_in, statements_in

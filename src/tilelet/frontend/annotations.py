@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, get_origin
 
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.names import BadAnnotation, MissingAnnotation, ScalarOutput
 from tilelet.diag.catalogue.ops import ZeroSizeDim
 from tilelet.diag.core import Loc

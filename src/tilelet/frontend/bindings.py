@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from tilelet.analysis.affine import Affine, product
 from tilelet.analysis.bounds import UNKNOWN, Bounds, BoundsArithmetic
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import near
 from tilelet.ir.core import Const, Value, scalar_dtype

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.frontend.functions import KernelFunction
 
 _MISSING = object()

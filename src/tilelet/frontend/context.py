@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, replace
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.names import UndefinedName, UsedAfterAssemble
 from tilelet.diag.core import Loc, Sink
 from tilelet.frontend.bindings import Binding, Poison, ValueFacts, close_names

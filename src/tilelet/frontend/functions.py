@@ -7,10 +7,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import CellType, FrameType, FunctionType
 from typing import Any, TypeGuard
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.names import UnsupportedParameter
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import Loc

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongArity
 from tilelet.diag.catalogue.python import BadDecorator
 from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedLevel

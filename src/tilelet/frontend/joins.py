@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.names import BranchTypesDiffer, MaybeUndefined, UndefinedName
 from tilelet.diag.core import Loc
 from tilelet.frontend.bindings import Binding, Poison, describe, is_scalar_constant

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from tilelet import dtypes
 from tilelet.analysis.bounds import of_index
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.cautions import LoopMayNotRun, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.names import TypeChangedInLoop, UndefinedName
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeGuard
 
 import tilelet.frontend.constructs  # noqa: F401 - fills the dispatch table
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.cautions import NoEffect, OutputNotWritten
 from tilelet.diag.catalogue.names import (
     DuplicateFunction,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Loc, Sink, UserError
 from tilelet.frontend.bindings import close_names

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ops import (
     DuplicateArgument,
     MissingArgument,

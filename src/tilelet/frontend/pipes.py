@@ -13,9 +13,9 @@ import ast
 import inspect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.cautions import NoEffect
 from tilelet.diag.catalogue.ops import BadArgument, MissingArgument, UnknownKeyword, WrongArity
 from tilelet.diag.catalogue.unsupported import PipeMismatch, PipeOutsideGroup

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import UserError
 from tilelet.frontend.bindings import items_of
 from tilelet.frontend.context import Context

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import UnknownKeyword
 from tilelet.diag.catalogue.scopes import (

@@ -15,10 +15,10 @@ import os
 import stat
 import types
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.python import SourceUnavailable
 from tilelet.diag.core import Loc
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.cautions import PromotedToTile
 from tilelet.diag.catalogue.ops import BadArgument, NotConstant, ShapeMismatch
 from tilelet.diag.catalogue.python import BadAssignTarget, CompileTimeFailed, UnsupportedExpression

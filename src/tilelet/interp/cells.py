@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc
 from tilelet.interp.state import State
 from tilelet.ir.core import Op

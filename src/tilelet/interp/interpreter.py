@@ -6,11 +6,11 @@ import contextlib
 import gc
 from bdb import BdbQuit
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 

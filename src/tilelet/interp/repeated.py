@@ -11,11 +11,11 @@ tensor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tilelet.analysis.affine import affine_of
 from tilelet.analysis.aliases import Aliases, is_tensor
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.interp.cells import DEFINED, Watcher

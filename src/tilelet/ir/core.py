@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol, Union
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.core import UNKNOWN, Diagnostic, Loc
 from tilelet.dtypes import DType
 from tilelet.ir.types import ScalarType, Type

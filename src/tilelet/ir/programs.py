@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.names import SeveralEntries
 from tilelet.ir.core import Program
 

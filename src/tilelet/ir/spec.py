@@ -23,9 +23,9 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypedDict, TypeVar
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import UNKNOWN, Loc, UserError
 from tilelet.ir.core import Arg, Value

@@ -10,9 +10,9 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass
 from tilelet.dtypes import DType
 
 

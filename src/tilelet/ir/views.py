@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Scalar, Value
 

@@ -10,7 +10,6 @@ import ast
 import contextlib
 import io
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -20,6 +19,7 @@ from tilelet.advice.source import Source
 from tilelet.analysis.patience import OutOfSteps
 from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject, verdict_on
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.run import DeviceRun

@@ -10,7 +10,6 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.uris import to_fs_path
 
 from tilelet import __version__
+from tilelet.dataclasses import dataclass
 from tilelet.lsp import features
 from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
 

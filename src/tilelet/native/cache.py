@@ -20,10 +20,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.core import UserError
 from tilelet.native import private

@@ -15,11 +15,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import NoCompiler
 from tilelet.diag.catalogue.harness import BadConfig
 

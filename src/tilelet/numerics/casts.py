@@ -27,7 +27,6 @@ every other pair.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 from typing import cast as typed
 
@@ -36,6 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass
 from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP8E5M2, FP16, FP32, DType
 
 Array = NDArray[Any]

@@ -8,13 +8,13 @@ import difflib
 import io
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tilelet.advice.advisor import Advisor
 from tilelet.advice.core import Costs, costs_of
 from tilelet.advice.programs import Setting
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.catalogue.tuner import NothingFits, NothingToVary

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.report.profile import Profile, TensorRow
 from tilelet.diag.tables import byte_text, number
 from tilelet.oracle.floor import Floor

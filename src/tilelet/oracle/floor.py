@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Machine
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun

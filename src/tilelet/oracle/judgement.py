@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from tilelet.advice.core import Costs, costs_of
 from tilelet.advice.verdict import FirstWrong
 from tilelet.checks.registry import CHECKS, chosen
 from tilelet.checks.verdict import Subject, Verdict, verdict_on
+from tilelet.dataclasses import dataclass, replace
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.diag.catalogue.oracle import WithoutTheWork, WrongOnOtherInputs
 from tilelet.diag.core import Consequence, Diagnostic, UserError, UserErrors

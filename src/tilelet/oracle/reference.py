@@ -6,13 +6,13 @@ import contextlib
 import dataclasses
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.machine.description import Machine
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Program
 from tilelet.ir.types import SymDim, TensorType
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.oracle import WorkLimit
 from tilelet.interp.control import for_step
 from tilelet.interp.interpreter import Interpreter

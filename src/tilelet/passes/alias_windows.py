@@ -10,10 +10,10 @@ uninitialized memory but not for arbitrary contents. Then a task copies, and a n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from tilelet.analysis.affine import constant_difference
 from tilelet.analysis.aliases import Aliases, accesses, is_repeatable, is_tensor
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.cautions import AssembleCopies
 from tilelet.diag.core import Diagnostic
 from tilelet.ir import structure

@@ -10,9 +10,9 @@ parameter: the kernel reads it with `get_block_idx`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import Aliases, infer_directions, is_repeatable, is_tensor
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.scopes import ScalarLeavesScope
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc

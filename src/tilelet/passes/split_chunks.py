@@ -15,9 +15,9 @@ scope the original nest runs with each level reduced to its chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import has_effect
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.internal import InternalError
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Function, FunctionKind, Op, Program, Value, walk

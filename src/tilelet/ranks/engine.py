@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of

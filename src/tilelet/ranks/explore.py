@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tilelet.analysis.overlap import meet
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ranks import BadSeed
 from tilelet.diag.core import UserError
 from tilelet.ir.core import Program

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tilelet import dtypes
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ranks import BadDevice, BadDispatch, BadWindowBuffer
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from tilelet import numerics
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ranks import NoSuchPeer
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.syntax.ranks import NotifyOp

@@ -9,10 +9,10 @@ if neither is ordered before the other and one of them is a plain write.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilelet.analysis.overlap import Bytes
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ranks import LineShared, RanksRace, SetBySeveral
 from tilelet.diag.core import UserError
 from tilelet.interp.lowering import Frame, Lowering, Step

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tilelet.analysis.aliases import accesses
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.windows import BlockCount
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.state import State

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.interp.state import State
 from tilelet.ir.core import Program
 from tilelet.ranks.host import Dispatch, Plan

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 from tilelet.syntax.ranks import WaitCmp
 from tilelet.tasks.window import Window

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.ranks import RanksDeadlock
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.text import plural

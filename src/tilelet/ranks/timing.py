@@ -10,9 +10,9 @@ ends when the signal that satisfies it arrives.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.machine.description import Machine
 from tilelet.device.schedule.simulate import simulate
 from tilelet.diag.catalogue.ranks import NoLinks

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from tilelet.dataclasses import dataclass, field
 from tilelet.ranks.host import Plan
 from tilelet.ranks.memory import SymmetricBuffer
 

@@ -14,11 +14,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.page import CannotServe
 
 HOST = "127.0.0.1"

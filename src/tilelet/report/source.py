@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.line_costs import ModelledExecution, follow
 from tilelet.device.kernel.view import Core
 from tilelet.device.report.critical import Path

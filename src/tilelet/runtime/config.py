@@ -10,10 +10,10 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.command import UnknownPlatform
 from tilelet.diag.catalogue.harness import BadConfig, UnknownConfigField
 from tilelet.ranks.config import DistributedConfig

@@ -7,8 +7,8 @@ import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.text import printable
 
 DELAY = 2.0  # seconds before anything is shown

@@ -11,10 +11,10 @@ import os
 import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.canvas import paint
 from tilelet.diag.catalogue.command import CannotWrite, NoBoard
 from tilelet.diag.core import Diagnostic

@@ -6,8 +6,9 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
+
+from tilelet.dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.core import Diagnostic
 from tilelet.runtime import session
 from tilelet.runtime.config import PLATFORMS

@@ -11,11 +11,11 @@ import types
 from bdb import BdbQuit
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tilelet.compat.aliases import ROOTS, is_alias, names_of
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.command import (
     FileMissing,
     MissingModule,

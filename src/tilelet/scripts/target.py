@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import BadFlag, FileMissing
 from tilelet.diag.text import did_you_mean, near
 from tilelet.scripts.arguments import ArgumentLog, SharedOption, given

@@ -14,11 +14,11 @@ import math
 import operator
 from collections import ChainMap
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, NoReturn, cast
 
 from tilelet.analysis import patience
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend.compile_time import Python

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tilelet.analysis.patience import OutOfSteps, within
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.oracle import NotEvaluated, WorkLimit
 from tilelet.diag.catalogue.python import InvalidSyntax, NestedTooDeeply
 from tilelet.diag.core import Loc, UserError

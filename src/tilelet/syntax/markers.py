@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.dtypes import DType
 from tilelet.ir.core import Const

@@ -7,9 +7,9 @@ exists. Subscripting one gives an annotation object, which is plain data.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
+from tilelet.dataclasses import dataclass
 from tilelet.dtypes import DType
 from tilelet.ir.core import Direction, Value
 from tilelet.ir.types import Dim, Mem, SymDim

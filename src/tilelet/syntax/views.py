@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.syntax.enums import PadValue, TensorLayout
 
 AUTO = -1  # an address chosen by the compiler

@@ -9,9 +9,9 @@ computes them without doing the kernel's work.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import Aliases, accesses, has_effect
+from tilelet.dataclasses import dataclass, replace
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType

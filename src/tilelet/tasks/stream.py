@@ -10,13 +10,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.ir.core import Direction
 from tilelet.tasks.control_points import ControlTrace

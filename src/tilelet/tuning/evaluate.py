@@ -10,9 +10,9 @@ import contextlib
 import hashlib
 import io
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.core import Diagnostic
 from tilelet.equivalence.claims import Claim
 from tilelet.runtime import session

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import FileMissing, NotAScript
 from tilelet.diag.core import Loc
 from tilelet.diag.editing import Edit, SourceText

@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.report.compare import Comparison
 from tilelet.device.report.profile import Profile
 from tilelet.diag.catalogue.tuner import BetterValue

@@ -8,9 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.tuner import (
     ChangesProblem,
     NothingFits,

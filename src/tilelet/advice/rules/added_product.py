@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Body, Source, names_bound, names_read
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_number
 from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.advice.windows import Window, loads_in, store_of
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound, names_read
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 from tilelet.ir.core import Block, Value

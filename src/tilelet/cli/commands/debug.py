@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet.cli.declaration import Command, argument, option
@@ -14,6 +13,7 @@ from tilelet.cli.options import (
     platform_option,
 )
 from tilelet.cli.values import codes, seconds
+from tilelet.dataclasses import dataclass
 from tilelet.scripts import interrupt
 
 DEBUG = "find what is wrong"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet.cli.declaration import Command, argument, option
 from tilelet.cli.options import DEFAULT_MACHINE, JSON, TEXT, format_option
 from tilelet.cli.values import OneOf, folder, machines, new_file, periods, sections
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.scripts import exit_codes, interrupt
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet.cli.declaration import Command, argument, option
@@ -25,6 +24,7 @@ from tilelet.cli.values import (
     token_list,
     whole_number,
 )
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.scripts import interrupt
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet.cli.declaration import argument, option
@@ -30,6 +29,7 @@ from tilelet.cli.values import (
     variation,
     whole_number,
 )
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet import __version__
 from tilelet.cli.declaration import Command, argument, option
 from tilelet.cli.options import PageOptions
 from tilelet.cli.values import folder
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.scripts import exit_codes, interrupt
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from tilelet.checks.registry import CHECKS
@@ -29,6 +28,7 @@ from tilelet.cli.values import (
     positive,
     seconds,
 )
+from tilelet.dataclasses import dataclass
 from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 

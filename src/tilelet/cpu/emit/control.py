@@ -8,7 +8,6 @@ that can access the memory; so does every variable to which a loop or branch ass
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,6 +29,7 @@ from tilelet.cpu.emit.ops_host import call_host, shaped_operands
 from tilelet.cpu.emit.sites import Sites
 from tilelet.cpu.emit.text import array_text, identifier
 from tilelet.cpu.plan.uses import first_use
+from tilelet.dataclasses import dataclass
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import (
     Arg,

@@ -6,12 +6,11 @@ restores this after ops whose results may not be representable.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from tilelet import dtypes
 from tilelet.cpu.emit.text import float_text, int_text
+from tilelet.dataclasses import dataclass
 from tilelet.dtypes import DType
 from tilelet.numerics.undefined import poison
 from tilelet.ops.reference import narrowed

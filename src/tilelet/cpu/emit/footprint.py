@@ -9,13 +9,13 @@ arithmetic. Otherwise the footprint is the whole argument.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from tilelet import dtypes
 from tilelet.analysis.aliases import Aliases, accesses
 from tilelet.analysis.scalars import Domain, apply, stays_in_type
 from tilelet.cpu.emit.scalars import constant_of
 from tilelet.cpu.emit.text import identifier, int_text
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tilelet.cpu.emit import scalars
 from tilelet.cpu.emit.elements import element, word_field
@@ -33,6 +32,7 @@ from tilelet.cpu.plan.model import (
     Stored,
 )
 from tilelet.cpu.plan.uses import first_use
+from tilelet.dataclasses import dataclass
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import FP32, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value

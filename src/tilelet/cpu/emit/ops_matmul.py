@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.kernel import KernelEmitter, Product, emits
 from tilelet.cpu.emit.ops_elementwise import named, spread
@@ -12,6 +10,7 @@ from tilelet.cpu.emit.tiles import Axis, Node, Slot, Tile, merged_axes, strides_
 from tilelet.cpu.plan.forms import accumulator, is_tile
 from tilelet.cpu.plan.products import ACCUMULATING, PRODUCTS
 from tilelet.cpu.plan.regions import define_products
+from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Arg, Op
 from tilelet.tasks.window import row_major
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from tilelet.analysis.aliases import Aliases
 from tilelet.analysis.overhang import may_overhang
@@ -28,6 +27,7 @@ from tilelet.cpu.plan.model import KernelPlan
 from tilelet.cpu.plan.planner import plan_kernel
 from tilelet.cpu.plan.verify import verify
 from tilelet.cpu.run.native import RANK
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, walk
 from tilelet.ir.types import TensorType, TileType

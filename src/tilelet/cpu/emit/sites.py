@@ -7,8 +7,8 @@ The errors are those that the interpreter raises.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.ops import ReshapeCount
 from tilelet.diag.catalogue.scopes import ZeroStep

@@ -7,9 +7,9 @@ user's loop evaluates. A chain of ops thus becomes one loop without intermediate
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from tilelet.cpu.emit.text import Dim, product
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.tasks.window import row_major

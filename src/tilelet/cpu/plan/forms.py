@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from tilelet import dtypes
 from tilelet.cpu.emit.elements import element
@@ -17,6 +16,7 @@ from tilelet.cpu.emit.scalars import constant_of
 from tilelet.cpu.plan.model import Copy, Form, Inline, Move, Slot, Step, Stored, dense, leaves
 from tilelet.cpu.plan.regions import ELEMENTWISE, Regions
 from tilelet.cpu.plan.uses import Uses, first_use
+from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import FP16, FP32, INT8, INT32, UINT8, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in
 from tilelet.ir.spec import Trait

@@ -5,11 +5,11 @@ prints.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tilelet.analysis.aliases import Aliases
 from tilelet.cpu.plan.regions import Regions
 from tilelet.cpu.plan.uses import Uses
+from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import DType
 from tilelet.ir.core import Function, Op, Value
 from tilelet.tasks.window import row_major

@@ -11,12 +11,12 @@ there: its products run beside those of other tasks, and it is re-entered.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from tilelet.cpu.plan.forms import Forms, accumulator, is_tile, tile_type
 from tilelet.cpu.plan.model import MAX_PRODUCTS, BatchHint, ProductGroup, Step, Stored
 from tilelet.cpu.plan.regions import Extent, Regions
 from tilelet.cpu.plan.uses import Uses
+from tilelet.dataclasses import dataclass, replace
 from tilelet.ir.core import Block, Function, Op, Value
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType, TileType

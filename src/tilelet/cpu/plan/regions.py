@@ -9,11 +9,11 @@ constant and equal on every path. Facts only get weaker, so the iteration termin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tilelet.analysis.aliases import Aliases
 from tilelet.cpu.emit.scalars import constant_of
+from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import FP16
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in
 from tilelet.ir.types import TensorType, TileType

@@ -9,7 +9,6 @@ detects slots and windows that the next iteration overwrites.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from tilelet.cpu.plan.model import (
     MAX_PRODUCTS,
@@ -23,6 +22,7 @@ from tilelet.cpu.plan.model import (
     leaves,
 )
 from tilelet.cpu.plan.text import plan_text
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Arg, Block, Op, Value, walk
 from tilelet.ir.spec import Trait

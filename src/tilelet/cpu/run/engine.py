@@ -10,7 +10,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from tilelet.cpu.emit.program import Compiled, emit_program
 from tilelet.cpu.plan.verify import PlanError
 from tilelet.cpu.run import build, native
 from tilelet.cpu.run.keep import keep_text
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.harness import BadConfig, TooBig
 from tilelet.diag.core import Loc
 from tilelet.diag.internal import InternalError

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from tilelet.analysis.affine import Affine, affine_of
+from tilelet.dataclasses import dataclass, field
 from tilelet.ir.core import Arg, Block, Op, Value, walk
 from tilelet.ir.fold import number_of
 from tilelet.ir.types import TensorType

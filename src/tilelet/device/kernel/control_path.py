@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tilelet.analysis.scalars import Values
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.device.kernel.view import (
     Bind,
     Branch,

@@ -7,8 +7,8 @@ afterwards, on any machine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.control_path import ControlPath, Signature
 from tilelet.device.kernel.view import Bind, DeviceKernel, Loop, Node, Step, Work
 from tilelet.diag.core import Loc

@@ -8,7 +8,6 @@ A box has extents and a start, which is an affine sum of columns: a column has o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tilelet.analysis.scalars import (
     stays_in_type,
     wrapped_column,
 )
+from tilelet.dataclasses import dataclass, replace
 from tilelet.device.kernel.control_path import ControlPath, Signature
 from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, Transfer
 from tilelet.dtypes import DType

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tilelet.analysis.intervals import Interval, Intervals
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.control_path import control_program, walk_nodes
 from tilelet.device.kernel.view import Bind, Branch, DeviceKernel, Loop, Node, Step, Transfer
 from tilelet.ir.spec import Trait

@@ -7,8 +7,7 @@ sum over all steps is the time of the execution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.course import Course, Move, course_of
 from tilelet.device.kernel.pipes import Walk

@@ -11,9 +11,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.course import Course, Move, Rounds, course_of
 from tilelet.device.kernel.step_costs import Moved, StepCosts

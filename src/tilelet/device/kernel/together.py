@@ -7,12 +7,12 @@ For a few dozen machines this takes as long as two separate simulations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.course import Course, course_of
 from tilelet.device.kernel.pipes import ALIKE, HOT, NOT_CLOCKS, SCALAR_UNITS, Levels, Walk

@@ -10,8 +10,8 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Function, Op, Value

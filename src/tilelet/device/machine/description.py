@@ -7,11 +7,11 @@ import functools
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_type_hints
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.device import (
     MachineContradiction,
     MachineFieldMissing,

@@ -8,10 +8,10 @@ overwrite an operand that is dead afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelet.analysis.packing import Need, first_fit
+from tilelet.dataclasses import dataclass, replace
 from tilelet.device.kernel.view import CubeWork, DeviceKernel, Pipe, Step, Tile
 from tilelet.device.machine.description import SPACES, Machine
 from tilelet.diag.core import UNKNOWN, Loc

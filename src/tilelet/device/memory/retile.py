@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import kernel_cost
 from tilelet.device.kernel.view import DeviceKernel, loops_in

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.report.text import MODELLED
 from tilelet.device.report.uncertainty import (

@@ -7,11 +7,11 @@ the record that occupied its core, or the orchestrator. Every moment of the run 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.simulate import Timeline
 
 PARTS = {

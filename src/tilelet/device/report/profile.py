@@ -10,13 +10,13 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.kernel.costs import macs_per_us
 from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import kernel_cost

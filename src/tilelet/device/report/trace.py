@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.view import Core
 from tilelet.device.report.critical import critical_path
 from tilelet.device.report.edge_kinds import KINDS, edge_kinds

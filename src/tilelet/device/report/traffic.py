@@ -8,11 +8,11 @@ tensors could, in the best case, stay on chip.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.schedule.arrays import Group, Stream
 from tilelet.device.schedule.task_footprints import task_footprints

@@ -7,7 +7,6 @@ group, column by column; a task costs about a microsecond here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.analysis.intervals import Interval
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.control_path import Signature
 from tilelet.device.kernel.footprint import footprints
 from tilelet.device.kernel.pipes import KernelCost

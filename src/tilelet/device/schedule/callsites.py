@@ -14,12 +14,12 @@ disjoint  as `params`, but a sequential loop alone does not order tasks that sto
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.analysis.aliases import Aliases, accesses
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 from tilelet.ir.core import Block, Direction, Function, Op, Program, Value, values_in, walk
 from tilelet.ir.views import CallView, ScopeView

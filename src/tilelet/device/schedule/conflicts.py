@@ -8,11 +8,11 @@ same faster.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
 from tilelet.analysis.overlap import Bytes, meet
+from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.graph import Graph
 from tilelet.device.schedule.region_arrays import Ints
 

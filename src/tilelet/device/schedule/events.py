@@ -8,11 +8,12 @@ or dispatches a ready block to a core. Running blocks share global memory by max
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilelet.dataclasses import dataclass, field
 
 Numbers = NDArray[Any]
 NEVER = 1e300

@@ -7,12 +7,11 @@ reader. This module is the reference implementation; `c/graph.c` finds the same 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.analysis.overlap import Bytes, meet
+from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.arrays import LOOKS_UP, REGISTERS, Stream
 
 Ints = NDArray[np.int64]

@@ -9,11 +9,11 @@ implementation; `c/cells.c` computes the same numbers faster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.footprint import Footprint
 from tilelet.device.schedule.region_arrays import Ints, Regions
 

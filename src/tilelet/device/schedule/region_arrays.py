@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.tasks import regions
 from tilelet.tasks.regions import RegionTable
 from tilelet.tasks.window import Buffer, Shape, row_major

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.pipes import KernelCost
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine, Runtime

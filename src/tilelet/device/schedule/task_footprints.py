@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.exact_footprint import ExactFootprint
 from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.schedule.arrays import Group, Stream

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Caution, Consequence, Label, Loc, UserError
 from tilelet.diag.text import (
     did_you_mean,

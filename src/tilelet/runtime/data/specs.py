@@ -6,11 +6,11 @@ import math
 import numbers
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.harness import BadSpec
 from tilelet.dtypes import FP4, DType
 from tilelet.runtime.data.arrays import dtype_of, is_array, is_dtype, is_torch_dtype

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ranks import RanksOnly
 
 if TYPE_CHECKING:

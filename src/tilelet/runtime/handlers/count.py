@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilelet.analysis.control_reads import parameters_read
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.cautions import HoldsForInputs
 from tilelet.diag.catalogue.ranks import RanksOnly
 from tilelet.diag.catalogue.windows import DependsOnTaskData

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.runtime.data.inputs import check_memory
 from tilelet.runtime.handlers.base import explore_ranks
 from tilelet.runtime.handlers.execute import Execute

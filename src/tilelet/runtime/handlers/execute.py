@@ -6,12 +6,12 @@ import contextlib
 import io
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.harness import OutputMismatch
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.source import display_path

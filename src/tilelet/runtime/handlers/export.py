@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.runtime.handlers.count import Count
 
 if TYPE_CHECKING:

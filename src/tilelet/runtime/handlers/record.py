@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.device.run import Recorded
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.runtime.handlers.base import Explore, explore_ranks

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
 from tilelet.frontend.results import with_outputs
 from tilelet.ir.core import Program

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.runtime.inspection.check import recorded_runs
 
 UNITS = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.text import plural
 
 if TYPE_CHECKING:

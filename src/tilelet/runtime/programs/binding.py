@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.harness import (
     ArgumentCount,
     ArgumentMismatch,

@@ -7,10 +7,10 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Program

@@ -6,10 +6,10 @@ that the program made. Here the callable is the program, and the steps are those
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+from tilelet import dataclasses
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.programs.binding import Parameter, bind_call
 

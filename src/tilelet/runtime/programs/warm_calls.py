@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime import session
 from tilelet.runtime.data.arrays import as_array, as_tensor, is_tensor

@@ -20,13 +20,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 from weakref import ref
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.runtime.torch_scripts import mersenne_twister
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from ml_dtypes import bfloat16
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.text import ticked
 from tilelet.runtime.data.arrays import Array, as_array, to_double
 from tilelet.runtime.validation.differences import Differences, detail_lines, scan

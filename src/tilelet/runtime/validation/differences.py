@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.runtime.data.arrays import Array, as_array, to_double
 
 WORST = 5  # elements shown

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.harness import ComparatorFailed
 from tilelet.diag.tracebacks import user_traceback
 from tilelet.runtime.data.arrays import Array, as_array, as_tensor, is_array
