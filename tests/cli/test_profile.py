@@ -397,3 +397,28 @@ def test_other_commands_do_not_import_the_model() -> None:
         [sys.executable, "-c", text], capture_output=True, text=True, check=True, env=environment()
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_stages_that_share_buffers_are_priced_and_reported(tilelet: Run) -> None:
+    text = SCRIPT.replace("pl.parallel(0, 64, TILE)", "pl.range(1)").replace(
+        """        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rows"):
+            a = x[r : r + TILE, :]
+            y[r : r + TILE, :] = pl.mul(a, pl.exp(a))
+""",
+        """        with pl.at(level=pl.Level.CORE_GROUP, name_hint="rows"):
+            for i in pl.pipeline(0, 64, TILE, stage=2):
+                y[i : i + TILE, :] = pl.exp(x[i : i + TILE, :])
+""",
+    )
+    Path("staged.py").write_text(text)
+    _, compiled, _ = tilelet("profile", "--no-files", "staged.py")
+    _, ideal, _ = tilelet("profile", "--no-files", "--as", "ideal", "staged.py")
+    assert "compare with --as ideal" in compiled
+    assert "ideal memory plan" in ideal
+    times = [re.search(r"Total Test Time: ([0-9.]+) us", text) for text in (ideal, compiled)]
+    assert all(times)
+    assert float(times[0][1]) < float(times[1][1])  # type: ignore[index]
+    code, out, err = tilelet("check", "--portable", "2026-08", "staged.py")
+    assert "W0920" in out + err
+    assert "nothing to change" in out
+    assert code == 0

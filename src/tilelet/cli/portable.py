@@ -47,14 +47,15 @@ def portable_command(options: CheckCommand) -> int:
         if options.format != "text":
             show_problems(recording.diagnostics, options.format, options.target.name)
         return recording.code
-    found = portability(recording, dialect)
+    places = portability(recording, dialect)
+    found = [*places, *_shared_stages(recording, options.platform)]
     if options.format == "json":
         print(to_json([*recording.diagnostics, *found]))
     elif options.format == "sarif":
         print(to_sarif([*recording.diagnostics, *found], script=options.target.name))
     else:
         print_findings(found)
-        print_places(options.target.name, dialect, found)
+        print_places(options.target.name, dialect, places)
     return exit_codes.of_findings(any(d.severity == "error" for d in found), recording.code)
 
 
@@ -68,6 +69,17 @@ def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
             compared[id(run.program)] = known | {*run.comparison.marked}
     found = (check(p, dialect, compared.get(key)) for key, p in programs.items())
     return list(dict.fromkeys(d for findings in found for d in findings))
+
+
+def _shared_stages(recording: Recording, machine: str | None) -> list[Diagnostic]:
+    """Return where the public compiler of August lets stages of a loop share buffers."""
+    from tilelet.device.machine.description import load_machine
+    from tilelet.device.memory.limits import shared_stage_findings
+
+    programs = {id(run.program): run.program for run in recording.runs}.values()
+    device = load_machine(machine or _MACHINE)
+    found = (f.diagnostic for p in programs for f in shared_stage_findings(p, device))
+    return list(dict.fromkeys(found))
 
 
 def nearest_release(recording: Recording) -> tuple[Dialect, list[Diagnostic]]:

@@ -81,8 +81,9 @@ def profile_command(options: ProfileCommand) -> int:
         return failed(recording, options)
     for timeline in ranks:
         _show_ranks(timeline, options)
+    ideal = options.plan == "ideal"
     runs = [
-        [DeviceRun(run, m, period_of(m, options.period, machines)) for m in machines]
+        [DeviceRun(run, m, period_of(m, options.period, machines), ideal=ideal) for m in machines]
         for run in recording.runs
     ]
     shown: set[str] = set()

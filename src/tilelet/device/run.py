@@ -37,6 +37,9 @@ from tilelet.diag.tables import Table
 from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
 
+SHOWN_LOSS = 0.005
+"""Share of the total below which shared buffers are not mentioned."""
+
 
 @dataclass(frozen=True)
 class Recorded:
@@ -50,10 +53,14 @@ class Recorded:
 class DeviceRun:
     """A recorded run on a machine; everything is computed on demand."""
 
-    def __init__(self, run: Recorded, machine: Machine, period: str | None = None) -> None:
+    def __init__(
+        self, run: Recorded, machine: Machine, period: str | None = None, *, ideal: bool = False
+    ) -> None:
+        """`ideal`: stages of pipelined loops overlap even where their buffers do not fit."""
         self.run = run
         self.machine = machine
         self.period = period
+        self.ideal = ideal
 
     @cached_property
     def _costs(self) -> CostCache:
@@ -67,7 +74,7 @@ class DeviceRun:
             run.program,
             self.machine,
             period=self.period,
-            cache=self._costs,
+            cache=CostCache(self.machine, ideal=True) if self.ideal else self._costs,
         )
 
     @cached_property
@@ -124,6 +131,14 @@ class DeviceRun:
     def parts(self) -> list[str | Table]:
         """Return the report for people."""
         parts = report_parts(self.profile)
+        lost = sum(k.serialized_us for k in self.profile.kernels)
+        if self.ideal:
+            parts.append("ideal memory plan: every stage of a pipelined loop has its own buffers")
+        elif lost >= SHOWN_LOSS * self.profile.total_us:
+            parts.append(
+                f"stages of pipelined loops that share buffers cost {lost:.2f} us of it: compare "
+                "with --as ideal"
+            )
         parts.append(memory_table(self.plans))
         if self.findings:
             parts.append(

@@ -57,6 +57,13 @@ class ProfileCommand(DeviceOptions, group=SPEED):
     machine would refuse the program, see the errors.
     """
 
+    plan: str = option(
+        "buffers of pipelined loops: those that fit, as the public compiler assigns them "
+        "(default), or one for every stage",
+        "--as",
+        default="compiled",
+        parse=OneOf("compiled", "ideal"),
+    )
     as_runtime: bool = as_runtime_option()
     html: Path | None = html_option()
     open: bool = open_option()

@@ -80,6 +80,8 @@ class _Lowering:
         self.cores: set[Core] = set()
         self.position = 0
         self.stages = 1
+        self._loops = 0
+        self._pipelines: tuple[tuple[int, int], ...] = ()
         self._homes: dict[tuple[Value, Mem], int] = {}
         self._copies: list[dict[tuple[Value, Mem], int]] = [{}]
         self._nodes: list[list[Node]] = []
@@ -142,8 +144,10 @@ class _Lowering:
     def loop(self, op: Op) -> None:
         kind, stage = op.args["kind"], op.args.get("stage")
         outer, self.stages = self.stages, 1
+        pipelines, number = self._pipelines, self._next_loop()
         if kind == "pipeline":
-            self.stages = stage if isinstance(stage, int) and stage > 1 else 2
+            self.stages = stage if isinstance(stage, int) else 2
+            self._pipelines += ((number, _copies(op, self.stages)),)
         first, stages = self.position, self.stages
         params = op.blocks[0].params
         a = op.args
@@ -153,7 +157,7 @@ class _Lowering:
         created = self._created.pop()
         self._created[-1] |= created
         self.lines.leave()
-        self.stages = outer
+        self.stages, self._pipelines = outer, pipelines
         carries = _carries(op, params[1:], op.blocks[0])
         span = (first, self.position)
         self.add(
@@ -169,8 +173,13 @@ class _Lowering:
                 op.loc,
                 self.sites.get(op),
                 frozenset(created),
+                number,
             )
         )
+
+    def _next_loop(self) -> int:
+        self._loops += 1
+        return self._loops
 
     def while_loop(self, op: Op) -> None:
         first = self.position
@@ -199,8 +208,18 @@ class _Lowering:
         self, name: str, shape: tuple[int, ...], dtype: DType, space: Mem, buffers: int, loc: Loc
     ) -> int:
         nbytes = padded_bytes(shape, dtype, space, self.machine.cube.fractal)
-        core = core_of(space)
-        tile = Tile(len(self.tiles), name, shape, dtype, space, core, nbytes, buffers, (0, 0), loc)
+        tile = Tile(
+            len(self.tiles),
+            name,
+            shape,
+            dtype,
+            space,
+            core_of(space),
+            nbytes,
+            buffers,
+            loc=loc,
+            stages=self._pipelines,
+        )
         self.tiles.append(tile)
         return tile.id
 
@@ -464,6 +483,9 @@ class _Lowering:
         count = batch * -(-m // tm) * -(-k // tk) * -(-n // tn)
         moves: list[tuple[str, int, int, int]] = []
         reads: list[int] = []
+        pipelines, number = self._pipelines, self._next_loop()
+        if count > 1:
+            self._pipelines += ((number, L0_STAGES),)
         for param, space, shape in (("lhs", Mem.Left, (tm, tk)), ("rhs", Mem.Right, (tk, tn))):
             tile = sources[param]
             if self.tiles[tile].space is not space:
@@ -473,6 +495,7 @@ class _Lowering:
                 moves.append((_L0_MOVES[Mem.Mat, space], shape[0] * shape[1] * item, tile, piece))
                 tile = piece
             reads.append(tile)
+        self._pipelines = pipelines
         self._nodes.append([])
         first = self.position
         for path, nbytes, source, piece in moves:
@@ -492,7 +515,7 @@ class _Lowering:
             self._nodes[-1].extend(body)
         else:
             span = (first, self.position)
-            self.add(Loop(body, None, 0, count, 1, 1, (), span, op.loc))
+            self.add(Loop(body, None, 0, count, 1, 1, (), span, op.loc, number=number))
 
     def operand(self, op: Op, param: str) -> int:
         value = op.args[param]
@@ -521,6 +544,9 @@ class _Lowering:
         return tm, round_up(-(-k // pieces), kt), tn
 
 
+L0_STAGES = 2
+"""Stages of the loop over the pieces of a product."""
+
 EXCHANGE_SLOTS = 8
 """Number of tiles in flight between the two kinds of core."""
 
@@ -545,6 +571,14 @@ _L0_MOVES = {
     (Mem.Mat, Mem.Right): "l1_to_l0b",
     (Mem.Mat, Mem.Bias): "l1_to_bt",
 }
+
+
+def _copies(loop: Op, stages: int) -> int:
+    """Return how many iterations of a pipelined loop are in flight: all of them if they are few."""
+    bounds = [loop.args[name] for name in ("start", "stop", "step")]
+    if not all(isinstance(n, int) for n in bounds):
+        return stages
+    return max(1, min(stages, len(range(*bounds))))  # type: ignore[arg-type]
 
 
 def _source(op: Op) -> Arg:

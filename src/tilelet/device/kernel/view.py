@@ -46,6 +46,7 @@ class Tile:
     buffers  number of buffers for pipelining: the tile takes `nbytes * buffers`
     live     first and last position (see `Step.position`) at which the contents are live; a tile
              that an iteration inherits from the previous one is live through the whole loop
+    stages   pipelined loops around it, outermost first: number of the loop, copies of its body
     """
 
     id: int
@@ -58,6 +59,7 @@ class Tile:
     buffers: int = 1
     live: tuple[int, int] = (0, 0)
     loc: Loc = UNKNOWN
+    stages: tuple[tuple[int, int], ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -198,7 +200,8 @@ class Loop:
 
     A `while` has no bounds: `index` and `stop` are None. `site` is the number under which a
     data-dependent trip count is recorded (see `tasks.control_points`). `created` are the tiles that
-    each iteration creates anew, so that nothing in them comes from the previous one.
+    each iteration creates anew, so that nothing in them comes from the previous one. `number` is
+    what `Tile.stages` calls a pipelined loop.
     """
 
     body: tuple[Node, ...]
@@ -212,6 +215,7 @@ class Loop:
     loc: Loc = UNKNOWN
     site: int | None = None
     created: frozenset[int] = frozenset()
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

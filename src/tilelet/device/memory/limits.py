@@ -20,6 +20,7 @@ from tilelet.device.memory.plan import (
     with_stages_that_fit,
 )
 from tilelet.device.memory.retile import Fit, sizes_that_fit
+from tilelet.device.memory.stages import SharedStages, shared_stages, with_depths
 from tilelet.diag.catalogue.device import (
     MatmulExtent,
     NonFractalTile,
@@ -83,24 +84,43 @@ def overflow_findings(
 
 def serialized_stages(kernel: DeviceKernel, machine: Machine) -> Iterator[SerializedStages]:
     """Report each memory that holds only one buffer of every pipelined tile."""
-    for space in kernel.serialized:
-        yield _serialized_finding(kernel, machine, space)
+    wanted = lower_kernel(kernel.function, machine) if kernel.serialized else kernel
+    for use in plan_memory(wanted, machine).spaces:
+        if use.space in kernel.serialized:
+            pipelined = (n.loc for n in loops_in(kernel.body) if n.stages > 1)
+            place = next(pipelined, _place(use, kernel))
+            needed = max(use.used, use.peak)
+            yield _serialized_finding(kernel, wanted, machine, use.space, needed, place)
 
 
-def _serialized_finding(kernel: DeviceKernel, machine: Machine, space: Mem) -> SerializedStages:
-    wanted = lower_kernel(kernel.function, machine)
-    (use,) = (use for use in plan_memory(wanted, machine).spaces if use.space is space)
-    fits = sizes_that_fit(wanted, machine, space)
+def shared_stage_findings(program: Program, machine: Machine) -> list[UserError]:
+    """Report each memory in which the public compiler lets stages of a loop share buffers."""
+    found: list[UserError] = []
+    for function in program.kernels:
+        wanted = lower_kernel(function, machine)
+        by_space: dict[Mem, list[SharedStages]] = {}
+        for shared in shared_stages(wanted, machine):
+            by_space.setdefault(shared.space, []).append(shared)
+        for space, loops in by_space.items():
+            kernel = with_depths(wanted, loops)
+            place, needed = loops[0].loop.loc, loops[0].needed
+            found.append(_serialized_finding(kernel, wanted, machine, space, needed, place))
+    return without_repeats(found)
+
+
+def _serialized_finding(
+    kernel: DeviceKernel, wanted: DeviceKernel, machine: Machine, space: Mem, needed: int, loop: Loc
+) -> SerializedStages:
     return SerializedStages(
         kernel.name,
         space.name,
         machine.name,
-        max(use.used, use.peak),
-        use.limit,
-        next((n.loc for n in loops_in(kernel.body) if n.stages > 1), _place(use, kernel)),
+        needed,
+        machine.buffers[space].usable,
+        loop,
         kernel_cost(kernel, machine).exec_us,
         kernel_cost(wanted, machine).exec_us,
-        _fit_lines(fits),
+        _fit_lines(sizes_that_fit(wanted, machine, space, stages_apart=True)),
     )
 
 

@@ -11,6 +11,7 @@ from tilelet.device.kernel.view import DeviceKernel, loops_in
 from tilelet.device.machine.description import Machine
 from tilelet.device.memory.axis_classes import Axis, AxisClasses, resize_tiles, without_pipelining
 from tilelet.device.memory.plan import MemoryPlan, plan_memory
+from tilelet.device.memory.stages import shared_stages
 from tilelet.diag.text import shape_text
 from tilelet.ir.core import Function
 from tilelet.ir.types import Mem, TileType
@@ -35,9 +36,19 @@ class Fit:
     us: float
 
 
-def sizes_that_fit(kernel: DeviceKernel, machine: Machine, space: Mem, count: int = 3) -> list[Fit]:
-    """Return smaller kernels that do the same work and fit, best first."""
-    search = _Search(kernel.function, machine, space)
+def sizes_that_fit(
+    kernel: DeviceKernel,
+    machine: Machine,
+    space: Mem,
+    count: int = 3,
+    *,
+    stages_apart: bool = False,
+) -> list[Fit]:
+    """Return smaller kernels that do the same work and fit, best first.
+
+    stages_apart  in `space`, every stage of a pipelined loop must get buffers of its own
+    """
+    search = _Search(kernel.function, machine, space, stages_apart)
     found = list(search.without_pipelining(kernel))
     found += search.one_axis()
     if not found:
@@ -46,10 +57,13 @@ def sizes_that_fit(kernel: DeviceKernel, machine: Machine, space: Mem, count: in
 
 
 class _Search:
-    def __init__(self, function: Function, machine: Machine, space: Mem) -> None:
+    def __init__(
+        self, function: Function, machine: Machine, space: Mem, stages_apart: bool
+    ) -> None:
         self.function = function
         self.machine = machine
         self.space = space
+        self.stages_apart = stages_apart
         self.dims = AxisClasses(function)
         self.tried = 0
         # Axes of length 1 cannot shrink.
@@ -109,7 +123,8 @@ class _Search:
         self.tried += 1
         kernel = lower_kernel(function, self.machine)
         plan = plan_memory(kernel, self.machine)
-        if plan.overflows:
+        shared = shared_stages(kernel, self.machine) if self.stages_apart else ()
+        if plan.overflows or any(s.space is self.space for s in shared):
             return None
         us = kernel_cost(kernel, self.machine).exec_us * pieces
         return Fit(change, _used_bytes(plan, self.space), us)

@@ -387,19 +387,26 @@ class _Summary:
                     flops=int(flops),
                     gflops=gflops,
                     roof_gflops=roof,
-                    serialized_us=self.serialized(name, view),
+                    serialized_us=self.serialized(number, name, view),
                     memory=dict(plan_memory(view, self.machine).used),
                     structure=structure_of(view),
                 )
             )
         return rows
 
-    def serialized(self, name: str, view: DeviceKernel) -> float:
-        """Return the time on the critical path that an ideal memory plan would save."""
+    def serialized(self, number: int, name: str, view: DeviceKernel) -> float:
+        """Return the time on the critical path that an ideal memory plan would save.
+
+        Its share is that of the longest execution.
+        """
         if not view.serialized:
             return 0.0
-        ideal = kernel_cost(lower_kernel(view.function, self.machine), self.machine).exec_us
-        lost = 1 - ideal / kernel_cost(view, self.machine).exec_us
+        stream = self.stream
+        mine = [i for i, kernel in enumerate(stream.cost_kernel) if kernel == number]
+        longest = max(mine, key=lambda i: stream.costs[i].exec_us)
+        wanted = lower_kernel(view.function, self.machine)
+        ideal = kernel_cost(wanted, self.machine, stream.signatures[longest]).exec_us
+        lost = 1 - ideal / stream.costs[longest].exec_us
         return max(0.0, lost) * self.path.kernel_us.get(name, 0.0)
 
     def main_records(self, number: int, view: DeviceKernel) -> NDArray[np.bool_]:

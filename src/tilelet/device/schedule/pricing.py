@@ -28,9 +28,13 @@ NOTHING = KernelCost(0, 0, 0, {}, {}, {}, 0, 0)
 class CostCache:
     """Costs of kernels on one machine, by signature; reuse it to model a program several times."""
 
-    def __init__(self, machine: Machine, *, reference: bool = False) -> None:
-        """`reference`: simulate kernels in Python, which defines their costs."""
+    def __init__(self, machine: Machine, *, reference: bool = False, ideal: bool = False) -> None:
+        """`reference`: simulate kernels in Python, which defines their costs.
+
+        `ideal`: give stages their buffers even if they do not fit.
+        """
         self.machine = machine
+        self.ideal = ideal
         self.follow = follow_reference if reference else follower()
         self.kernels: dict[str, tuple[Any, DeviceKernel]] = {}
         self.costs: dict[tuple[Any, ...], KernelCost] = {}
@@ -40,7 +44,9 @@ class CostCache:
         known = self.kernels.get(name)
         if known is None or known[0] is not function:
             self.costs = {k: v for k, v in self.costs.items() if k[0] != name}
-            kernel = with_stages_that_fit(lower_kernel(function, self.machine), self.machine)
+            kernel = lower_kernel(function, self.machine)
+            if not self.ideal:
+                kernel = with_stages_that_fit(kernel, self.machine)
             known = self.kernels[name] = (function, kernel)
         return known[1]
 

@@ -331,7 +331,7 @@ def make_rotated_projections(s: DecodeShape):
                 x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, 0])
                 k_acc = first_kv(x_chunk, wk, kv0)
                 v_acc = first_kv(x_chunk, wv, kv0)
-                for kb in pl.pipeline(1, K_BLOCKS, stage=1):
+                for kb in pl.pipeline(1, K_BLOCKS, stage=2):
                     k0 = kb * K_CHUNK
                     x_chunk = pl.slice(normed, [BATCH_TILE, K_CHUNK], [0, k0])
                     k_acc = next_kv(k_acc, x_chunk, wk, k0, kv0)
