@@ -124,7 +124,7 @@ class Contestant:
         self._process.kill()
         self._process.communicate()
 
-    def prepare(self, case: Sequence[Any]) -> None:
+    def prepare(self, case: Sequence[object]) -> None:
         self._ask({"case": list(case)})
 
     def run(self, count: int) -> Seconds:
@@ -255,7 +255,7 @@ def compare(
 
 
 def _measure(
-    found: Comparison, mine: Contestant, other: Contestant, case: Sequence[Any], effort: Effort
+    found: Comparison, mine: Contestant, other: Contestant, case: Sequence[object], effort: Effort
 ) -> None:
     both = (mine, other)
     for each in both:

@@ -18,7 +18,7 @@ from typing import Any
 _WARM_UPS = 2
 
 
-def _prepare(kind: str, *arguments: Any) -> Any:
+def _prepare(kind: str, *arguments: object) -> Any:
     from tilelet.bench import cases
     from tilelet.bench.data import Data
 

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -131,7 +130,7 @@ class EmptyProgram:
         return ctypes.addressof(self._program)
 
 
-def _on_threads(count: int, work: Callable[[int], Any]) -> Seconds:
+def _on_threads(count: int, work: Callable[[int], object]) -> Seconds:
     """Run `work(0)` .. `work(count - 1)` in parallel; return the slowest's processor time."""
     used = [0.0] * count
 

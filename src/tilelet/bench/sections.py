@@ -248,7 +248,7 @@ def _fastest(candidates: list[Form]) -> Form:
     return candidates[times.index(min(times))]
 
 
-def _torch_layer(bench: Bench, case: BenchCase, dtype: Any) -> torch_forms.DecodeLayer:
+def _torch_layer(bench: Bench, case: BenchCase, dtype: object) -> torch_forms.DecodeLayer:
     """Return weights (reinterpreted as [out, in]) and caches in `dtype`."""
     tensors: dict[str, Tensor] = {}
     for name, array in case.arguments.items():

@@ -52,7 +52,7 @@ def _load(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", data)
 
 
-def _number(path: Path, value: Any, what: str) -> float:
+def _number(path: Path, value: object, what: str) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e12:
         raise BadResults(str(path), f"{what} is not a time")
     return float(value)

@@ -61,7 +61,7 @@ def record_program(builder: Callable[..., Any], *args: Any) -> tuple[TaskStream,
 
 
 def timeline(
-    machine: Machine, period: str, recording: bool, builder: Callable[..., Any], *args: Any
+    machine: Machine, period: str, recording: bool, builder: Callable[..., object], *args: object
 ) -> Timeline:
     tasks, program = record_program(builder, *args)
     return simulate(tasks, program, machine, period=period, recording=recording)
@@ -71,7 +71,9 @@ def bound(builder: Callable[..., Any], *args: Any) -> Callable[[Machine, str], s
     return lambda m, period: timeline(m, period, True, builder, *args).bound
 
 
-def shares(builder: Callable[..., Any], *args: Any) -> Callable[[Machine, str], dict[str, float]]:
+def shares(
+    builder: Callable[..., object], *args: object
+) -> Callable[[Machine, str], dict[str, float]]:
     return lambda m, period: shares_of(timeline(m, period, True, builder, *args))
 
 
@@ -79,15 +81,15 @@ def shares_of(line: Timeline) -> dict[str, float]:
     return time_shares(line, critical_path(line))
 
 
-def total(builder: Callable[..., Any], *args: Any) -> Measure:
+def total(builder: Callable[..., object], *args: object) -> Measure:
     return lambda m, period: timeline(m, period, True, builder, *args).total_us
 
 
-def effective(builder: Callable[..., Any], *args: Any) -> Measure:
+def effective(builder: Callable[..., object], *args: object) -> Measure:
     return lambda m, period: timeline(m, period, False, builder, *args).effective_us
 
 
-def latency(builder: Callable[..., Any], *args: Any) -> Measure:
+def latency(builder: Callable[..., object], *args: object) -> Measure:
     return lambda m, period: timeline(m, period, True, builder, *args).average_latency_us
 
 
@@ -112,7 +114,7 @@ def launch(size: int) -> Measure:
     return measure
 
 
-def warm_kernel(builder: Callable[..., Any], *args: Any) -> Callable[[Machine], float]:
+def warm_kernel(builder: Callable[..., object], *args: object) -> Callable[[Machine], float]:
     """A kernel in the middle of a program, with its data in L2."""
 
     def measure(machine: Machine) -> float:
@@ -138,7 +140,7 @@ def row_width_ratio(machine: Machine, _: str) -> float:
 def lines() -> list[Line]:
     """Return all comparisons with Tilelet's own programs."""
 
-    def line(row: str, of: Callable[..., Measure], builder: Builder, *args: Any) -> Line:
+    def line(row: str, of: Callable[..., Measure], builder: Builder, *args: object) -> Line:
         source = PUBLISHED[row]
         period = source["period"] if source["period"] != "2026" else "2026-04"
         return Line(

@@ -122,7 +122,7 @@ def _map_file(path: Path) -> mmap.mmap:
         raise BadWeightFile(str(path), error.strerror or str(error)) from error
 
 
-def _entries(header: Mapping[str, Any], size: int) -> dict[str, TensorEntry]:
+def _entries(header: Mapping[str, object], size: int) -> dict[str, TensorEntry]:
     """Parse the tensors of a header; ValueError says what is wrong with it."""
     entries: dict[str, TensorEntry] = {}
     for name, fields in header.items():
@@ -138,13 +138,13 @@ def _entries(header: Mapping[str, Any], size: int) -> dict[str, TensorEntry]:
     return entries
 
 
-def _check_metadata(fields: Any) -> None:
+def _check_metadata(fields: object) -> None:
     values = cast("dict[str, Any]", fields).values() if isinstance(fields, dict) else (None,)
     if not all(isinstance(v, str) for v in values):
         raise ValueError("its `__metadata__` is not an object of strings")
 
 
-def _entry(name: str, fields: Any, size: int) -> TensorEntry:
+def _entry(name: str, fields: object, size: int) -> TensorEntry:
     fields = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
     if set(fields) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"`{name}` does not have just `dtype`, `shape` and `data_offsets`")
@@ -164,7 +164,7 @@ def _entry(name: str, fields: Any, size: int) -> TensorEntry:
     return TensorEntry(dtype, tuple(shape), begin, end)
 
 
-def _are_sizes(values: Any) -> TypeGuard[list[int]]:
+def _are_sizes(values: object) -> TypeGuard[list[int]]:
     """Return whether `values` is a list of integers from 0 to the largest possible file size."""
     return isinstance(values, list) and all(
         isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 63

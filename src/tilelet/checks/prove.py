@@ -217,7 +217,7 @@ def prove_bounds(program: Program) -> tuple[int, int, str]:
 
 
 def _inside(
-    window: Bounded, axis: int, found: Accesses, params: Sequence[Term], library: Any
+    window: Bounded, axis: int, found: Accesses, params: Sequence[Term], library: object
 ) -> bool:
     offset = window.offset[axis]
     if offset is None:

@@ -78,7 +78,7 @@ class _Declared:
 def option(
     about: str,
     *names: str,
-    default: Any = False,
+    default: object = False,
     parse: Parse | None = None,
     metavar: str | None = None,
     many: bool = False,

@@ -19,7 +19,7 @@ def format_option(*formats: str, about: str = "format of the answer") -> Any:
 
 
 def platform_option(
-    about: str = "a2a3 (default), a5, or a machine file (.toml)", **more: Any
+    about: str = "a2a3 (default), a5, or a machine file (.toml)", **more: object
 ) -> Any:
     settings: dict[str, Any] = {"default": None, "metavar": "NAME", "words": machines, **more}
     return option(about, "-p", "--platform", **settings)

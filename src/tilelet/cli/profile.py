@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.cli.commands.speed import CompareCommand, ProfileCommand
 from tilelet.cli.messages import print_findings, show_problems
@@ -139,7 +139,7 @@ def _show_ranks(timeline: RanksTimeline, options: ProfileCommand) -> None:
 
 
 def _page(
-    runs: Sequence[DeviceRun], advice: Mapping[str, Any] | None, options: ProfileCommand
+    runs: Sequence[DeviceRun], advice: Mapping[str, object] | None, options: ProfileCommand
 ) -> bytes:
     from tilelet.report.advice import with_advice
     from tilelet.report.document import profile_document

@@ -150,7 +150,7 @@ def budget(text: str) -> tuple[int, float]:
     return 10**9, float(amount * (60 if unit == "m" else 1))
 
 
-def from_environment(variable: str, value: Callable[[str], Any], otherwise: Any) -> Any:
+def from_environment(variable: str, value: Callable[[str], object], otherwise: object) -> Any:
     """The default of an option that a variable can set. A value it cannot have is an error, too."""
     text = os.environ.get(variable)
     if not text:

@@ -60,14 +60,14 @@ class BenchmarkStats:
 
 
 def benchmark(
-    compiled: Callable[..., Any],
-    args: Sequence[Any],
+    compiled: Callable[..., object],
+    args: Sequence[object],
     *,
     rounds: int = 100,
     warmup: int = 3,
     platform: str | None = None,
     config: RunConfig | None = None,
-    **_: Any,
+    **_: object,
 ) -> BenchmarkStats:
     """Launch `compiled` on `args`, `warmup` and then `rounds` times; results are in `args`."""
     stats = BenchmarkStats(rounds=rounds, warmup=warmup)

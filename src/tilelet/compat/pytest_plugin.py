@@ -53,13 +53,13 @@ class Absent:
 class BuildFolder(type(Path())):  # type: ignore[misc]  # the class of paths on this system
     """A folder in which all files exist; reading one that Tilelet does not write skips the test."""
 
-    def is_dir(self, **_: Any) -> bool:
+    def is_dir(self, **_: object) -> bool:
         return True
 
-    def is_file(self, **_: Any) -> bool:
+    def is_file(self, **_: object) -> bool:
         return True
 
-    def exists(self, **_: Any) -> bool:
+    def exists(self, **_: object) -> bool:
         return os.path.exists(self)  # noqa: PTH110 - `Path.exists` calls `stat`
 
     def stat(self, **options: Any) -> Any:
@@ -155,7 +155,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_pycollect_makemodule(module_path: Path, parent: Any) -> pytest.Module | None:
+def pytest_pycollect_makemodule(module_path: Path, parent: object) -> pytest.Module | None:
     reason = next((why for name, why in SKIPPED_FOLDERS.items() if name in module_path.parts), None)
     if reason is None:
         return None

@@ -11,6 +11,6 @@ __all__ = ["DistributedCompiledProgram"]
 DistributedCompiledProgram = CompiledProgram
 
 
-def _tensor_from_continuous(tensor: Any) -> Any:  # pyright: ignore[reportUnusedFunction]
+def _tensor_from_continuous(tensor: object) -> Any:  # pyright: ignore[reportUnusedFunction]
     """Return an operand of a callback, which already is a tensor."""
     return tensor

@@ -108,7 +108,7 @@ class TestSuite:
         self.config = config
         self._cases: list[Any] = []
 
-    def add_test(self, test_case: Any) -> TestSuite:
+    def add_test(self, test_case: object) -> TestSuite:
         self._cases.append(test_case)
         return self
 
@@ -140,7 +140,7 @@ def __getattr__(name: str) -> Callable[..., None]:
     if not _of_the_original() & {name, "*"}:
         raise AttributeError(f"the runner of these tests has no `{name}`", name=name)
 
-    def nothing(*_: Any, **__: Any) -> None: ...
+    def nothing(*_: object, **__: object) -> None: ...
 
     return nothing
 

@@ -70,11 +70,11 @@ class ChipWorker:
             known = self._handles[id(compiled)] = RegistrationHandle(self, compiled)
         return known
 
-    def run(self, compiled: CompiledProgram, *args: Any, config: RunConfig | None = None) -> Any:
+    def run(self, compiled: CompiledProgram, *args: object, config: RunConfig | None = None) -> Any:
         self._check_open()
         return compiled(*args, config=config)
 
-    def alloc_tensor(self, shape: Sequence[int], dtype: Any, init: Any = None) -> Any:
+    def alloc_tensor(self, shape: Sequence[int], dtype: object, init: object = None) -> Any:
         """Return a resident tensor: a torch tensor for a torch dtype, else an array."""
         self._check_open()
         element = dtype_of(dtype)
@@ -85,19 +85,19 @@ class ChipWorker:
         self._memory[array.ctypes.data] = array.nbytes
         return as_tensor(array) if type(dtype).__module__.startswith("torch") else array
 
-    def free_tensor(self, tensor: Any) -> None:
+    def free_tensor(self, tensor: object) -> None:
         """Forget a tensor; its memory is freed with the last reference."""
         self._memory.pop(as_array(tensor).ctypes.data, None)
 
-    def copy_to(self, dst_dev_ptr: Any, src_host_ptr: int, nbytes: int) -> None:
+    def copy_to(self, dst_dev_ptr: object, src_host_ptr: int, nbytes: int) -> None:
         """Copy host memory to a tensor of this worker."""
         ctypes.memmove(self._address(dst_dev_ptr, nbytes), src_host_ptr, nbytes)
 
-    def copy_from(self, dst_host_ptr: int, src_dev_ptr: Any, nbytes: int) -> None:
+    def copy_from(self, dst_host_ptr: int, src_dev_ptr: object, nbytes: int) -> None:
         """Copy a tensor of this worker to host memory."""
         ctypes.memmove(dst_host_ptr, self._address(src_dev_ptr, nbytes), nbytes)
 
-    def _address(self, pointer: Any, nbytes: int) -> int:
+    def _address(self, pointer: object, nbytes: int) -> int:
         """Return an address given as an integer or as a tensor's `data_ptr` method."""
         self._check_open()
         address: int = pointer() if callable(pointer) else pointer  # type: ignore[assignment]
@@ -142,7 +142,7 @@ class Worker:
         self._handles[number] = self._worker.register(callable_)
         return number
 
-    def run(self, number: int, args: Sequence[Any], config: CallConfig | None = None) -> None:
+    def run(self, number: int, args: Sequence[object], config: CallConfig | None = None) -> None:
         """Run a registered callable; results are in `args`."""
         self._handles[number](*args, config=config.config if config else None)
 

@@ -145,7 +145,7 @@ def _is_named(value: Value, at: Loc) -> bool:
     return re.search(rf"\b{re.escape(value.name)}\s*(:[^=]*)?=\s*$", before) is not None
 
 
-def _kept_entries(op: Op, axes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _kept_entries(op: Op, axes: tuple[object, ...]) -> tuple[Any, ...]:
     """Return the entries of the axes that `drop_dims` of a slice leaves."""
     dropped = op.args.get("drop_dims")
     if not isinstance(dropped, tuple):

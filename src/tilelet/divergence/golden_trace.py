@@ -81,7 +81,7 @@ class GoldenTrace:
         """The golden, with its first call recorded."""
 
         @functools.wraps(self._plain)
-        def call(*args: Any, **named: Any) -> Any:
+        def call(*args: object, **named: object) -> Any:
             self._calls += 1
             chosen = self._traced if self._calls == 1 and not self.note else self._plain
             return chosen(*args, **named)
@@ -90,7 +90,7 @@ class GoldenTrace:
 
     # Functions called by the instrumented source
 
-    def _seen(self, value: Any, text: str, file: str, line: int) -> Any:
+    def _seen(self, value: object, text: str, file: str, line: int) -> Any:
         try:
             self._note(value, text, file, line)
         except (TypeError, ValueError, RuntimeError, MemoryError):
@@ -125,7 +125,7 @@ class GoldenTrace:
             self._digests[digest] = self._by_id[id(value)] = len(self.found)
             self.found.append(Intermediate(text + suffix, file, line, part))
 
-    def _named(self, name: str, value: Any, file: str, line: int) -> None:
+    def _named(self, name: str, value: object, file: str, line: int) -> None:
         """Record an assignment: the array is known by this name from now on."""
         before = len(self.found)
         self._seen(value, name, file, line)
@@ -133,7 +133,7 @@ class GoldenTrace:
         if len(self.found) == before and at is not None and self.found[at].line == line:
             self.found[at].name = name
 
-    def _callee(self, function: Any, is_golden: bool = False) -> Any:
+    def _callee(self, function: object, is_golden: bool = False) -> Any:
         """Return a user function instrumented, anything else unchanged."""
         if isinstance(function, types.MethodType):
             inner = self._callee(function.__func__, is_golden)
@@ -183,7 +183,7 @@ class GoldenTrace:
         return made
 
 
-def _function_of(golden: Callable[..., Any]) -> Any:
+def _function_of(golden: Callable[..., object]) -> Any:
     """Return the Python function behind a golden: without decorators, or an object's `__call__`."""
     found = inspect.unwrap(golden)
     if isinstance(found, types.FunctionType | types.MethodType):

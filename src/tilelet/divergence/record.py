@@ -513,7 +513,7 @@ class Followed:
     state: State
 
 
-def follow(recorder: Recorder, arguments: Mapping[str, Any]) -> Followed:
+def follow(recorder: Recorder, arguments: Mapping[str, object]) -> Followed:
     """Run the recorder's program on copies of the memory that it writes."""
     program = recorder.program
     directions = infer_directions(program.main, program.functions)

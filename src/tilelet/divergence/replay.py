@@ -133,7 +133,7 @@ class Replay:
                     found.setdefault(value.buffer.id, value.buffer)
         return list(found.values())
 
-    def _initial_data(self, buffer: Buffer, arguments: Mapping[str, Any]) -> Array:
+    def _initial_data(self, buffer: Buffer, arguments: Mapping[str, object]) -> Array:
         for name, window in self.run.parameters.items():
             if window.buffer is buffer:
                 return np.ascontiguousarray(arguments[name]).reshape(-1).view(np.uint8).copy()

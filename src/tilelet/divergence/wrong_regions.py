@@ -115,7 +115,7 @@ class Where:
 
 def where_wrong(
     program: Program,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     outputs: Mapping[str, tuple[str, Array, Array, Bools]],
 ) -> list[Where]:
     """Return the error map of each wrong output, given its name, actual, expected and mask."""

@@ -81,7 +81,7 @@ def overlapping_arguments(program: Program, given: Mapping[str, Any]) -> tuple[s
     return None
 
 
-def integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[dict[str, Any]]:
     """Yield arguments whose integers, scalars and open extents differ from those in `given`.
 
     The caller drops those that the original program rejects.

@@ -168,7 +168,7 @@ class _SymbolicRun:
 
     # Blocks and functions
 
-    def _function(self, function: Function, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def _function(self, function: Function, arguments: Sequence[object]) -> tuple[Any, ...]:
         return self._block(function.body, dict(zip(function.params, arguments)))
 
     def _block(self, block: Block, env: Env) -> tuple[Any, ...]:
@@ -653,7 +653,7 @@ class _SymbolicRun:
     def _parameters(self) -> set[str]:
         return {p.name for p in self.program.main.params}
 
-    def _unknown(self, value: Any, depth: int, k: str, vague: bool) -> Any:
+    def _unknown(self, value: object, depth: int, k: str, vague: bool) -> Any:
         """Return a loop-carried value in an unknown iteration.
 
         vague  of a tile: its valid region is unknown, too; of a window: it is other memory in every
@@ -674,7 +674,7 @@ class _SymbolicRun:
             raise UnprovableError("a loop that data bounds carries an array of scalars")
         return symbol("carried", depth, k)
 
-    def _handed_on(self, vague: bool, value: Any) -> Any:
+    def _handed_on(self, vague: bool, value: object) -> Any:
         """Return the value passed to the next iteration; for changing memory, its contents."""
         if isinstance(value, View) and vague:
             if value.valid is not None:
@@ -682,7 +682,7 @@ class _SymbolicRun:
             return Tile(self.memory.load(value), value.shape)
         return value
 
-    def _carried_out(self, effect: np.uint64, first: Any, value: Any, vague: bool) -> Any:
+    def _carried_out(self, effect: np.uint64, first: object, value: object, vague: bool) -> Any:
         """Return a carried value after a loop with an unknown trip count.
 
         value  the initial value
@@ -725,7 +725,7 @@ class _Iteration:
         )
 
 
-def _widened(arg: Arg, value: Any, dtype: DType) -> Any:
+def _widened(arg: Arg, value: object, dtype: DType) -> Any:
     """Return an operand of integer arithmetic in `dtype`; polynomials have one type."""
     own = scalar_dtype(arg) if isinstance(value, Symbol) else None
     if own is None or (own.bits, own.is_signed) == (dtype.bits, dtype.is_signed):
@@ -747,7 +747,7 @@ def _scalars(values: Sequence[Value]) -> list[Value]:
     return [v for v in values if isinstance(v.type, ScalarType)]
 
 
-def _labels(values: Sequence[Any]) -> list[str]:
+def _labels(values: Sequence[object]) -> list[str]:
     """Return names of carried values without the removed windows."""
     found: list[str] = []
     for value in values:
@@ -768,7 +768,7 @@ def _changed(state: Sequence[Any], values: Sequence[Any]) -> set[int]:
     return found
 
 
-def _digests(*groups: Sequence[Any]) -> tuple[object, ...]:
+def _digests(*groups: Sequence[object]) -> tuple[object, ...]:
     """Return a comparable form of scalars and tiles; windows are compared by memory."""
     return tuple(
         (digest(v.terms)[()], v.valid) if isinstance(v, Tile) else v

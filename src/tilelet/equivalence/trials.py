@@ -142,7 +142,7 @@ class _BoundedLoops:
     def lower(self, low: Lowering, op: Op) -> Step:
         return while_step(low, op, self._holds) if op.name == "while" else low.plain_op(op)
 
-    def _holds(self, condition: Any) -> bool:
+    def _holds(self, condition: object) -> bool:
         self._left -= 1
         if self._left < 0:
             raise UnboundedLoopError

@@ -133,7 +133,7 @@ class Bundle:
         self.definitions.append([f"{chosen} = {one_line(copier.expression(found[0].value))}"])
         return chosen
 
-    def _record(self, name: str, value: Any) -> str:
+    def _record(self, name: str, value: object) -> str:
         """Write a record of sizes, including computed ones."""
         self.imports["from types import SimpleNamespace"] = None
         members = [

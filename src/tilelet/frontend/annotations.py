@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from typing import Any, get_origin
+from typing import get_origin
 
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.names import BadAnnotation, MissingAnnotation, ScalarOutput
@@ -48,7 +48,7 @@ class KernelParameter:
     default: int | float | None = None  # value if a call omits the argument
 
 
-def value_type(annotation: Any) -> Type | None:
+def value_type(annotation: object) -> Type | None:
     """Return the IR type of an annotation such as `pl.Tensor[[16, 128], pl.FP32]`, or None."""
     match annotation:
         case language_types.DistributedAnnotation():
@@ -83,7 +83,7 @@ def agree(found: Type, declared: Type) -> bool:
     return type(found) is type(declared)
 
 
-def _shape(shape: Any) -> tuple[int | SymDim, ...]:
+def _shape(shape: object) -> tuple[int | SymDim, ...]:
     return tuple(d if isinstance(d, SymDim) else int(d) for d in shape)  # type: ignore[attr-defined]
 
 
@@ -110,7 +110,7 @@ def taken_type(p: KernelParameter) -> Type | None:
     return p.type if is_vector else stored_type(p)
 
 
-def given_type(annotation: Any, loc: Loc, *, as_stored: bool) -> Type | None:
+def given_type(annotation: object, loc: Loc, *, as_stored: bool) -> Type | None:
     """Return the type that the annotation of a result declares."""
     found = value_type(annotation)
     layout = getattr(annotation, "layout", TensorLayout.ND)

@@ -23,7 +23,7 @@ class Python:
         return getattr(base, name)
 
     def call(
-        self, callee: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, callee: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> Any:
         """Call a function whose arguments are compile-time values."""
         return callee(*args, **kwargs)

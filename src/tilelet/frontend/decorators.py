@@ -100,7 +100,7 @@ def function(
     if refusal is not None and _refused is None:
         raise refusal
 
-    def decorate(target: Callable[..., Any]) -> KernelFunction:
+    def decorate(target: Callable[..., object]) -> KernelFunction:
         if not is_plain(target):
             raise BadDecorator(where, "pl.function", "it decorates plain functions")
         if refusal is not None and _refused is not None:
@@ -121,7 +121,7 @@ def function(
     return decorate if func is None else decorate(func)
 
 
-def inline(func: Callable[..., Any]) -> Any:
+def inline(func: Callable[..., object]) -> Any:
     """A helper whose body is spliced into every caller. It must return a value."""
     if not is_plain(func):
         raise BadDecorator(here(1), "pl.inline", "it decorates plain functions")
@@ -136,10 +136,10 @@ def inline(func: Callable[..., Any]) -> Any:
 
 
 @overload
-def program(cls: Any) -> Any: ...
+def program(cls: object) -> Any: ...
 @overload
 def program(*, strict_ssa: bool = ...) -> Callable[[Any], Any]: ...
-def program(cls: Any = None, *, strict_ssa: bool = False) -> Any:
+def program(cls: object = None, *, strict_ssa: bool = False) -> Any:
     """Make a program of a class whose methods are decorated with `@pl.function`.
 
     The class is parsed, never instantiated. Its entry is the Orchestration function, or the Opaque
@@ -148,13 +148,13 @@ def program(cls: Any = None, *, strict_ssa: bool = False) -> Any:
     `@pl.program(strict_ssa=True)` forbids rebinding a name in all of its functions.
     """
 
-    def decorate(target: Any) -> Any:
+    def decorate(target: object) -> Any:
         return _of_class(target, strict_ssa)
 
     return decorate if cls is None else _of_class(cls, strict_ssa)
 
 
-def _of_class(cls: Any, strict_ssa: bool) -> Any:
+def _of_class(cls: object, strict_ssa: bool) -> Any:
     """Build the program of a class; the caller is two frames below the class's text."""
     if not isinstance(cls, type):
         raise BadDecorator(here(2), "pl.program", "it decorates classes")

@@ -149,7 +149,7 @@ class JitFunction:
         given = self._ordered_arguments(args, named) if named or self._has_defaults else args
         return _runner().call(self, given, config)
 
-    def compile(self, *args: object, config: Any = None, **named: object) -> Any:
+    def compile(self, *args: object, config: object = None, **named: object) -> Any:
         return _runner().compile(self, self._sample_arguments(args, named), config)
 
     def lower(self, *args: object, **named: object) -> Program:
@@ -178,7 +178,7 @@ class JitFunction:
         return [*(given[n] for n in names if n in given), *args[len(names) :]]
 
 
-def _argument_type(p: KernelParameter, a: Any) -> Type:
+def _argument_type(p: KernelParameter, a: object) -> Type:
     """Return the IR type of an argument: arrays by shape and dtype, numbers as scalars.
 
     A declared symbolic dimension stays symbolic, so that one program serves all extents.
@@ -199,7 +199,7 @@ def _argument_type(p: KernelParameter, a: Any) -> Type:
     return TensorType(shape, _dtype_of(a))
 
 
-def _dtype_of(a: Any) -> dtypes.DType:
+def _dtype_of(a: object) -> dtypes.DType:
     found = getattr(a, "dtype", None)
     if isinstance(found, dtypes.DType):
         return found
@@ -224,28 +224,28 @@ class _Jit:
         return _decorate("pl.jit", func, options)
 
     def incore(
-        self, func: Callable[..., Any] | None = None, *, level: Any = None, **options: object
+        self, func: Callable[..., object] | None = None, *, level: object = None, **options: object
     ) -> Any:
         """A kernel body: each call from a `@pl.jit` function is one task."""
         options["level"] = level
         return _decorate("pl.jit.incore", func, options)
 
-    def inline(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
+    def inline(self, func: Callable[..., object] | None = None, **options: object) -> Any:
         """A helper spliced into its callers; parameters are aliases of the arguments."""
         return _decorate("pl.jit.inline", func, options)
 
-    def opaque(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
+    def opaque(self, func: Callable[..., object] | None = None, **options: object) -> Any:
         """A control program that may also hold compute ops outside scopes."""
         return _decorate("pl.jit.opaque", func, options)
 
-    def host(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
+    def host(self, func: Callable[..., object] | None = None, **options: object) -> Any:
         """A program of the host, which calls `@pl.jit` functions.
 
         One that names ranks (`device=`, `pld.*`) dispatches them; any other runs on one chip.
         """
         return _decorate("pl.jit.host", func, options)
 
-    def graph(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
+    def graph(self, func: Callable[..., object] | None = None, **options: object) -> Any:
         """A part of a control program whose tasks the device takes as one graph: `pl.graph`."""
         return _decorate("pl.jit.graph", func, options)
 
@@ -261,11 +261,11 @@ jit = _Jit()
 _OPTIONS = ("strict_ssa", "auto_scope", "level")
 
 
-def _decorate(name: str, python: Callable[..., Any] | None, options: dict[str, object]) -> Any:
+def _decorate(name: str, python: Callable[..., object] | None, options: dict[str, object]) -> Any:
     visible, where = frame_names(2), here(2)
     _check_options(name, options, where)
 
-    def make(target: Callable[..., Any]) -> Any:
+    def make(target: Callable[..., object]) -> Any:
         if not is_plain(target):
             raise BadDecorator(where, name, "it decorates plain functions")
         # A module-level function uses the names of its module, wherever it is decorated.
@@ -318,7 +318,7 @@ KINDS = {
 
 
 def of_text(
-    decorator: str, name: str, options: Mapping[str, object], where: Loc, **more: Any
+    decorator: str, name: str, options: Mapping[str, object], where: Loc, **more: object
 ) -> KernelFunction | JitFunction:
     """Return what a decorator makes of a function whose text is given and never executed."""
     _check_options(decorator, options, where)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 from tilelet.diag.catalogue.cautions import LanesAtOnce
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity
@@ -41,7 +40,7 @@ def lane_index(ctx: Context, node: ast.Call) -> Binding:
     return emit_op(ctx, spec, {}, ctx.loc(node))
 
 
-def _operand(ctx: Context, node: ast.Call, function: Callable[..., Any]) -> Value:
+def _operand(ctx: Context, node: ast.Call, function: Callable[..., object]) -> Value:
     name = function.__name__
     if ctx.lane is None:
         raise OutsideLanes(ctx.loc(node), f"pl.{name}")

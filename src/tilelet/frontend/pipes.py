@@ -13,7 +13,6 @@ import ast
 import inspect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.cautions import NoEffect
@@ -275,7 +274,7 @@ def is_pop(ctx: Context, node: ast.expr) -> bool:
 
 
 def _bind_arguments(
-    ctx: Context, node: ast.Call, function: Callable[..., Any]
+    ctx: Context, node: ast.Call, function: Callable[..., object]
 ) -> dict[str, Binding]:
     """Return the arguments of a call by name, according to the signature of `function`."""
     if ctx.parts is None:
@@ -299,7 +298,7 @@ def _bind_arguments(
     return bound.arguments
 
 
-def _push(function: Callable[..., Any], popper: str) -> CallRule:
+def _push(function: Callable[..., object], popper: str) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> None:
         given = _bind_arguments(ctx, node, function)
         tile = given["tile"]
@@ -341,7 +340,7 @@ def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
     return ctx.emit(POP, {**args, "region": region}, (result,), loc, ("popped",))[0]
 
 
-def _without_effect(function: Callable[..., Any], gives: Binding = None) -> CallRule:
+def _without_effect(function: Callable[..., object], gives: Binding = None) -> CallRule:
     def lower(ctx: Context, node: ast.Call) -> Binding:
         _bind_arguments(ctx, node, function)
         return gives

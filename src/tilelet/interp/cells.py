@@ -160,7 +160,7 @@ class Watcher:
             return UndefinedFloat(value).from_(origin)
         return UndefinedInt(value).from_(origin)
 
-    def origin_of(self, numbers: Iterable[Any]) -> Origin | None:
+    def origin_of(self, numbers: Iterable[object]) -> Origin | None:
         """Return the origin of the first undefined one of these."""
         if self.any_numbers:
             for number in numbers:

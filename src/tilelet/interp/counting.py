@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from tilelet.dtypes import TASK_ID
 from tilelet.interp.control import for_step
@@ -30,7 +29,7 @@ class CountedTasks(TaskStream):
         self.weight = 1
         self._numbers: Counter[TaskGroup] = Counter()
 
-    def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
+    def add(self, group: TaskGroup, values: Sequence[object], deps: tuple[int, ...] = ()) -> int:
         del values, deps
         self._numbers[group] += self.weight
         return self.count()

@@ -51,7 +51,7 @@ def lower_dump(low: Lowering, op: Op) -> Step:
     return step
 
 
-def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
+def dump(names: Sequence[str], values: Sequence[object], loc: Loc) -> None:
     """Print the arguments of `pl.dump` in one write, because other threads may print, too."""
     lines = [f"{loc}:"]
     for name, value in zip(names, values):
@@ -61,7 +61,7 @@ def dump(names: Sequence[str], values: Sequence[Any], loc: Loc) -> None:
     sys.stdout.flush()
 
 
-def user_view(value: Any) -> Any:
+def user_view(value: object) -> Any:
     """Return a run-time value as the user sees it: the valid part of a tile, a tensor's memory."""
     if isinstance(value, TileValue):
         return value.cut.copy()
@@ -70,7 +70,7 @@ def user_view(value: Any) -> Any:
     return value
 
 
-def summary(values: Mapping[str, Any], loc: Loc) -> str:
+def summary(values: Mapping[str, object], loc: Loc) -> str:
     """Summarize each value on one line."""
     lines = [f"breakpoint at {loc}:"]
     width = max((len(name) for name in values), default=0)

@@ -30,7 +30,7 @@ def has_debugger() -> bool:
     return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
 
 
-def stop_in_kernel(values: Mapping[str, Any], loc: Loc, kernel: str) -> None:
+def stop_in_kernel(values: Mapping[str, object], loc: Loc, kernel: str) -> None:
     """Open the debugger at a `breakpoint()` in a kernel, on these variables."""
     hook = _hook(give_way=True)
     if hook is sys.__breakpointhook__ and os.environ.get("PYTHONBREAKPOINT") in _PDB:
@@ -102,7 +102,9 @@ def _module_of(file: str) -> dict[str, object]:
     return dict(vars(found)) if found is not None else {"__name__": "kernel"}
 
 
-def frame_hook(frame: FrameType, hook: Callable[..., Any], *args: object, **named: object) -> Any:
+def frame_hook(
+    frame: FrameType, hook: Callable[..., object], *args: object, **named: object
+) -> Any:
     """Call a hook as if from `frame`."""
     if hook is sys.__breakpointhook__ and os.environ.get("PYTHONBREAKPOINT") in _PDB:
         return _pdb().set_trace(frame)

@@ -676,7 +676,7 @@ def _for(low: Lowering, op: Op) -> Step:
 def _while(low: Lowering, op: Op) -> Step:
     watcher: Watcher = low.state.watcher
 
-    def holds(condition: Any) -> bool:
+    def holds(condition: object) -> bool:
         origin = watcher.origin_of((condition,))
         if origin is not None:
             watcher.use(op.loc, "a branch", origin)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilelet.interp import interpreter  # noqa: F401 - fills `LOWERINGS`
 from tilelet.interp.lowering import Frame, Lower, Lowering, Step
@@ -74,7 +73,7 @@ def find_iterations(
 class _Counted(TaskStream):
     """A task list that only counts: the tasks have been recorded before."""
 
-    def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
+    def add(self, group: TaskGroup, values: Sequence[object], deps: tuple[int, ...] = ()) -> int:
         del group, values, deps
         return self.count()
 

@@ -79,7 +79,7 @@ class Lowering:
         self._unnamed_scopes = 0
         self._wanted: dict[Value, Callable[[int], None]] = {}
 
-    def _new_slot(self, content: Any = None) -> int:
+    def _new_slot(self, content: object = None) -> int:
         self.template.append(content)
         return len(self.template) - 1
 
@@ -174,7 +174,7 @@ class FunctionCode:
         self._params = self._lowering.define(function.params)
         self._body = self._lowering.block(function.body)
 
-    def run(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def run(self, arguments: Sequence[object]) -> tuple[Any, ...]:
         frame = self._lowering.template.copy()
         frame[self._params] = arguments
         return self._body.run(frame)

@@ -270,10 +270,10 @@ class RepeatingState(State):
 
     def _follow(
         self,
-        key: tuple[Any, ...],
+        key: tuple[object, ...],
         execution: ExecutionAccesses,
         name: str,
-        arguments: Sequence[Any],
+        arguments: Sequence[object],
         blocks: int | None,
     ) -> tuple[tuple[Any, ...], tuple[ControlTrace, ...]]:
         watcher: Watcher = self.watcher

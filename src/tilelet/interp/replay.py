@@ -25,7 +25,7 @@ from tilelet.tasks.window import Buffer, TileValue, Window, window_of_array
 Ints = NDArray[np.int64]
 
 
-def find_control_traces(program: Program, tasks: TaskStream, inputs: Mapping[str, Any]) -> None:
+def find_control_traces(program: Program, tasks: TaskStream, inputs: Mapping[str, object]) -> None:
     """Add control traces to the groups of `tasks`; `inputs` are arrays by parameter name."""
     data_dependent = {f.name for f in program.kernels if sites(f)}
     wanted = [
@@ -196,7 +196,7 @@ class _Replay:
         return made
 
 
-def _spill(values: Sequence[Any], windows: Sequence[Window]) -> None:
+def _spill(values: Sequence[object], windows: Sequence[Window]) -> None:
     """Store the tiles that a kernel returns into their windows; see `Submission`."""
     tiles = list({id(v): v for v in values if type(v) is TileValue}.values())
     for tile, window in zip(tiles, windows):
@@ -382,7 +382,7 @@ class _Uses:
         needs = [(region, index, False) for region in regions]
         return self._closure(needs, done)
 
-    def needed_by(self, index: int, done: Mapping[int, Any]) -> set[int]:
+    def needed_by(self, index: int, done: Mapping[int, object]) -> set[int]:
         """Return all tasks that must run before task `index`."""
         return self._closure(self._needs(index), done)
 
@@ -390,7 +390,7 @@ class _Uses:
         mine = self._by_task[self._task_start[index] : self._task_start[index + 1]]
         return [(int(self._region[u]), index, bool(self._writes[u])) for u in mine]
 
-    def _closure(self, needs: list[tuple[int, int, bool]], done: Mapping[int, Any]) -> set[int]:
+    def _closure(self, needs: list[tuple[int, int, bool]], done: Mapping[int, object]) -> set[int]:
         found: set[int] = set()
         while needs:
             region, before, writes = needs.pop()

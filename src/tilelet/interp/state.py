@@ -248,7 +248,7 @@ class State:
         self.block, self.blocks = 0, 1
 
     def run_kernel(
-        self, name: str, arguments: Sequence[Any], blocks: int | None
+        self, name: str, arguments: Sequence[object], blocks: int | None
     ) -> tuple[tuple[Any, ...], tuple[ControlTrace, ...]]:
         """Execute a kernel, block by block; return its values and the outcomes at its sites."""
         code = self.code(name)

@@ -364,7 +364,7 @@ def expand(spec: OpSpec, args: Mapping[str, Arg], emit: Emit) -> Any:
         _EXPANDING.reset(outer)
 
 
-def shape_of(tile: Any) -> Shape:
+def shape_of(tile: object) -> Shape:
     """Return the shape of a tile, in the body of a composition."""
     assert isinstance(tile, Value)
     assert isinstance(tile.type, TileType)
@@ -411,7 +411,7 @@ def _define(
     function: Callable[P, R],
     name: str | None,
     fields: OpFields,
-    expands: Callable[..., Any] | None = None,
+    expands: Callable[..., object] | None = None,
 ) -> Callable[P, R]:
     given: OpFields = {"section": function.__module__.rsplit(".", 1)[-1], **fields}
     spec = register(

@@ -60,5 +60,5 @@ class Sweep:
         return replace(op, results=results, blocks=(self.block(scope.body, wanted),))
 
 
-def pick(values: Iterable[Any], wanted: Sequence[bool]) -> tuple[Any, ...]:
+def pick(values: Iterable[object], wanted: Sequence[bool]) -> tuple[Any, ...]:
     return tuple([v for v, keep in zip(values, wanted) if keep])

@@ -58,7 +58,7 @@ _BELOW = {
 """Names of the level below the language: transfers in the background, and printed IR."""
 
 
-def _namespace(name: str, **members: Any) -> types.ModuleType:
+def _namespace(name: str, **members: object) -> types.ModuleType:
     module = types.ModuleType(f"{__name__}.{name}", f"`pld.{name}`.")
 
     def find(absent: str) -> Any:

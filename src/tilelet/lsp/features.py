@@ -130,7 +130,7 @@ def _named(word: str) -> Any:
     return found
 
 
-def _signature(found: Any) -> str:
+def _signature(found: object) -> str:
     spec = spec_of(found)
     if spec is not None:
         return str(spec.signature)

@@ -21,7 +21,7 @@ def plain_values(path: str) -> dict[str, Any]:
     return {n: v for n, v in names.items() if not n.startswith("__") and _is_plain(v)}
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))  # pyright: ignore[reportUnknownArgumentType]
     return isinstance(value, (bool, int, float, str))

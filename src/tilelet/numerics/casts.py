@@ -126,7 +126,7 @@ def _or_else(mode: str, meaning_of_none: str) -> str:
     return meaning_of_none if mode == "none" else mode
 
 
-def _shift_rounded(fixed: Array, shift: Any, negative: Array, mode: str) -> Array:
+def _shift_rounded(fixed: Array, shift: object, negative: Array, mode: str) -> Array:
     """Return `fixed >> shift`, rounded by the mode as the magnitude of a signed number."""
     one = fixed.dtype.type(1)
     below_one = (one << shift) - one  # the largest discarded part

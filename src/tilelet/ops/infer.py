@@ -224,7 +224,7 @@ def axis(call: Call, param: str, rank: int) -> int:
 # --- shapes and offsets --------------------------------------------------------------------------
 
 
-def as_tuple(arg: Any) -> tuple[Any, ...]:
+def as_tuple(arg: object) -> tuple[Any, ...]:
     """Return a list argument as a tuple; a bare entry counts as a list of one."""
     return cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
 

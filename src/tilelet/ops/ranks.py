@@ -221,7 +221,7 @@ def _infer_callback(_: Call) -> infer.Types:
 
 
 @_op("callback", _infer_callback, engine=Engine.NONE, plane=Plane.CONTROL, on_chip=())
-def callback(name: str, operands: Sequence[Any]) -> None:
+def callback(name: str, operands: Sequence[object]) -> None:
     """What a call of a sub-worker becomes: Python that the host runs on tensors.
 
     name: of the sub-worker; operands: what it is given

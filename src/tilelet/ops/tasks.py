@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import BadChoice
@@ -189,7 +189,7 @@ def _infer_task_dummy(call: Call) -> infer.Types:
     plane=Plane.CONTROL,
     traits=Trait.SUBMITS,
 )
-def task_dummy(deps: Sequence[Any] = ()) -> Scalar:
+def task_dummy(deps: Sequence[object] = ()) -> Scalar:
     """A task that only waits for others: one id for many.
 
     deps: task ids, arrays of them, or None
@@ -476,7 +476,7 @@ WITHOUT_EFFECT = tuple(
 
 
 @op(infer=_infer_nothing, engine=Engine.NONE, plane=Plane.BOTH)
-def breakpoint(values: Sequence[Any], names: Sequence[str]) -> None:
+def breakpoint(values: Sequence[object], names: Sequence[str]) -> None:
     """Python's `breakpoint()` in a kernel: opens a debugger with the kernel's variables.
 
     values, names: the visible variables, filled in by the compiler
@@ -486,7 +486,7 @@ def breakpoint(values: Sequence[Any], names: Sequence[str]) -> None:
 
 
 @op(infer=_infer_nothing, engine=Engine.NONE, plane=Plane.BOTH, on_chip=())
-def dump(values: Sequence[Any], names: Sequence[str]) -> None:
+def dump(values: Sequence[object], names: Sequence[str]) -> None:
     """`pl.dump(x, y)`: prints values whenever it is executed.
 
     values, names: what to print, and its names in the source

@@ -390,7 +390,7 @@ def _check_store(
     check_window(call, offset, infer.name_of(call, target), starts, certain, into.shape)
 
 
-def fitted(shape: Sequence[Any], rank: int) -> tuple[Any, ...] | None:
+def fitted(shape: Sequence[object], rank: int) -> tuple[Any, ...] | None:
     """Add or remove leading extents of 1 to reach `rank`; None if impossible."""
     extra = len(shape) - rank
     if extra > 0 and any(d != 1 for d in shape[:extra]):

@@ -161,7 +161,7 @@ class Reference:
         wanted = {name: actual[name] for name in expected}
         return all(j.ok for j in self.run.judge.judge_all(wanted, expected, inputs))
 
-    def error(self, actual: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+    def error(self, actual: Mapping[str, object], expected: Mapping[str, object]) -> float:
         """Return the largest share of the tolerance that outputs use; 1 is all of it."""
         rtol, atol = self.run.case.rtol, self.run.case.atol
         worst = 0.0
@@ -206,7 +206,7 @@ def recorded(run: CaseRun, program: Program, given: Arguments) -> RecordedRun:
     return RecordedRun(run.case.name, program, stream, given, run.comparison())
 
 
-def _doubles(array: Any) -> Any:
+def _doubles(array: object) -> Any:
     return np.asarray(array).astype(np.float64)
 
 

@@ -98,7 +98,7 @@ class CountedRun:
     steps: int
 
 
-def run_counted(program: Program, arguments: Mapping[str, Any], limits: Limits) -> CountedRun:
+def run_counted(program: Program, arguments: Mapping[str, object], limits: Limits) -> CountedRun:
     """Execute a program on copies of the arguments; `WorkLimit` if it takes more."""
     counter = Counter(limits.steps)
     given = copies(arguments)

@@ -251,7 +251,7 @@ def _collective(low: Lowering, op: Op) -> Step:
 
 
 def plan_of(
-    program: Program, arguments: Sequence[Any], world: int, make: MakeSlice = SymmetricBuffer
+    program: Program, arguments: Sequence[object], world: int, make: MakeSlice = SymmetricBuffer
 ) -> Plan:
     """Run the host function of a program; nothing is executed on any rank yet."""
     state = HostState(program, world)

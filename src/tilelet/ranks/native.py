@@ -158,7 +158,7 @@ def renamed_param(param: Value, position: int) -> Value:
     return Value(f"p{position}_{param.name}", param.type, param.loc)
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     """Whether native code may take an argument: all of the window exists and is valid."""
     if not isinstance(value, Window):
         return True

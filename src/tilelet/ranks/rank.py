@@ -234,7 +234,7 @@ class RankState(State):
 
         return step
 
-    def submit(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
+    def submit(self, group: TaskGroup, values: Sequence[object], deps: tuple[int, ...] = ()) -> int:
         """A join (`task_dummy`): done when the tasks that it names are."""
         assert not values, "kernels are submitted by `submission`"
         task = RankTask(

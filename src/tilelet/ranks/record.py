@@ -49,7 +49,7 @@ def _stream(program: Program, dispatch: Dispatch) -> TaskStream:
     return state.tasks
 
 
-def _own(value: Any, rank: int, copies: dict[int, Buffer]) -> Any:
+def _own(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
     """An operand whose buffer no other stream has numbered; it shares the memory."""
     if not isinstance(value, Window):
         return value

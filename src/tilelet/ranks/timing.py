@@ -103,7 +103,7 @@ class _Trace:
         if isinstance(window.buffer, SymmetricBuffer):
             self.events.append(("access", strand, how, window, op, value))
 
-    def watched(self, state: RankState, low: Any, op: Op, step: Any) -> Any:
+    def watched(self, state: RankState, low: object, op: Op, step: object) -> Any:
         del state, low, op
         return step
 
@@ -177,7 +177,7 @@ class _Pricing:
         self._strands: dict[RankTask, list[Strand]] = {}
         self._dispatches: dict[int, RankTask] = {}
 
-    def timeline_of(self, events: Sequence[tuple[Any, ...]]) -> RanksTimeline:
+    def timeline_of(self, events: Sequence[tuple[object, ...]]) -> RanksTimeline:
         for kind, *rest in events:
             getattr(self, f"_{kind}")(*rest)
         return self._timeline

@@ -29,7 +29,7 @@ def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
 
 
 def _change(
-    found: Mapping[str, Any], before: Mapping[str, Any], names: Sequence[str]
+    found: Mapping[str, object], before: Mapping[str, object], names: Sequence[str]
 ) -> dict[str, Any]:
     name = PurePath(str(found["file"] or "")).name
     diff = str(found["diff"])

@@ -52,7 +52,7 @@ class Columns:
         self._parts.append(columns)
         self._size += len(columns)
 
-    def pack(self, header: Mapping[str, Any]) -> bytes:
+    def pack(self, header: Mapping[str, object]) -> bytes:
         """Return the bytes of the file."""
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         encoded = text.encode("utf-8", errors="replace")
@@ -107,7 +107,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
     return header, columns
 
 
-def repack(header: Mapping[str, Any], columns: bytes) -> bytes:
+def repack(header: Mapping[str, object], columns: bytes) -> bytes:
     """Return the same columns under another header."""
     packed = Columns()
     packed.add_bytes(columns)

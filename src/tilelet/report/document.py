@@ -20,14 +20,14 @@ def profile_document(runs: Sequence[DeviceRun]) -> bytes:
     return columns.pack(_header("profile", data))
 
 
-def check_document(checked: Sequence[tuple[DeviceRun, Mapping[str, Any]]]) -> bytes:
+def check_document(checked: Sequence[tuple[DeviceRun, Mapping[str, object]]]) -> bytes:
     """Runs with the JSON verdict of the checks on each."""
     columns = Columns()
     data = [run_data(run, columns, verdict) for run, verdict in checked]
     return columns.pack(_header("check", data))
 
 
-def numbers_document(name: str, numbers: Mapping[str, Any]) -> bytes:
+def numbers_document(name: str, numbers: Mapping[str, object]) -> bytes:
     """Output differences from the golden, without a modelled run."""
     run = {"name": name, "machine": "this CPU", "profile": NO_FIGURES}
     return Columns().pack(_header("run", [run], numbers=numbers))
@@ -51,7 +51,7 @@ def compare_document(sides: Sequence[DeviceRun | Profile]) -> bytes:
     return columns.pack(_header("compare", data, comparison=found))
 
 
-def _header(kind: str, runs: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+def _header(kind: str, runs: Sequence[Mapping[str, object]], **more: object) -> dict[str, Any]:
     names = dict.fromkeys(str(run["name"]) for run in runs)
     return {
         "format": "tilelet-page",

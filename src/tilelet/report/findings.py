@@ -30,7 +30,7 @@ def finding_data(diagnostic: Diagnostic, files: SourceFiles, check: str = "") ->
     }
 
 
-def checked_data(verdict: Mapping[str, Any], files: SourceFiles) -> dict[str, Any]:
+def checked_data(verdict: Mapping[str, object], files: SourceFiles) -> dict[str, Any]:
     """Return the results and findings of the checks from their JSON."""
     parts = _tables(verdict.get("parts"))
     return {
@@ -59,7 +59,7 @@ def _finding(found: Mapping[str, Any], files: SourceFiles) -> dict[str, Any]:
     }
 
 
-def _place(at: Mapping[str, Any], files: SourceFiles) -> list[int] | None:
+def _place(at: Mapping[str, object], files: SourceFiles) -> list[int] | None:
     line = at.get("line")
     return files.place(Loc(str(at.get("file", "")), line)) if isinstance(line, int) else None
 

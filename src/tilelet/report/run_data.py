@@ -44,7 +44,7 @@ LONGEST_NAME = 400
 
 
 def run_data(
-    device_run: DeviceRun, columns: Columns, verdict: Mapping[str, Any] | None = None
+    device_run: DeviceRun, columns: Columns, verdict: Mapping[str, object] | None = None
 ) -> dict[str, Any]:
     """Return the header entry of a run, and add its columns to `columns`.
 
@@ -58,7 +58,9 @@ def run_data(
         return _refused(device_run, verdict, error)
 
 
-def _refused(device_run: DeviceRun, verdict: Mapping[str, Any], error: UserError) -> dict[str, Any]:
+def _refused(
+    device_run: DeviceRun, verdict: Mapping[str, object], error: UserError
+) -> dict[str, Any]:
     """Return the entry of a run that could not be modelled: findings and the reason."""
     files = SourceFiles()
     checked = checked_data(verdict, files)
@@ -155,7 +157,7 @@ class _RunData:
         }
         return _short_names(data) | {"files": self.files.data()}
 
-    def checked(self, verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+    def checked(self, verdict: Mapping[str, object] | None) -> dict[str, Any]:
         if verdict is not None:
             return checked_data(verdict, self.files)
         found = self.device_run.findings
@@ -346,7 +348,7 @@ def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[dict[str, Any
     return found
 
 
-def parameters(machine: Machine, runtime: Any) -> list[list[Any]]:
+def parameters(machine: Machine, runtime: object) -> list[list[Any]]:
     """Return the machine's figures with their evidence: name, value, tag, source."""
     period = next((name for name, r in machine.runtime.items() if r is runtime), "")
     groups: dict[str, Any] = {
@@ -382,7 +384,7 @@ def _scalars_shown(group: Group) -> list[int]:
     return plain[:4]
 
 
-def _numbers(column: Sequence[Any]) -> NDArray[np.float64]:
+def _numbers(column: Sequence[object]) -> NDArray[np.float64]:
     values = np.array(column, np.float64)
     return np.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
 
@@ -391,7 +393,7 @@ def _short(us: float) -> float:
     return round(float(us), 4)
 
 
-def _short_names(value: Any) -> Any:
+def _short_names(value: object) -> Any:
     """Truncate long user texts; return other values unchanged."""
     if isinstance(value, str):
         return short(value)

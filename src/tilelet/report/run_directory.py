@@ -90,7 +90,7 @@ def placed_numbers(found: Any, names: Sequence[str]) -> dict[str, Any]:
     return data
 
 
-def diverged_data(run: DeviceRun, numbers: Mapping[str, Any]) -> bytes:
+def diverged_data(run: DeviceRun, numbers: Mapping[str, object]) -> bytes:
     """Add output differences and the first divergence to a run."""
     header, columns = unpack(profile_document([run]))
     return repack({**header, "numbers": placed_numbers(numbers, _files(header))}, columns)

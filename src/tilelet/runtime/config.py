@@ -173,7 +173,7 @@ class RunConfig:
         """Whether the script requests timing, or records that only a board produces."""
         return self.profiles or bool(self.board_records)
 
-    def with_settings(self, settings: Mapping[str, Any] | None) -> RunConfig:
+    def with_settings(self, settings: Mapping[str, object] | None) -> RunConfig:
         """Return a copy with `settings` (a `compile_cfg` or `runtime_cfg`) applied."""
         for name in settings or {}:
             _check_known(name)

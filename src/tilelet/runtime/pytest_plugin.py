@@ -44,8 +44,8 @@ def assert_budget() -> Callable[..., Any]:
     """
 
     def run(
-        program: Any,
-        *args: Any,
+        program: object,
+        *args: object,
         tasks: int | None = None,
         us: float | None = None,
         gm_bytes: int | None = None,

@@ -41,7 +41,7 @@ def document(
     program: str,
     machines: Sequence[str],
     diagnostics: Iterable[Diagnostic],
-    **answer: Any,
+    **answer: object,
 ) -> str:
     """The document of a command; `answer` is its own part, by name."""
     found = to_data(diagnostics)

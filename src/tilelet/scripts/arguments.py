@@ -62,7 +62,7 @@ class _Argv(list[str]):
 def _noting(name: str) -> Callable[..., Any]:
     plain = getattr(list, name)
 
-    def read(self: _Argv, *args: Any) -> Any:
+    def read(self: _Argv, *args: object) -> Any:
         self._log.was_read = True  # pyright: ignore[reportPrivateUsage]
         return plain(self, *args)
 

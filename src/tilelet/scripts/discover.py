@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from tilelet.diag.catalogue.command import NoProgramFound
 from tilelet.diag.core import UserError, UserErrors
@@ -20,7 +19,7 @@ from tilelet.runtime.session import Session
 _ENTRIES = (FunctionKind.Opaque, FunctionKind.Orchestration)
 
 
-def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool = False) -> None:
+def compile_found(path: str, names: Mapping[str, object], now: Session, made: bool = False) -> None:
     """Compile (or, for `tilelet tasks`, count) every program among a script's names.
 
     `made`: the script has created programs, or tried to, and may not have kept any.
@@ -35,7 +34,7 @@ def compile_found(path: str, names: Mapping[str, Any], now: Session, made: bool 
         now.handler.uncalled(compile_with_dumps(program), path, now)
 
 
-def _programs(names: Mapping[str, Any]) -> list[Program]:
+def _programs(names: Mapping[str, object]) -> list[Program]:
     """Return programs, annotated `@pl.jit` functions, and results of `build…()` functions."""
     found: dict[int, Program] = {}
     for name, value in names.items():
@@ -51,7 +50,7 @@ def _programs(names: Mapping[str, Any]) -> list[Program]:
     return list(found.values()) or list(_of_functions(names)) or list(_of_inlines(names))
 
 
-def _of_functions(names: Mapping[str, Any]) -> Iterator[Program]:
+def _of_functions(names: Mapping[str, object]) -> Iterator[Program]:
     """Yield `@pl.function`s outside classes, each as the entry of a program."""
     for value in names.values():
         if isinstance(value, KernelFunction) and value.kind in _ENTRIES:
@@ -60,7 +59,7 @@ def _of_functions(names: Mapping[str, Any]) -> Iterator[Program]:
             yield program
 
 
-def _of_inlines(names: Mapping[str, Any]) -> Iterator[Program]:
+def _of_inlines(names: Mapping[str, object]) -> Iterator[Program]:
     """Yield inline functions that can be programs on their own.
 
     One whose parameters are tiles needs a caller's scope around it.
@@ -82,7 +81,7 @@ def _alone(function: KernelFunction) -> Program | None:
         return None
 
 
-def _from_function(name: str, value: Any) -> Program | None:
+def _from_function(name: str, value: object) -> Program | None:
     from tilelet.frontend.jit import JitFunction
 
     if isinstance(value, JitFunction):
@@ -98,7 +97,7 @@ def _from_function(name: str, value: Any) -> Program | None:
     return made if isinstance(made, Program) else None
 
 
-def _incomplete(names: Mapping[str, Any]) -> dict[str, str]:
+def _incomplete(names: Mapping[str, object]) -> dict[str, str]:
     """Return kernels and builders of the script that need arguments, with their names."""
     from tilelet.frontend.jit import JitFunction
 

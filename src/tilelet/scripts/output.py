@@ -35,8 +35,8 @@ def watched() -> Generator[None]:
         _failures.clear()
 
 
-def _watching(method: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
+def _watching(method: Callable[..., object]) -> Callable[..., Any]:
+    def call(*args: object) -> Any:
         try:
             return method(*args)
         except OSError as error:

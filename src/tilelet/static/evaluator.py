@@ -110,7 +110,7 @@ class Scope:
         return ChainMap(self.names, *outer)
 
 
-def _items(value: Any) -> list[Any]:
+def _items(value: object) -> list[Any]:
     """Return the items of an iterable value, counted."""
     if isinstance(value, Mapping):
         value = list(cast("Mapping[Any, Any]", value))
@@ -122,7 +122,7 @@ def _items(value: Any) -> list[Any]:
     return found
 
 
-def bounded(value: Any) -> Any:
+def bounded(value: object) -> Any:
     """Return a container; refuse it if it has too many items, nested ones included."""
     if tree_size(value) > MAX_ITEMS:
         refuse("it has too many items")
@@ -136,10 +136,10 @@ def _range(*args: int) -> range:
     return made
 
 
-def _small(function: Callable[..., Any]) -> Callable[..., Any]:
+def _small(function: Callable[..., object]) -> Callable[..., Any]:
     """Let a function take only numbers of ordinary size and containers that are counted."""
 
-    def call(*args: Any, **named: Any) -> Any:
+    def call(*args: object, **named: object) -> Any:
         for value in (*args, *named.values()):
             if isinstance(value, int) and value.bit_length() > 4096:
                 raise NotEvaluatedError("the number is too large")
@@ -157,11 +157,11 @@ def _sum(values: Any, start: Any = 0) -> Any:
     return sum(items, start)
 
 
-def _str(value: Any = "") -> str:
+def _str(value: object = "") -> str:
     return str(_plain(value))
 
 
-def _power(a: Any, b: Any) -> Any:
+def _power(a: object, b: object) -> Any:
     return fold("pow", a, b)
 
 
@@ -255,7 +255,7 @@ class Guarded(Python):
         raise AttributeError(name)
 
     def call(
-        self, callee: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, callee: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
     ) -> Any:
         patience.step()
         found: object = callee
@@ -278,7 +278,9 @@ class Guarded(Python):
     def expression(self, node: ast.expr, file: str, names: Mapping[str, object]) -> Any:
         return evaluate(node, Scope(file, dict(names)))
 
-    def run(self, function: TextFunction, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def run(
+        self, function: TextFunction, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> Any:
         """Run a function made of simple statements."""
         spec = function.node.args
         if spec.vararg or spec.kwarg or len(args) > len(spec.posonlyargs) + len(spec.args):
@@ -330,14 +332,14 @@ def refuse(why: str) -> NoReturn:
     raise NotEvaluatedError(why)
 
 
-def _instance(kind: RecordClass, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Record:
+def _instance(kind: RecordClass, args: Sequence[object], kwargs: Mapping[str, object]) -> Record:
     given = {**kind.defaults, **dict(zip(kind.field_names, args)), **kwargs}
     if set(given) != set(kind.field_names) or len(args) > len(kind.field_names):
         refuse(f"`{kind.name}(...)` does not give exactly its fields")
     return Record(kind, given)
 
 
-def replaced(record: Any, /, **changes: Any) -> Record:
+def replaced(record: object, /, **changes: object) -> Record:
     """`dataclasses.replace` for records."""
     if not isinstance(record, Record):
         refuse("`replace` changes records only")
@@ -485,7 +487,7 @@ def _text(node: ast.JoinedStr, scope: Scope) -> str:
     return "".join(parts)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if not isinstance(value, (str, int, float, DType)):
         refuse("only text and numbers are formatted")
     return value
@@ -518,7 +520,7 @@ _RULES: dict[type[ast.AST], Callable[[Any, Scope], Any]] = {
 # --- statements ----------------------------------------------------------------------------------
 
 
-def assign(target: ast.expr, value: Any, scope: Scope) -> None:
+def assign(target: ast.expr, value: object, scope: Scope) -> None:
     """Bind a name, or the names of a tuple."""
     if isinstance(target, ast.Name):
         scope.names[target.id] = value

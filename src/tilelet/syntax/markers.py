@@ -155,8 +155,8 @@ auto_chunk = Split(chunked=True)
 
 @marker
 def range(
-    *bounds: Any,
-    init_values: Sequence[Any] | None = None,
+    *bounds: object,
+    init_values: Sequence[object] | None = None,
     chunk: int | None = None,
     chunk_policy: str = "leading_full",
     unroll: int | None = None,
@@ -175,8 +175,8 @@ def range(
 
 @marker
 def parallel(
-    *bounds: Any,
-    init_values: Sequence[Any] | None = None,
+    *bounds: object,
+    init_values: Sequence[object] | None = None,
     chunk: int | None = None,
     chunk_policy: str = "leading_full",
 ) -> Iterator[Any]:
@@ -194,7 +194,7 @@ def unroll(
 
 @marker
 def pipeline(
-    *bounds: Any, stage: int = 2, init_values: Sequence[Any] | None = None
+    *bounds: object, stage: int = 2, init_values: Sequence[object] | None = None
 ) -> Iterator[Any]:
     """A loop inside a scope that overlaps loads with computation, `stage` iterations at a time.
 
@@ -204,7 +204,7 @@ def pipeline(
 
 
 @marker
-def while_(*, init_values: Sequence[Any]) -> Iterator[Any]:
+def while_(*, init_values: Sequence[object]) -> Iterator[Any]:
     """A loop with a condition: `for (x,) in pl.while_(init_values=(x0,)):`.
 
     Its first statement is `pl.cond(...)`, its last `x1 = pl.yield_(...)`.
@@ -213,12 +213,12 @@ def while_(*, init_values: Sequence[Any]) -> Iterator[Any]:
 
 
 @marker
-def cond(condition: Any) -> None:
+def cond(condition: object) -> None:
     """The condition of a `pl.while_` loop, as its first statement."""
 
 
 @marker
-def yield_(*values: Any) -> Any:
+def yield_(*values: object) -> Any:
     """Pass values to the next iteration of an explicit loop, or out of both arms of an `if`."""
     ...
 
@@ -241,13 +241,13 @@ def at(
     level: Level = Level.CORE_GROUP,
     role: Role | None = None,
     *,
-    optimization: Any = None,
-    optimizations: Sequence[Any] = (),
+    optimization: object = None,
+    optimizations: Sequence[object] = (),
     split: SplitMode | None = None,
     name_hint: str | None = None,
-    deps: Sequence[Any] = (),
-    no_dep_args: Sequence[Any] = (),
-    dumps: Sequence[Any] = (),
+    deps: Sequence[object] = (),
+    no_dep_args: Sequence[object] = (),
+    dumps: Sequence[object] = (),
     allow_early_resolve: bool = False,
     block_early_dispatch: bool = False,
     windowize: bool = False,
@@ -272,8 +272,8 @@ def incore(
     *,
     split: SplitMode | None = None,
     name_hint: str | None = None,
-    deps: Sequence[Any] = (),
-    no_dep_args: Sequence[Any] = (),
+    deps: Sequence[object] = (),
+    no_dep_args: Sequence[object] = (),
 ) -> Scope:
     """A scope: the early spelling of `pl.at(level=pl.Level.CORE_GROUP)`."""
     ...
@@ -284,8 +284,8 @@ def auto_incore(
     *,
     split: SplitMode | None = None,
     name_hint: str | None = None,
-    deps: Sequence[Any] = (),
-    no_dep_args: Sequence[Any] = (),
+    deps: Sequence[object] = (),
+    no_dep_args: Sequence[object] = (),
 ) -> Scope:
     """A scope whose chunk loops delimit tasks: the early spelling of `pl.auto_chunk`."""
     ...
@@ -293,15 +293,15 @@ def auto_incore(
 
 @marker
 def spmd(
-    core_num: Any,
+    core_num: object,
     *,
     sync_start: bool = False,
     name_hint: str | None = None,
-    optimizations: Sequence[Any] = (),
-    deps: Sequence[Any] = (),
-    no_dep_args: Sequence[Any] = (),
+    optimizations: Sequence[object] = (),
+    deps: Sequence[object] = (),
+    no_dep_args: Sequence[object] = (),
     allow_early_resolve: bool = False,
-    predicate: Any = None,
+    predicate: object = None,
 ) -> SpmdScope:
     """One task of `core_num` blocks that run the same body.
 
@@ -358,11 +358,11 @@ def graph(*, name_hint: str | None = None) -> Scope:
 
 @marker
 def submit(
-    kernel: Callable[..., Any],
-    *args: Any,
-    deps: Sequence[Any] = (),
-    dumps: Sequence[Any] = (),
-    predicate: Any = None,
+    kernel: Callable[..., object],
+    *args: object,
+    deps: Sequence[object] = (),
+    dumps: Sequence[object] = (),
+    predicate: object = None,
     allow_early_resolve: bool = False,
 ) -> Any:
     """Call a kernel and get its results and its task's id: `out, tid = pl.submit(self.k, x, out)`.
@@ -376,12 +376,12 @@ def submit(
 
 @marker
 def spmd_submit(
-    kernel: Callable[..., Any],
-    *args: Any,
-    core_num: Any,
-    deps: Sequence[Any] = (),
-    dumps: Sequence[Any] = (),
-    predicate: Any = None,
+    kernel: Callable[..., object],
+    *args: object,
+    core_num: object,
+    deps: Sequence[object] = (),
+    dumps: Sequence[object] = (),
+    predicate: object = None,
     allow_early_resolve: bool = False,
     sync_start: bool = False,
 ) -> Any:
@@ -414,19 +414,19 @@ def no_dep(tensor: V) -> V:
 
 
 @marker
-def min(lhs: Any, rhs: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+def min(lhs: object, rhs: object = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The smaller of two scalars: `pl.min(64, n - i)`. For tiles see `pl.minimum`, `pl.row_min`."""
     ...
 
 
 @marker
-def max(lhs: Any, rhs: Any = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
+def max(lhs: object, rhs: object = None, *, axis: int | None = None, keepdim: bool = False) -> Any:
     """The greater of two scalars. For tiles see `pl.maximum` and `pl.row_max`."""
     ...
 
 
 @marker
-def sum(tile: Any, axis: int, keepdim: bool = False) -> Any:
+def sum(tile: object, axis: int, keepdim: bool = False) -> Any:
     """The early spelling of `pl.row_sum` and `pl.col_sum`."""
     ...
 
@@ -446,12 +446,12 @@ def view(
 
 @marker
 def tensor_view(
-    tensor: Any,
-    shape: Sequence[Any] | None = None,
-    offset: Sequence[Any] | None = None,
+    tensor: object,
+    shape: Sequence[object] | None = None,
+    offset: Sequence[object] | None = None,
     *,
-    valid_shape: Sequence[Any] | None = None,
-    layout: Any = None,
+    valid_shape: Sequence[object] | None = None,
+    layout: object = None,
 ) -> Any:
     """`pl.tensor.view`: the tensor in another shape, as by `pl.reshape`, or in another layout.
 
@@ -461,24 +461,26 @@ def tensor_view(
 
 
 @marker
-def l0c_store(tile: Any, offsets: Sequence[Any], shapes: Sequence[Any], tensor: Any) -> Any:
+def l0c_store(
+    tile: object, offsets: Sequence[object], shapes: Sequence[object], tensor: object
+) -> Any:
     """The early name of `pl.store` for the result of a product."""
     ...
 
 
 @marker
-def undef(type: Any) -> Any:
+def undef(type: object) -> Any:
     """A value of the given type that nothing has defined yet; printed programs contain it."""
     ...
 
 
 @marker
-def static_print(*values: Any) -> None:
+def static_print(*values: object) -> None:
     """Print at compile time: compile-time values, and the types of run-time values."""
 
 
 @marker
-def dump(*values: Any) -> None:
+def dump(*values: object) -> None:
     """Print at run time, whenever it is executed: tiles, tensors, scalars and strings.
 
     Prints the valid part of a tile and all of a tensor: type, shape, first elements, minimum,
@@ -487,5 +489,5 @@ def dump(*values: Any) -> None:
 
 
 @marker
-def static_assert(condition: Any, msg: str = "") -> None:
+def static_assert(condition: object, msg: str = "") -> None:
     """Stop the compilation unless a compile-time condition holds."""

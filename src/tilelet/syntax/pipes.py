@@ -11,7 +11,7 @@ pipe or on where its slots lie.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tilelet.dtypes import DType
 from tilelet.syntax.enums import KernelType, SyncAllMode
@@ -46,7 +46,7 @@ def tpush_to_aiv(
     split: int,
     lane_stride: int | None = None,
     id: int | None = None,
-    span: Any = None,
+    span: object = None,
 ) -> None:
     """In an AIC function: hand a tile to the AIV function of the same group.
 
@@ -59,7 +59,7 @@ def tpush_to_aiv(
 
 
 @marker
-def tpush_to_aic(tile: Tile, *, split: int, id: int | None = None, span: Any = None) -> None:
+def tpush_to_aic(tile: Tile, *, split: int, id: int | None = None, span: object = None) -> None:
     """In an AIV function: hand a tile to the AIC function of the same group.
 
     tile, id, split, span: as of `pl.tpush_to_aiv`
@@ -75,7 +75,7 @@ def tpop_from_aic(
     split: int = 0,
     lane_stride: int | None = None,
     id: int | None = None,
-    span: Any = None,
+    span: object = None,
 ) -> Tile:
     """In an AIV function: the next tile that the AIC function pushed.
 
@@ -95,7 +95,7 @@ def tpop_from_aiv(
     dtype: DType | None = None,
     split: int = 0,
     id: int | None = None,
-    span: Any = None,
+    span: object = None,
 ) -> Tile:
     """In an AIC function: the next tile that the AIV function pushed.
 
@@ -106,7 +106,7 @@ def tpop_from_aiv(
 
 @marker
 def tfree_to_aic(
-    tile: Tile, span: Any = None, *, split: int | None = None, id: int | None = None
+    tile: Tile, span: object = None, *, split: int | None = None, id: int | None = None
 ) -> None:
     """Free a slot of a pipe; accepted, without effect: queues here are unbounded."""
     ...
@@ -114,7 +114,7 @@ def tfree_to_aic(
 
 @marker
 def tfree_to_aiv(
-    tile: Tile, span: Any = None, *, split: int | None = None, id: int | None = None
+    tile: Tile, span: object = None, *, split: int | None = None, id: int | None = None
 ) -> None:
     """As `pl.tfree_to_aic`."""
     ...
@@ -122,15 +122,15 @@ def tfree_to_aiv(
 
 @marker
 def aic_initialize_pipe(
-    c2v_consumer_buf: Any = None,
-    v2c_consumer_buf: Any = None,
+    c2v_consumer_buf: object = None,
+    v2c_consumer_buf: object = None,
     *,
     dir_mask: int,
     slot_size: int,
     slot_num: int | None = None,
     local_slot_num: int | None = None,
     id: int | None = None,
-    span: Any = None,
+    span: object = None,
 ) -> None:
     """Set up a pipe in an AIC function; accepted, without effect: pipes need no setup here."""
     ...
@@ -138,28 +138,28 @@ def aic_initialize_pipe(
 
 @marker
 def aiv_initialize_pipe(
-    c2v_consumer_buf: Any = None,
-    v2c_consumer_buf: Any = None,
+    c2v_consumer_buf: object = None,
+    v2c_consumer_buf: object = None,
     *,
     dir_mask: int,
     slot_size: int,
     slot_num: int | None = None,
     local_slot_num: int | None = None,
     id: int | None = None,
-    span: Any = None,
+    span: object = None,
 ) -> None:
     """As `pl.aic_initialize_pipe`, in an AIV function."""
     ...
 
 
 @marker
-def reserve_buffer(*, name: str, size: int, base: int = AUTO, span: Any = None) -> Scalar:
+def reserve_buffer(*, name: str, size: int, base: int = AUTO, span: object = None) -> Scalar:
     """On-chip memory for the slots of a pipe; accepted, without effect. Its address is 0."""
     ...
 
 
 @marker
-def import_peer_buffer(*, name: str, peer_func: str, span: Any = None) -> Scalar:
+def import_peer_buffer(*, name: str, peer_func: str, span: object = None) -> Scalar:
     """The address of the buffer that the other function of the group reserved; always 0."""
     ...
 
@@ -169,9 +169,9 @@ def syncall(
     *,
     core_type: str | KernelType = "mix",
     mode: str | SyncAllMode = "hard",
-    gm_workspace: Any = None,
-    used_cores: Any = None,
-    span: Any = None,
+    gm_workspace: object = None,
+    used_cores: object = None,
+    span: object = None,
 ) -> None:
     """All blocks of a `pl.spmd` launch wait for each other.
 
@@ -186,7 +186,7 @@ def syncall(
 
 
 @marker
-def aiv_shard(x: V, span: Any = None) -> V:
+def aiv_shard(x: V, span: object = None) -> V:
     """In `for lane in pl.split_aiv(2, mode=...)`: what the lane has of a tile of the cube core.
 
     x: a 2-D tile; result: half of its rows (UP_DOWN) or columns (LEFT_RIGHT); all of it with NONE
@@ -195,7 +195,7 @@ def aiv_shard(x: V, span: Any = None) -> V:
 
 
 @marker
-def aic_gather(x: V, span: Any = None) -> V:
+def aic_gather(x: V, span: object = None) -> V:
     """In `for lane in pl.split_aiv(2, mode=...)`: the tile that the lanes' halves make together.
 
     x: the lane's half; result: a tile of twice its rows or columns, to be read after the loop; with

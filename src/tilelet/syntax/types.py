@@ -69,14 +69,14 @@ class DirectionAnnotation:
     direction: Direction
 
 
-def _parts(item: Any, name: str, least: int, most: int) -> list[Any]:
+def _parts(item: object, name: str, least: int, most: int) -> list[Any]:
     parts: list[Any] = [*item] if isinstance(item, tuple) else [item]
     if not least <= len(parts) <= most:
         raise TypeError(f"pl.{name}[...] takes {least} to {most} parts, got {len(parts)}")
     return parts
 
 
-def _shape(shape: Any, name: str) -> tuple[Dim, ...]:
+def _shape(shape: object, name: str) -> tuple[Dim, ...]:
     if not isinstance(shape, (list, tuple)):
         raise TypeError(f"the shape in pl.{name}[shape, dtype] is a list, not {shape!r}")
     entries = cast("Sequence[Any]", shape)
@@ -95,7 +95,7 @@ def _extent(d: Any) -> Dim:
     return d if isinstance(d, SymDim) else d.__index__()
 
 
-def _dtype(dtype: Any, name: str) -> DType:
+def _dtype(dtype: object, name: str) -> DType:
     if not isinstance(dtype, DType):
         raise TypeError(f"pl.{name}[...] needs an element type such as pl.FP32, not {dtype!r}")
     return dtype
@@ -106,14 +106,14 @@ class _Operators:
 
     if TYPE_CHECKING:
 
-        def __add__(self, other: Any) -> Self: ...
-        def __radd__(self, other: Any) -> Self: ...
-        def __sub__(self, other: Any) -> Self: ...
-        def __rsub__(self, other: Any) -> Self: ...
-        def __mul__(self, other: Any) -> Self: ...
-        def __rmul__(self, other: Any) -> Self: ...
-        def __truediv__(self, other: Any) -> Self: ...
-        def __rtruediv__(self, other: Any) -> Self: ...
+        def __add__(self, other: object) -> Self: ...
+        def __radd__(self, other: object) -> Self: ...
+        def __sub__(self, other: object) -> Self: ...
+        def __rsub__(self, other: object) -> Self: ...
+        def __mul__(self, other: object) -> Self: ...
+        def __rmul__(self, other: object) -> Self: ...
+        def __truediv__(self, other: object) -> Self: ...
+        def __rtruediv__(self, other: object) -> Self: ...
         def __neg__(self) -> Self: ...
 
 
@@ -133,7 +133,7 @@ class _Shaped(_Operators):
             ...
 
         def __getitem__(self, window: Any) -> Self: ...
-        def __setitem__(self, window: Any, source: Any) -> None: ...
+        def __setitem__(self, window: object, source: object) -> None: ...
         def reshape(self, shape: Any) -> Self:
             """`pl.reshape(self, shape)`."""
             ...
@@ -143,7 +143,7 @@ class _Shaped(_Operators):
             ...
 
 
-def _tensor_parts(item: Any, name: str) -> tuple[tuple[Dim, ...], DType, TensorLayout]:
+def _tensor_parts(item: object, name: str) -> tuple[tuple[Dim, ...], DType, TensorLayout]:
     """Return shape, element type and layout of a tensor annotation."""
     parts = _parts(item, name, 2, 4)
     layout = TensorLayout.ND
@@ -164,7 +164,7 @@ class Tensor(_Shaped):
     function may write plain `pl.Tensor` and takes shape and dtype from its argument.
     """
 
-    def __class_getitem__(cls, item: Any) -> TensorAnnotation:
+    def __class_getitem__(cls, item: object) -> TensorAnnotation:
         return TensorAnnotation(*_tensor_parts(item, "Tensor"))
 
     if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class DistributedTensor(Tensor):
     Loads and stores touch the own rank's slice; remote ops name a peer.
     """
 
-    def __class_getitem__(cls, item: Any) -> DistributedAnnotation:
+    def __class_getitem__(cls, item: object) -> DistributedAnnotation:
         return DistributedAnnotation(*_tensor_parts(item, "DistributedTensor"))
 
 
@@ -190,7 +190,7 @@ class Tile(_Shaped):
     A `pl.TileView` and a `pl.MemRef` may follow, in any order.
     """
 
-    def __class_getitem__(cls, item: Any) -> TileAnnotation:
+    def __class_getitem__(cls, item: object) -> TileAnnotation:
         parts = _parts(item, "Tile", 2, 5)
         space: Mem | None = None
         view: TileView | None = None
@@ -207,36 +207,36 @@ class Tile(_Shaped):
 class Scalar(_Operators):
     """A number passed by value: `pl.Scalar[pl.INT32]`."""
 
-    def __class_getitem__(cls, item: Any) -> ScalarAnnotation:
+    def __class_getitem__(cls, item: object) -> ScalarAnnotation:
         return ScalarAnnotation(_dtype(item, "Scalar"))
 
     if TYPE_CHECKING:
 
-        def __floordiv__(self, other: Any) -> Scalar: ...
-        def __rfloordiv__(self, other: Any) -> Scalar: ...
-        def __mod__(self, other: Any) -> Scalar: ...
-        def __rmod__(self, other: Any) -> Scalar: ...
-        def __lshift__(self, other: Any) -> Scalar: ...
-        def __rshift__(self, other: Any) -> Scalar: ...
+        def __floordiv__(self, other: object) -> Scalar: ...
+        def __rfloordiv__(self, other: object) -> Scalar: ...
+        def __mod__(self, other: object) -> Scalar: ...
+        def __rmod__(self, other: object) -> Scalar: ...
+        def __lshift__(self, other: object) -> Scalar: ...
+        def __rshift__(self, other: object) -> Scalar: ...
         def __invert__(self) -> Scalar: ...
-        def __lt__(self, other: Any) -> bool: ...
-        def __le__(self, other: Any) -> bool: ...
-        def __gt__(self, other: Any) -> bool: ...
-        def __ge__(self, other: Any) -> bool: ...
+        def __lt__(self, other: object) -> bool: ...
+        def __le__(self, other: object) -> bool: ...
+        def __gt__(self, other: object) -> bool: ...
+        def __ge__(self, other: object) -> bool: ...
         def __index__(self) -> int: ...
 
 
 class Array:
     """A small array kept by the control program: `pl.Array[8, pl.TASK_ID]`."""
 
-    def __class_getitem__(cls, item: Any) -> ArrayAnnotation:
+    def __class_getitem__(cls, item: object) -> ArrayAnnotation:
         length, dtype = _parts(item, "Array", 2, 2)
         return ArrayAnnotation(int(length), _dtype(dtype, "Array"))
 
     if TYPE_CHECKING:
 
         def __getitem__(self, index: Any) -> Any: ...
-        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __setitem__(self, index: object, value: object) -> None: ...
 
 
 class CommCtx:
@@ -281,13 +281,13 @@ else:
     class Out:
         """A parameter that the kernel only writes: `pl.Out[pl.Tensor[[16, 128], pl.FP32]]`."""
 
-        def __class_getitem__(cls, item: Any) -> DirectionAnnotation:
+        def __class_getitem__(cls, item: object) -> DirectionAnnotation:
             return DirectionAnnotation(item, Direction.Out)
 
     class InOut:
         """A parameter that the kernel reads and writes: `pl.InOut[pl.Tensor[...]]`."""
 
-        def __class_getitem__(cls, item: Any) -> DirectionAnnotation:
+        def __class_getitem__(cls, item: object) -> DirectionAnnotation:
             return DirectionAnnotation(item, Direction.InOut)
 
     Tuple = tuple

@@ -256,7 +256,7 @@ class TaskStream:
         self._by_kind: dict[tuple[Any, ...], TaskGroup] = {}
         self._places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
-    def group(self, kind: TaskKind, values: Sequence[Any]) -> TaskGroup:
+    def group(self, kind: TaskKind, values: Sequence[object]) -> TaskGroup:
         """Return the group for tasks of this kind; `values` are the arguments of one of them."""
         # The group keeps its `loc` alive, so that the identity is not reused.
         key = (kind.kernel, id(kind.loc), kind.no_dep, kind.ran, kind.blocks, kind.manual)
@@ -266,7 +266,7 @@ class TaskStream:
             self.groups.append(group)
         return self._by_kind[key]
 
-    def add(self, group: TaskGroup, values: Sequence[Any], deps: tuple[int, ...] = ()) -> int:
+    def add(self, group: TaskGroup, values: Sequence[object], deps: tuple[int, ...] = ()) -> int:
         """Record a task and return its index."""
         index = self.count()
         group.indices.append(index)

@@ -49,7 +49,7 @@ class Workers:
                 executor.submit(function, *call)
 
     def map(
-        self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]]
+        self, function: Callable[..., T], calls: Sequence[tuple[object, ...]]
     ) -> Generator[tuple[int, T | Lost]]:
         """Yield results as they arrive, each with the index of its call."""
         waiting = dict.fromkeys(range(len(calls)), 0)  # call -> attempts so far
@@ -69,7 +69,10 @@ class Workers:
                 return
 
     def _round(
-        self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], waiting: dict[int, int]
+        self,
+        function: Callable[..., T],
+        calls: Sequence[tuple[object, ...]],
+        waiting: dict[int, int],
     ) -> Generator[tuple[int, T | Lost], None, list[int]]:
         """Run the pending calls; return those whose process died."""
         executor = self._executor = self._executor or self._make()
@@ -102,7 +105,10 @@ class Workers:
         return sorted(lost)
 
     def _one_by_one(
-        self, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], numbers: Sequence[int]
+        self,
+        function: Callable[..., T],
+        calls: Sequence[tuple[object, ...]],
+        numbers: Sequence[int],
     ) -> Generator[tuple[int, T | Lost]]:
         for number in numbers:
             for _, answer in self.map(function, [calls[number]]):

@@ -56,7 +56,7 @@ class Emitter:
         self._names += 1
         return f"{identifier(hint)}_{self._names}"
 
-    def define(self, value: Value, form: Any) -> None:
+    def define(self, value: Value, form: object) -> None:
         self.values[value] = form
 
     def scalar(self, arg: Arg) -> str:

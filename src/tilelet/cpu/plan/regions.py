@@ -9,7 +9,6 @@ constant and equal on every path. Facts only get weaker, so the iteration termin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tilelet.analysis.aliases import Aliases
 from tilelet.cpu.emit.scalars import constant_of
@@ -254,7 +253,7 @@ def _meet_of(walk: _Walk, op: Op, params: Sequence[str]) -> Region:
     return _meet(_shape(op.result), [(_shape(a), walk.tile(a)) for a in tiles])
 
 
-def _is_tile(arg: Any) -> bool:
+def _is_tile(arg: object) -> bool:
     return isinstance(arg, Value) and isinstance(arg.type, TileType)
 
 

@@ -141,7 +141,7 @@ class PreparedCalls:
         self._strikes = 0
         self._pause = 0  # multi-threaded runs until a shorter way is tried again
 
-    def run(self, arguments: Sequence[Any], progress: Progress) -> bool:
+    def run(self, arguments: Sequence[object], progress: Progress) -> bool:
         """Run on the entry's arguments in order; return False without running if arrays among them
         overlap.
         """
@@ -199,7 +199,7 @@ class PreparedCalls:
         self._is_brief = taken < _BRIEF
 
     def _run_on_threads(
-        self, prepared: _Prepared, arguments: Sequence[Any], progress: Progress
+        self, prepared: _Prepared, arguments: Sequence[object], progress: Progress
     ) -> int:
         call = prepared.call
         prepared.look_for_memory(thread_count())

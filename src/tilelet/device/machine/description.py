@@ -39,7 +39,7 @@ RULES = ("kernel", "written", "loops", "params", "disjoint")
 """How the runtime treats written arguments; see `graph.py`."""
 
 
-def _field(**checks: Any) -> Any:
+def _field(**checks: object) -> Any:
     return field(metadata=checks)
 
 
@@ -452,7 +452,7 @@ class _Reader:
         self.file = file
         self.evidence: dict[str, Evidence] = {}
 
-    def machine(self, data: Mapping[str, Any]) -> Machine:
+    def machine(self, data: Mapping[str, object]) -> Machine:
         self.known("", data, _TOP)
         vector = dict(self.table(data, "vector"))
         self.known("vector", vector, ("repeat_bytes", "costs"))
@@ -491,7 +491,7 @@ class _Reader:
         self.check_consistency(machine)
         return machine
 
-    def periods(self, data: Mapping[str, Any]) -> dict[str, Any]:
+    def periods(self, data: Mapping[str, object]) -> dict[str, Any]:
         """Return the tables of all periods; one with `like` inherits missing fields from that
         period.
         """
@@ -548,7 +548,7 @@ class _Reader:
 
     def group(
         self,
-        data: Mapping[str, Any],
+        data: Mapping[str, object],
         name: str,
         cls: type[T],
         required: tuple[str, ...] | list[str] = (),
@@ -565,7 +565,7 @@ class _Reader:
             raise MachineFieldMissing(self.file, name, "at least one entry")
         return {key: self.read(table, f"{name}.{key}", cls) for key in table}
 
-    def read(self, data: Mapping[str, Any], name: str, cls: type[T]) -> T:
+    def read(self, data: Mapping[str, object], name: str, cls: type[T]) -> T:
         table = self.table(data, name)
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
         self.known(name, table, tuple(f.name for f in fields))
@@ -611,7 +611,7 @@ class _Reader:
             raise MachineFieldValue(self.file, full, value, wanted)
         return value
 
-    def with_evidence(self, leaf: Any, full: str) -> Any:
+    def with_evidence(self, leaf: object, full: str) -> Any:
         """Return a plain number, or the value of `{ value = .., evidence = "M", source = ".." }`"""
         if not isinstance(leaf, dict):
             return leaf
@@ -627,7 +627,7 @@ class _Reader:
         return leaf["value"]
 
 
-def _expected_text(checks: Mapping[str, Any]) -> str:
+def _expected_text(checks: Mapping[str, object]) -> str:
     what = "a whole number" if checks.get("integer") else "a number"
     return f"{what} from {checks['least']:,} to {checks['most']:,}"
 

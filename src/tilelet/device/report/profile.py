@@ -244,7 +244,7 @@ def _check_field(name: str, value: Any, cls: type) -> Any:
     return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
 
 
-def _row(cls: type, data: Any) -> Any:
+def _row(cls: type, data: object) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"a row of it is {type(data).__name__}")
     data = cast("dict[str, Any]", data)
@@ -255,7 +255,7 @@ def _row(cls: type, data: Any) -> Any:
     return cls(**{name: _check_field(name, value, cls) for name, value in data.items()})
 
 
-def _round_floats(value: Any) -> Any:
+def _round_floats(value: object) -> Any:
     """Round floats to nanoseconds, so that files stay readable."""
     if isinstance(value, float):
         return round(value, 4)

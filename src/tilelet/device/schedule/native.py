@@ -209,7 +209,7 @@ def _conflict_input(
     return given, arrays
 
 
-def _copy_array(items: Any, count: int) -> Any:
+def _copy_array(items: object, count: int) -> Any:
     if not items or not count:
         return np.zeros(count, np.int64)
     return np.ctypeslib.as_array(items, (count,)).copy()

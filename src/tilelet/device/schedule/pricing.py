@@ -50,7 +50,9 @@ class CostCache:
             known = self.kernels[name] = (function, kernel)
         return known[1]
 
-    def cost(self, kernel: DeviceKernel, key: tuple[Any, ...], signature: Signature) -> KernelCost:
+    def cost(
+        self, kernel: DeviceKernel, key: tuple[object, ...], signature: Signature
+    ) -> KernelCost:
         full = (kernel.name, *key)
         if full not in self.costs:
             self.costs[full] = kernel_cost(kernel, self.machine, signature, follow=self.follow)
@@ -129,7 +131,7 @@ class Pricing:
         return found if len(set(found)) > 1 else found[:1]
 
     def _number(
-        self, key: tuple[Any, ...], cost: KernelCost, kernel: int, signature: Signature
+        self, key: tuple[object, ...], cost: KernelCost, kernel: int, signature: Signature
     ) -> int:
         if key not in self._numbers:
             self._numbers[key] = len(self.costs)
@@ -139,7 +141,7 @@ class Pricing:
         return self._numbers[key]
 
 
-def _codes(column: Sequence[Any]) -> Ints:
+def _codes(column: Sequence[object]) -> Ints:
     """Map the values of a column to small integers."""
     numbers = np.array(column) if column and isinstance(column[0], int | float) else None
     if numbers is not None and numbers.dtype.kind in "bif":

@@ -196,7 +196,7 @@ class Reference:
         states: list[Array] = []
         routing: dict[int, _Routing] = {}
 
-        def keep(_: Any, __: Any, output: Any) -> None:
+        def keep(_: object, __: object, output: object) -> None:
             found = cast("Any", output[0] if isinstance(output, tuple) else output)
             states.append(as_array(found[0]).astype(np.float64))
 

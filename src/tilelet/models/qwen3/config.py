@@ -119,7 +119,7 @@ class Qwen3Config:
         return Qwen3Config.from_json(read_json_object(path), str(path))
 
     @staticmethod
-    def from_json(fields: Mapping[str, Any], file: str = "config.json") -> Qwen3Config:
+    def from_json(fields: Mapping[str, object], file: str = "config.json") -> Qwen3Config:
         """Build the configuration from the fields of a `config.json`, of old and new versions."""
         model_type = fields.get("model_type")
         if model_type not in ("qwen3", "qwen3_moe"):
@@ -193,7 +193,7 @@ class Qwen3MoeConfig(Qwen3Config):
 
 
 def _known_fields(
-    fields: Mapping[str, Any], names: Sequence[str], required: Sequence[str]
+    fields: Mapping[str, object], names: Sequence[str], required: Sequence[str]
 ) -> dict[str, Any]:
     """Return the fields that are present; the required ones must be."""
     for name in required:
@@ -223,7 +223,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _mapping_field(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def _mapping_field(fields: Mapping[str, object], name: str) -> Mapping[str, Any]:
     """Return the field `name`, which is an object or absent."""
     value = fields.get(name)
     if value is None:
@@ -233,7 +233,7 @@ def _mapping_field(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _check_supported(fields: Mapping[str, Any]) -> None:
+def _check_supported(fields: Mapping[str, object]) -> None:
     """Reject settings that change what a layer computes."""
     for name, supported in (
         ("hidden_act", "silu"),

@@ -374,7 +374,7 @@ def make_table_rows(s: DecodeShape):
     return gather_rows
 
 
-def program(s: DecodeShape, layer: Any):
+def program(s: DecodeShape, layer: object):
     return layer_program("Qwen3Decode", [s.batch, s.hidden], s, layer)
 
 

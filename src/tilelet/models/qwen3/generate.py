@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class _Running:
 
 def generate(
     model: Model,
-    prompts: Sequence[Any],
+    prompts: Sequence[object],
     *,
     max_new_tokens: int = 128,
     stop: Collection[int] = (),

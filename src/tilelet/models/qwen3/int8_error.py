@@ -48,7 +48,7 @@ class Int8Error:
         return "\n".join(lines)
 
 
-def int8_error(directory: str | Path, tokens: Any, **options: Any) -> Int8Error:
+def int8_error(directory: str | Path, tokens: object, **options: object) -> Int8Error:
     """Run a prompt through a model twice, with the stored weights and in INT8.
 
     Layers are streamed, so that neither run needs memory for more than one; `options` are those of

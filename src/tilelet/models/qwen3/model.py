@@ -134,7 +134,7 @@ class Model:
 
     # --- public methods ---------------------------------------------------------------------------
 
-    def forward(self, tokens: Any) -> Any:
+    def forward(self, tokens: object) -> Any:
         """Return the logits of every position, in the dtype of the model.
 
         `[tokens]` gives `[tokens, vocabulary]`, `[batch, tokens]` one dimension more; a torch
@@ -366,7 +366,7 @@ def token_array(tokens: Any) -> Array:
     return found
 
 
-def one_prompt(tokens: Any) -> Array:
+def one_prompt(tokens: object) -> Array:
     """Convert the tokens of one prompt, also in the form `[1, tokens]` of `transformers`."""
     found = token_array(tokens)
     if found.ndim == 2 and len(found) == 1:
@@ -380,7 +380,7 @@ def one_prompt(tokens: Any) -> Array:
 def load(
     directory: str | Path,
     *,
-    dtype: Any = None,
+    dtype: object = None,
     max_seq: int = 0,
     stream: bool = False,
     weights_cache: str | Path | None = None,

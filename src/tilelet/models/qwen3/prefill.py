@@ -18,7 +18,6 @@ Versions:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -252,7 +251,7 @@ def make_token_feed_forward(s: PrefillShape):
     return feed_forward
 
 
-def program(s: PrefillShape, layer: Any):
+def program(s: PrefillShape, layer: object):
     return layer_program("Qwen3Prefill", [s.batch, s.max_seq, s.hidden], s, layer)
 
 

@@ -58,7 +58,7 @@ class Model:
         """Return the default sizes of a variant, with those in `sizes` changed."""
         return self.shape(**{**self.variants[variant].sizes, **sizes})
 
-    def build(self, variant: str | None = None, **settings: Any) -> Program:
+    def build(self, variant: str | None = None, **settings: object) -> Program:
         """Build the program, with sizes changed and switches set by name."""
         chosen = variant or self.default
         switches = {name: settings.pop(name) for name in self.switches if name in settings}
@@ -71,7 +71,7 @@ class Model:
         *,
         runtime_cfg: dict[str, Any] | None = None,
         switches: dict[str, Any] | None = None,
-        **sizes: Any,
+        **sizes: object,
     ) -> RunResult:
         """Build, run and compare."""
         shape = self.shape_for(variant, **sizes)

@@ -131,7 +131,7 @@ def _in_pairs(array: Array) -> Array:
 
 
 @functools.lru_cache
-def _carried(torch_type: Any) -> tuple[Any, np.dtype[Any]] | None:
+def _carried(torch_type: object) -> tuple[Any, np.dtype[Any]] | None:
     """Map torch dtypes that NumPy lacks to the dtypes used to view and interpret them."""
     dtype = dtype_of(torch_type)
     if dtype is None or dtype.numpy.isbuiltin == 1:

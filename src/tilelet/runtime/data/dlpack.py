@@ -111,7 +111,7 @@ def _capsule_of(value: Any) -> Any:
         return value.__dlpack__()
 
 
-def _described(capsule: Any) -> tuple[_Tensor, bool]:
+def _described(capsule: object) -> tuple[_Tensor, bool]:
     """Return the tensor, and whether it is read-only."""
     api = ctypes.pythonapi
     is_valid, pointer_of = api.PyCapsule_IsValid, api.PyCapsule_GetPointer

@@ -79,7 +79,7 @@ def seed_of(name: str, seed: int) -> int:
     return zlib.crc32(name.encode()) ^ (seed & 0xFFFFFFFF)
 
 
-def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
+def _call(spec: TensorSpec, function: Callable[..., object]) -> Any:
     """Call an initializer with the arguments that its kind takes."""
     try:
         made = _call_known(spec, function)
@@ -93,7 +93,7 @@ def _call(spec: TensorSpec, function: Callable[..., Any]) -> Any:
         raise InitValueFailed(spec.name, f"the function raised {summary}") from error
 
 
-def _call_known(spec: TensorSpec, function: Callable[..., Any]) -> Any | None:
+def _call_known(spec: TensorSpec, function: Callable[..., object]) -> Any | None:
     """Call a generator of torch or NumPy, which takes the shape."""
     torch = loaded_torch()
     shape = spec.shape
@@ -107,7 +107,7 @@ def _call_known(spec: TensorSpec, function: Callable[..., Any]) -> Any | None:
     return None
 
 
-def _wants_shape(function: Callable[..., Any]) -> bool:
+def _wants_shape(function: Callable[..., object]) -> bool:
     """Whether the function has exactly one parameter without a default."""
     try:
         parameters = inspect.signature(function).parameters.values()

@@ -185,7 +185,7 @@ def _checked_shape(name: str, shape: Any) -> tuple[int, ...]:
     return checked
 
 
-def _number(name: str, value: Any) -> int | float | bool:
+def _number(name: str, value: object) -> int | float | bool:
     if is_array(value) or isinstance(value, np.generic):
         value = cast("Any", value).item()
     if not isinstance(value, numbers.Real):

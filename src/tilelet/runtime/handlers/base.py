@@ -59,7 +59,7 @@ Explore: TypeAlias = "Callable[[RanksRun], bool]"
 
 def explore_ranks(
     program: CompiledProgram,
-    arguments: Callable[[], Mapping[str, Any]],
+    arguments: Callable[[], Mapping[str, object]],
     config: RunConfig,
     explore: Explore | None = None,
 ) -> bool:

@@ -32,7 +32,7 @@ TOO_MANY = f"more than {MAX_TASKS:,} tasks"
 def cheap_verdict(
     name: str,
     program: Program,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     platform: str,
     counts: Mapping[str, int],
     comparison: Comparison | None = None,

@@ -101,7 +101,7 @@ class Count:
 
 def record_tasks(
     program: CompiledProgram,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, object],
     data: Data | None,
     now: Session,
     most_tasks: int | None = None,
@@ -132,7 +132,7 @@ def execute_to_count(
 
 
 def note_inputs(
-    program: CompiledProgram, name: str, arguments: Mapping[str, Any], now: Session
+    program: CompiledProgram, name: str, arguments: Mapping[str, object], now: Session
 ) -> None:
     """Report that the tasks follow from the inputs, because the control program reads `name`."""
     inputs = [p.name for p in program.parameters if not p.is_pure_output]

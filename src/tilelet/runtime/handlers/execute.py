@@ -119,7 +119,7 @@ class Execute:
         del program, arguments, config
         return None
 
-    def before_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def before_call(self, arguments: Mapping[str, object]) -> Mapping[str, Any]:
         """Return the arguments as they are before a call, for `after`."""
         return arguments
 
@@ -135,7 +135,7 @@ class Execute:
     def _check(
         self,
         program: CompiledProgram,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         config: RunConfig,
         counts: Mapping[str, int],
         comparison: Comparison | None,
@@ -216,7 +216,7 @@ class Execute:
 
 
 def _find_where(
-    run: CaseRun, pristine: Mapping[str, Any], pairs: Mapping[str, tuple[Array, Array]]
+    run: CaseRun, pristine: Mapping[str, object], pairs: Mapping[str, tuple[Array, Array]]
 ) -> None:
     """Find the wrong regions of the failed outputs, and the tasks that wrote them."""
     from tilelet.divergence.wrong_regions import where_wrong

@@ -122,8 +122,8 @@ class Record:
     def _keep(
         self,
         program: CompiledProgram,
-        tasks: Any,
-        arguments: Mapping[str, Any],
+        tasks: object,
+        arguments: Mapping[str, object],
         now: Session,
         run: CaseRun | None = None,
     ) -> None:
@@ -151,7 +151,7 @@ class ExecuteAndRecord(Execute):
     ) -> bool | None:
         return explore_ranks(program, arguments, config, self.explore)
 
-    def before_call(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def before_call(self, arguments: Mapping[str, object]) -> Mapping[str, Any]:
         return copies(arguments) if self.keep_arguments else arguments
 
     def after(self, executed: Executed) -> None:
@@ -167,14 +167,14 @@ class ExecuteAndRecord(Execute):
         )
 
 
-def copies(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def copies(arguments: Mapping[str, object]) -> dict[str, Any]:
     """Copy the arguments, because a script may reuse its arrays.
 
     An array that is passed twice is copied once.
     """
     made: dict[Any, Any] = {}
 
-    def own(value: Any) -> Any:
+    def own(value: object) -> Any:
         if not isinstance(value, np.ndarray):
             return value
         array = cast("NDArray[Any]", value)

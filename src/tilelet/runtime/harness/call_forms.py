@@ -94,7 +94,7 @@ def _unclaimed(program: Program, specs: Sequence[Spec]) -> list[str]:
     return [s.name for s in rest if isinstance(s, TensorSpec) and s.is_output]
 
 
-def _place_positional(args: Sequence[Any], options: dict[str, Any]) -> None:
+def _place_positional(args: Sequence[object], options: dict[str, Any]) -> None:
     """Name positional arguments by type, because their order differs between eras."""
     for arg in args:
         if arg is None:
@@ -114,7 +114,7 @@ def _place_positional(args: Sequence[Any], options: dict[str, Any]) -> None:
         options[name] = arg
 
 
-def _one_of(options: Mapping[str, Any], *names: str) -> Any | None:
+def _one_of(options: Mapping[str, object], *names: str) -> Any | None:
     given = [name for name in names if name in options]
     if len(given) > 1:
         raise BadRunCall(f"`{given[0]}` and `{given[1]}` are the same")
@@ -136,7 +136,7 @@ def _config(options: Mapping[str, Any]) -> RunConfig:
     return config
 
 
-def _tolerance(name: str, value: Any) -> float:
+def _tolerance(name: str, value: object) -> float:
     if value is None:
         return TOLERANCE
     if not isinstance(value, int | float) or not value >= 0:

@@ -62,7 +62,7 @@ class CaseRun:
         self.findings = ""
         self._seed = draw_seed(now)  # captured now: data may be created after the script has ended
 
-    def with_program(self, program: Any) -> CaseRun:
+    def with_program(self, program: object) -> CaseRun:
         """Return the same case for another program: the same specs, seed, golden and comparison."""
         case = dataclasses.replace(self.case, program=program)
         other = CaseRun(case, self.console, RunResult(False, case.name), self.session)
@@ -155,7 +155,7 @@ class CaseRun:
         }
         return needed, shapes
 
-    def inputs_on_demand(self, made: Mapping[str, Any]) -> Mapping[str, Any]:
+    def inputs_on_demand(self, made: Mapping[str, object]) -> Mapping[str, Any]:
         """Return all initial data lazily; `made` exists already."""
         makers = {
             param.name: functools.partial(self._initial, param)
@@ -178,7 +178,7 @@ class CaseRun:
         assert isinstance(param.type, TensorType)
         return array.view(param.type.dtype.numpy)
 
-    def tensors(self, given: Mapping[str, Any]) -> dict[str, Array]:
+    def tensors(self, given: Mapping[str, object]) -> dict[str, Array]:
         """Return array arguments by parameter, in the element types of their specs."""
         return {
             name: as_spec(self.specs[name], cast("Array", a))
@@ -266,7 +266,7 @@ class CaseRun:
             ignored=self._ignored,
         )
 
-    def _ignored(self, given: Mapping[str, Any], unset: Mapping[str, Bits]) -> dict[str, Bits]:
+    def _ignored(self, given: Mapping[str, object], unset: Mapping[str, Bits]) -> dict[str, Bits]:
         """Return which elements of some outputs need no value.
 
         These are the elements that the golden does not write, and those whose value a comparison of
@@ -316,7 +316,7 @@ class CaseRun:
             return False
         return all(judgement.ok for judgement in found)
 
-    def examined(self, pristine: Mapping[str, Any]) -> GoldenCase:
+    def examined(self, pristine: Mapping[str, object]) -> GoldenCase:
         """Return the case with the intermediates of its golden, for `tilelet diverge`."""
         from tilelet.runtime.harness.examined_case import examined
 

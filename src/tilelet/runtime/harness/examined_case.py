@@ -33,11 +33,11 @@ _MAX_LARGE_ERROR = 0.05
 def examined(
     compiled: CompiledProgram,
     specs: Mapping[str, Spec],
-    pristine: Mapping[str, Any],
-    golden: Callable[..., Any] | None,
+    pristine: Mapping[str, object],
+    golden: Callable[..., object] | None,
     expecting: Expecting,
     judge: Judge,
-    inputs: Mapping[str, Any],
+    inputs: Mapping[str, object],
 ) -> GoldenCase:
     """Return the case with the intermediates of its golden; note what cannot be compared."""
     trace: GoldenTrace | None = None
@@ -107,7 +107,7 @@ def examined(
 
 
 def _redrawn(
-    pristine: Mapping[str, Any],
+    pristine: Mapping[str, object],
     expecting: Callable[[Mapping[str, Any]], Mapping[str, Array] | None],
     factors: tuple[float, float],
 ) -> dict[str, Any]:

@@ -28,15 +28,15 @@ from tilelet.runtime.validation.golden import Golden
 
 
 def run(
-    program: Any = None,
-    *args: Any,
-    fn: Any = None,
+    program: object = None,
+    *args: object,
+    fn: object = None,
     specs: Sequence[Spec] | None = None,
     golden_fn: Golden | None = None,
     golden_data: str | Path | None = None,
-    config: RunConfig | Mapping[str, Any] | None = None,
-    compile_cfg: Mapping[str, Any] | None = None,
-    runtime_cfg: Mapping[str, Any] | None = None,
+    config: RunConfig | Mapping[str, object] | None = None,
+    compile_cfg: Mapping[str, object] | None = None,
+    runtime_cfg: Mapping[str, object] | None = None,
     rtol: float | None = None,
     atol: float | None = None,
     compare_fn: Mapping[str, Comparator] | Comparator | None = None,
@@ -45,7 +45,7 @@ def run(
     save_data: bool = False,
     tensor_specs: Sequence[Spec] | None = None,
     golden: Golden | None = None,
-    benchmark: Any = None,  # noqa: ARG001 - how often a board repeats the run
+    benchmark: object = None,  # noqa: ARG001 - how often a board repeats the run
 ) -> Any:
     """Run a program and compare its outputs with a golden.
 
@@ -100,7 +100,7 @@ def run_jit(fn: Any, *args: Any, **options: Any) -> RunResult:
     return run(fn, *args, **options)
 
 
-def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) -> Any:
+def _run_direct(program: object, tensors: Sequence[object], config: RunConfig | None) -> Any:
     if not isinstance(program, Program):
         jit_call.call(program, tensors, config)
         return jit_call.compile(program, tensors, config)
@@ -110,7 +110,7 @@ def _run_direct(program: Any, tensors: Sequence[Any], config: RunConfig | None) 
     return compiled
 
 
-def _run_case(program: Any, args: Sequence[Any], options: dict[str, Any]) -> RunResult:
+def _run_case(program: object, args: Sequence[object], options: dict[str, Any]) -> RunResult:
     """Run a case; only Ctrl-C and a debugger's `quit` leave this function as exceptions."""
     start = time.perf_counter()
     now = session.current()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.runtime.inspection.check import recorded_runs
@@ -51,7 +50,7 @@ def _number(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def budget_of(program: Any, args: Sequence[Any], platform: str) -> Budget:
+def budget_of(program: object, args: Sequence[object], platform: str) -> Budget:
     """Record a call and model it; nothing is executed."""
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import DeviceRun

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def check(
-    program: Any,
+    program: object,
     /,
-    *args: Any,
+    *args: object,
     platform: str | Path = "a2a3",
     period: str | None = None,
     only: Iterable[str] = (),
-    **named: Any,
+    **named: object,
 ) -> Verdict:
     """Check a program: a `@pl.jit` function, a program, a compiled one, or a function that runs
     some. `args` are its arguments; programs with known shapes need none.

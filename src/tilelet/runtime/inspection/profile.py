@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 def profile(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object] | None = None,
     /,
-    *args: Any,
+    *args: object,
     platform: str | Path = "a2a3",
-    **named: Any,
+    **named: object,
 ) -> Profile:
     """Call `function` and model its programs on `platform`, a machine's name or file.
 

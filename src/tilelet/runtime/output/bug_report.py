@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from tilelet.ir.core import Program
 from tilelet.runtime.output.run_directory import RunDirectory
 
 
-def bug_text(error: BaseException, program: Any, directory: RunDirectory) -> str:
+def bug_text(error: BaseException, program: object, directory: RunDirectory) -> str:
     """Return the message for a bug in Tilelet, and try to write `report/reproducer.txt`."""
     if isinstance(error, InternalError):
         message = str(error)
@@ -29,12 +28,12 @@ def bug_text(error: BaseException, program: Any, directory: RunDirectory) -> str
     return f"{message}\nwhat is needed to reproduce it is in {path}"
 
 
-def write_reproducer(error: BaseException, program: Any, directory: RunDirectory) -> str:
+def write_reproducer(error: BaseException, program: object, directory: RunDirectory) -> str:
     """Write `report/reproducer.txt`; return where that is."""
     return str(directory.write_text(_reproducer(error, program), "report", "reproducer.txt"))
 
 
-def _reproducer(error: BaseException, program: Any) -> str:
+def _reproducer(error: BaseException, program: object) -> str:
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
     parts = [
         f"Tilelet {__version__}, {versions}, {platform.system()} {platform.machine()}",
@@ -46,7 +45,7 @@ def _reproducer(error: BaseException, program: Any) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _program_text(program: Any) -> str:
+def _program_text(program: object) -> str:
     if not isinstance(program, Program):
         return f"program: {program!r}"
     try:

@@ -151,7 +151,7 @@ def given_names(params: Sequence[Parameter], count: int) -> list[str]:
 
 
 def bind_call(
-    kernel: str, params: Sequence[Parameter], args: Sequence[Any]
+    kernel: str, params: Sequence[Parameter], args: Sequence[object]
 ) -> tuple[dict[str, Array | Any], dict[str, Any]]:
     """Return the engine's arguments of a direct call, and the tensors that it returns.
 
@@ -223,11 +223,11 @@ def adopted(param: Parameter, arg: Any) -> Any:
     return arg if is_tensor(arg) else plain
 
 
-def _is_plain(arg: Any) -> bool:
+def _is_plain(arg: object) -> bool:
     return type(arg) is np.ndarray or isinstance(arg, np.generic)
 
 
-def bind_one(param: Parameter, arg: Any) -> Array | Any:
+def bind_one(param: Parameter, arg: object) -> Array | Any:
     """Convert one argument to a NumPy array or a plain number, as engines expect."""
     if isinstance(param.type, ScalarType):
         return cast("Any", arg).item() if is_array(arg) or isinstance(arg, np.generic) else arg

@@ -162,7 +162,7 @@ class CompiledProgram(StepwiseCalls):
             return result
         return self._call(args, config or self.config)
 
-    def _call(self, args: Sequence[Any], settings: RunConfig) -> Any:
+    def _call(self, args: Sequence[object], settings: RunConfig) -> Any:
         call = ProgramCall(self, args, settings, session.current())
         call.session.handler.call(call)
         results = tuple(call.written.values())
@@ -170,7 +170,7 @@ class CompiledProgram(StepwiseCalls):
 
     def execute(
         self,
-        arguments: Mapping[str, Array | Any],
+        arguments: Mapping[str, Array | object],
         config: RunConfig | None = None,
         execute: bool = True,
     ) -> dict[str, int]:
@@ -179,7 +179,7 @@ class CompiledProgram(StepwiseCalls):
 
     def run_tasks(
         self,
-        arguments: Mapping[str, Array | Any],
+        arguments: Mapping[str, Array | object],
         config: RunConfig | None = None,
         execute: bool = True,
         directory: RunDirectory | None = None,
@@ -276,7 +276,7 @@ class CompiledProgram(StepwiseCalls):
         now.say_once(f"note: the C text of {self.name} is in {folder}")
         return folder
 
-    def task_counts(self, arguments: Mapping[str, Array | Any]) -> dict[str, int]:
+    def task_counts(self, arguments: Mapping[str, Array | object]) -> dict[str, int]:
         """Return the number of tasks of each kernel without executing any."""
         return self.execute(arguments, execute=False)
 

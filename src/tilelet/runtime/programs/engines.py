@@ -127,7 +127,7 @@ def runs_natively(program: Program) -> bool:
 
 def of_ranks(
     config: DistributedConfig | None,
-    callbacks: Mapping[str, Callable[..., Any]] | None = None,
+    callbacks: Mapping[str, Callable[..., object]] | None = None,
     kept: KeptWindows | None = None,
     chosen: str | None = None,
     over_mpi: bool = False,

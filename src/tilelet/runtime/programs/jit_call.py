@@ -41,7 +41,7 @@ def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> A
 
 
 def _call(
-    jit_fn: Any, args: Sequence[Any], config: RunConfig
+    jit_fn: object, args: Sequence[object], config: RunConfig
 ) -> tuple[Any, CompiledProgram, list[str]]:
     """Return the results, the program that was run, and the parameter names of `args`."""
     program = compile(jit_fn, args, config)
@@ -88,11 +88,11 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, np.generic) or (is_array(value) and value.ndim == 0)
 
 
-def _is_static(type_: Any) -> bool:
+def _is_static(type_: object) -> bool:
     return isinstance(type_, TensorType) and all(isinstance(d, int) for d in type_.shape)
 
 
-def lower(jit_fn: Any, args: Sequence[Any]) -> Program:
+def lower(jit_fn: object, args: Sequence[object]) -> Program:
     """`kernel.lower(*args)`: the IR after all passes."""
     return compile(jit_fn, args).program
 

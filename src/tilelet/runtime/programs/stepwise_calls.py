@@ -51,7 +51,9 @@ class StepwiseCalls:
         """Return the configuration of a run; `numbers` have no effect."""
         return CallConfig(config or self.config, **numbers)
 
-    def build_orch_args(self, *args: Any, worker: Any = None) -> tuple[list[Any], list[Any], bool]:
+    def build_orch_args(
+        self, *args: object, worker: object = None
+    ) -> tuple[list[Any], list[Any], bool]:
         """Return a worker's arguments, those the caller sees, and whether outputs were omitted."""
         del worker  # memory is the same for all of them
         _, written = bind_call(self.name, self.parameters, args)

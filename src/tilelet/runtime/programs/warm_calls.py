@@ -45,7 +45,7 @@ class WarmCalls:
         self._known: dict[Signature, _WarmCall] = {}
         self._scalars: frozenset[int] = frozenset()
 
-    def call(self, args: Sequence[Any]) -> Any:
+    def call(self, args: Sequence[object]) -> Any:
         """Return the results, or `NOT_WARM` without doing anything."""
         found = _seen(args, self._scalars)
         if found is None:
@@ -56,7 +56,7 @@ class WarmCalls:
     def remember(
         self,
         program: CompiledProgram,
-        args: Sequence[Any],
+        args: Sequence[object],
         names: Sequence[str],
         captures: Captures | None = None,
     ) -> None:
@@ -139,7 +139,7 @@ def _seen(args: Sequence[Any], scalars: Collection[int]) -> tuple[Signature, Seq
     return tuple(parts), args if arrays is None else arrays
 
 
-def _of_tensor(arg: Any) -> Any | None:
+def _of_tensor(arg: object) -> Any | None:
     torch = sys.modules.get("torch")
     if torch is None or type(arg) is not torch.Tensor:
         return None

@@ -211,7 +211,7 @@ class Deferred(_Tensor):
         return _dispatch(func, args, kwargs or {})
 
 
-def _looks(name: str, args: Sequence[Any]) -> bool:
+def _looks(name: str, args: Sequence[object]) -> bool:
     """Whether a function needs the elements, or would choose another algorithm without them."""
     nuclear = any(isinstance(a, str) and a == "nuc" for a in args)
     return name in _LOOKS or name.startswith("linalg_") or nuclear
@@ -239,7 +239,7 @@ class _Making(_DispatchMode):
         return _dispatch(func, args, kwargs or {})
 
 
-def opened(value: Any) -> Any:
+def opened(value: object) -> Any:
     """Return a computed tensor that the script may modify."""
     if not isinstance(value, Deferred):
         return value
@@ -250,7 +250,7 @@ def opened(value: Any) -> Any:
     return _value(value)
 
 
-def _value(value: Any) -> Any:
+def _value(value: object) -> Any:
     """Return a computed tensor for reading."""
     if not isinstance(value, Deferred):
         return value
@@ -392,7 +392,7 @@ def _with_aliases(function: Any, made: Any) -> Iterator[tuple[Any, Any]]:
 # ---- arguments, which may be lists of tensors
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def _tensors(value: object) -> Iterator[Any]:
     if isinstance(value, _Tensor):
         yield value
     elif isinstance(value, dict):
@@ -402,7 +402,7 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-def _map(function: Callable[[Any], Any], value: Any) -> Any:
+def _map(function: Callable[[Any], object], value: object) -> Any:
     if isinstance(value, dict):
         return {k: _map(function, v) for k, v in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list | tuple):
@@ -411,7 +411,7 @@ def _map(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-def _in_form(made: Any, results: Iterator[Any]) -> Any:
+def _in_form(made: object, results: Iterator[object]) -> Any:
     return _map(lambda value: next(results) if isinstance(value, _Tensor) else value, made)
 
 
@@ -431,7 +431,7 @@ def _kept(value: Any) -> Any:
     return value.clone() if isinstance(value, _Tensor) else value
 
 
-def _real(value: Any) -> Any:
+def _real(value: object) -> Any:
     return value.real if isinstance(value, Cell) else value
 
 

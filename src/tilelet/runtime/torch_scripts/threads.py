@@ -100,7 +100,7 @@ def _of_matmul(a: Any, b: Any) -> int:
     return batches * rows * a.shape[-1] * columns
 
 
-def _of_matmul_from_the_right(b: Any, a: Any) -> int:
+def _of_matmul_from_the_right(b: object, a: object) -> int:
     return _of_matmul(a, b)
 
 

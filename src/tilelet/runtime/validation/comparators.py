@@ -85,7 +85,7 @@ def ratio_reldiff(
     relative to the larger magnitude of the two.
     """
 
-    def compare(actual: Any, expected: Any, **_: Any) -> Verdict:
+    def compare(actual: object, expected: object, **_: object) -> Verdict:
         seen, wanted = as_array(actual), as_array(expected)
         if valid_rows is not None:
             if zero_tail and _has_tail(seen, valid_axis, valid_rows):
@@ -155,7 +155,7 @@ def input_prefix_ratio_allclose(
     """
 
     def compare(
-        actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
+        actual: object, expected: object, *, inputs: Mapping[str, object], **context: object
     ) -> Verdict:
         rows = int(as_array(inputs[valid_rows_name]).reshape(()))
         tail, wanted = (_from(as_array(x), valid_axis, rows) for x in (actual, expected))
@@ -216,14 +216,14 @@ def topk_pair_compare(
     """
 
     def compare(
-        actual: Any,
-        expected: Any,
+        actual: object,
+        expected: object,
         *,
-        actual_outputs: Mapping[str, Any],
-        expected_outputs: Mapping[str, Any],
+        actual_outputs: Mapping[str, object],
+        expected_outputs: Mapping[str, object],
         rtol: float = 1e-5,
         atol: float = 1e-5,
-        **_: Any,
+        **_: object,
     ) -> Verdict:
         if vals_name not in actual_outputs:
             return False, f"there is no output '{vals_name}', only {ticked(actual_outputs)}"
@@ -257,7 +257,7 @@ def topk_pair_compare(
 def topk_set_compare() -> Comparator:
     """Judge the indices of a top-k as sets: rows may differ from the golden's in order."""
 
-    def compare(actual: Any, expected: Any, **_: Any) -> Verdict:
+    def compare(actual: object, expected: object, **_: object) -> Verdict:
         a, e = (np.sort(as_array(x), axis=-1) for x in (actual, expected))
         if a.shape != e.shape:
             return False, f"shape {list(a.shape)}, not {list(e.shape)}"
@@ -325,7 +325,7 @@ class _Pool:
 
     def judged(self, judge: Comparator) -> Comparator:
         def compare(
-            actual: Any, expected: Any, *, inputs: Mapping[str, Any], **context: Any
+            actual: object, expected: object, *, inputs: Mapping[str, object], **context: object
         ) -> Verdict:
             a, e = as_array(actual), as_array(expected)
             mapping = as_array(inputs[self.mapping_name])
@@ -358,7 +358,7 @@ class _Pool:
         rows: Array,
         golden_rows: Array,
         judge: Comparator,
-        context: Mapping[str, Any],
+        context: Mapping[str, object],
     ) -> str:
         """Return the mistakes in the rows of one rank, or ""."""
         named = slots[slots >= 0].astype(np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -135,7 +135,7 @@ class Differences:
                 self.rows[row] = self.rows.get(row, 0) + count
 
 
-def scan(actual: Any, expected: Any, rtol: float, atol: float) -> Differences:
+def scan(actual: object, expected: object, rtol: float, atol: float) -> Differences:
     """Compare two outputs of the same shape element by element."""
     a, e = as_array(actual), as_array(expected)
     if a.shape != e.shape:
@@ -146,7 +146,7 @@ def scan(actual: Any, expected: Any, rtol: float, atol: float) -> Differences:
     return found
 
 
-def mismatches(actual: Any, expected: Any, rtol: float, atol: float) -> Array:
+def mismatches(actual: object, expected: object, rtol: float, atol: float) -> Array:
     """Which elements are not close: an array of booleans of the outputs' shape."""
     a, e = as_array(actual), as_array(expected)
     bad: Array = np.zeros(a.size, np.bool_)
@@ -157,12 +157,12 @@ def mismatches(actual: Any, expected: Any, rtol: float, atol: float) -> Array:
     return bad.reshape(a.shape)
 
 
-def allclose(actual: Any, expected: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
+def allclose(actual: object, expected: object, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
     """`torch.allclose(actual, expected, rtol, atol)` for arrays and tensors."""
     return scan(actual, expected, rtol, atol).mismatched == 0
 
 
-def failure_text(name: str, found: Differences, actual: Any, expected: Any) -> str:
+def failure_text(name: str, found: Differences, actual: object, expected: object) -> str:
     """Return the text of a failed comparison: counts, tolerances, norms, worst elements, rows."""
     share = 100.0 * found.mismatched / max(found.total, 1)
     lines = [
@@ -174,7 +174,7 @@ def failure_text(name: str, found: Differences, actual: Any, expected: Any) -> s
     return "\n".join(lines)
 
 
-def detail_lines(found: Differences, actual: Any, expected: Any) -> list[str]:
+def detail_lines(found: Differences, actual: object, expected: object) -> list[str]:
     """Norms, NaN and Inf counts, worst elements and first mismatching rows."""
     lines = _special_lines(found)
     if max(found.nan_actual, found.nan_expected) < found.total:

@@ -153,7 +153,7 @@ def _version(tensor: Any) -> int | None:
         return None
 
 
-def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
+def _by_name(returned: object, outputs: Sequence[str]) -> dict[str, Any]:
     """A golden may also return its results: a dictionary, or one array per output in order."""
     if isinstance(returned, Mapping):
         return dict(cast("Mapping[str, Any]", returned))
@@ -164,7 +164,7 @@ def _by_name(returned: Any, outputs: Sequence[str]) -> dict[str, Any]:
     return {}
 
 
-def _result(name: str, value: Any, like: Array) -> Array:
+def _result(name: str, value: object, like: Array) -> Array:
     """Return the golden's array `name` in the output's element type."""
     try:
         found = as_array(value) if is_array(value) else np.asarray(value)

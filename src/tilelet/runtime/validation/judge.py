@@ -39,7 +39,7 @@ class Judge:
         self,
         actual: Mapping[str, Array],
         expected: Mapping[str, Array],
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
     ) -> list[Judgement]:
         """Return one judgement per expected output, in order."""
         chosen = self.compare_fn
@@ -88,17 +88,17 @@ class Judge:
         return Judgement(name, bool(ok), size, 0 if ok else size, remark, report)
 
 
-def _unchanged(value: Any) -> Any:
+def _unchanged(value: object) -> Any:
     return value
 
 
 def validate_golden(
-    outputs: Mapping[str, Any],
-    golden: Mapping[str, Any],
+    outputs: Mapping[str, object],
+    golden: Mapping[str, object],
     rtol: float = 1e-5,
     atol: float = 1e-5,
-    compare_fn: Mapping[str, Callable[..., Any]] | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    compare_fn: Mapping[str, Callable[..., object]] | None = None,
+    inputs: Mapping[str, object] | None = None,
 ) -> None:
     """Compare tensors or arrays by name; raise AssertionError with a report on a mismatch."""
     arrays = {name: as_array(value) for name, value in outputs.items()}
@@ -117,7 +117,7 @@ def validate_golden(
         raise AssertionError("\n".join([f"Output(s) does not match golden: {names}", *reports]))
 
 
-def _all_tensors(values: Mapping[str, Any]) -> bool:
+def _all_tensors(values: Mapping[str, object]) -> bool:
     from tilelet.runtime.data.arrays import is_tensor
 
     return all(is_tensor(value) for value in values.values())

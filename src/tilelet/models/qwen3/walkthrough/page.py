@@ -212,7 +212,7 @@ class Chapter:
         return Group(self.section.title.partition(":")[0], lines)
 
 
-def _fill_template(template: str, **values: Any) -> str:
+def _fill_template(template: str, **values: object) -> str:
     """Fill in the figures; each paragraph becomes one line, since widths differ from run to run.
 
     Lines of a table stay separate.
