@@ -1,4 +1,4 @@
-# make demo | test | test-quick | test-all | check | web | vscode | screenshots | fuzz | emulator | docs | site | walkthrough | bench | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-quick | test-all | check | web | vscode | screenshots | fuzz | emulator | docs | site | walkthrough | bench | bench-page | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -19,7 +19,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-all check web vscode web-check screenshots page-bench fuzz emulator docs site walkthrough bench bench-against calibrate format clean
+.PHONY: help demo test test-quick test-all check web vscode web-check screenshots page-bench fuzz emulator docs site walkthrough bench bench-page bench-against calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -107,6 +107,11 @@ walkthrough: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qw
 
 bench: $(INSTALLED_DEV) ## measure the native engine on this machine
 	$(BIN)/tilelet bench $(ARGS)
+
+bench-page: $(INSTALLED_DEV) ## measure this machine for docs/bench.md: NAME=mine
+	@test -n "$(NAME)" || { echo "error: name the machine: make bench-page NAME=mine"; exit 1; }
+	$(BIN)/tilelet bench --json docs/bench/$(NAME).json $(ARGS)
+	$(BIN)/tilelet docs --write
 
 bench-against: $(INSTALLED_DEV) ## compare the native engine with that of AGAINST= (the last release)
 	@test -n "$(AGAINST)" || { echo "error: no release is tagged here: say make bench-against AGAINST=REVISION"; exit 1; }

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tilelet.bench.page import bench_markdown
 from tilelet.bench.report import FIGURES, Goal, Report, Row, time_text
 from tilelet.diag.catalogue.command import CannotWrite
 
@@ -98,3 +99,19 @@ def test_times_have_fitting_units(seconds: float, text: str) -> None:
 
 def test_every_figure_can_be_written() -> None:
     assert all(figure.head and figure.text(0.5) for figure in FIGURES.values())
+
+
+def test_the_page_shows_what_the_document_says(tmp_path: Path) -> None:
+    report = sample()
+    report.machine = {
+        "cpu": "Some CPU", "isa": "AVX2", "threads": 2, "load": 0.0, "compiler": "cc: 1",
+        "packages": {"torch": "2.0", "jax": None}, "fma_peak": 5e10, "read_bandwidth": 4e10,
+        "read_streams_bandwidth": 4e10, "copy_bandwidth": 2e10,
+    }  # fmt: skip
+    report.save(tmp_path / "some.json")
+    page = bench_markdown(tmp_path)
+    assert "## Some CPU, AVX2" in page
+    assert f"{report.measured}, Tilelet {report.version}. Some CPU, 2 threads: FMA peak 50" in page
+    assert "Packages: torch 2.0." in page
+    assert "| torch | 700.0 ms |  | 3.50x | >= 3.00x met | by blocks |" in page
+    assert "reach: 2 of 3 met" in page

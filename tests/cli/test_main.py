@@ -74,6 +74,7 @@ def test_docs_are_written_and_checked(tilelet: Run) -> None:
     assert sorted(p.name for p in Path("docs").iterdir()) == [
         "advice.md",
         "answers.md",
+        "bench.md",
         "commands.md",
         "compatibility.md",
         "errors.md",

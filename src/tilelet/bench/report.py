@@ -124,6 +124,8 @@ class Report:
     other_work: dict[str, float] = field(default_factory=dict[str, float])
     interrupted: bool = False
     began: float = field(default_factory=time.time)
+    measured: str = field(default_factory=lambda: time.strftime("%Y-%m-%d"))
+    version: str = __version__
 
     @property
     def failed(self) -> bool:
@@ -175,7 +177,8 @@ class Report:
             for row in self.rows
         ]
         return {
-            "tilelet": __version__,
+            "tilelet": self.version,
+            "measured": self.measured,
             "machine": self.machine,
             "options": self.options,
             "other_work": self.other_work,
@@ -186,6 +189,18 @@ class Report:
 
     def save(self, path: Path) -> None:
         save_document(self.document(), path)
+
+
+def document_report(data: dict[str, Any]) -> Report:
+    """Return the report of which `data` is the document."""
+    rows = [
+        Row(
+            **row | {"goals": [Goal(g["figure"], g["target"], g["is_upper"]) for g in row["goals"]]}
+        )
+        for row in data["rows"]
+    ]
+    kept = {name: data[name] for name in ("machine", "options", "other_work", "measured")}
+    return Report(**kept, rows=rows, version=data["tilelet"])
 
 
 def save_document(document: dict[str, Any], path: Path) -> None:

@@ -52,6 +52,7 @@ class Bench:
         peaks = self.machine.measure()
         return {
             "cpu": host.cpu_name(),
+            "isa": host.probe_compiler(compiler).isa,
             "cores": asdict(host.cores()),
             "threads": self.threads,
             "compiler": f"{compiler.name}: {compiler.version}",

@@ -62,6 +62,7 @@ def _families(titles: Mapping[str, str]) -> str:
 def docs_command(folder: Path, write: bool) -> int:
     """Write the generated pages, or say which of them are not what the code says."""
     from tilelet.advice.manual import advice_markdown
+    from tilelet.bench.page import bench_markdown
     from tilelet.compat.compatibility import compatibility_markdown
     from tilelet.dialects.page import portability_markdown
     from tilelet.ops.manual import ops_markdown
@@ -75,6 +76,7 @@ def docs_command(folder: Path, write: bool) -> int:
         ("portability.md", portability_markdown()),
         ("advice.md", advice_markdown()),
         ("answers.md", answers_markdown()),
+        ("bench.md", bench_markdown(folder / "bench")),
         ("commands.md", commands_markdown()),
     ):
         path = folder / name

@@ -35,6 +35,15 @@ class Table:
         lines += [f"  {printable(note)}" for note in self.notes]
         return "\n".join(lines)
 
+    def markdown(self) -> str:
+        """Render as a Markdown table, followed by the notes."""
+        rule = ["---" if i < self.left else "---:" for i in range(len(self.heads))]
+        lines = [
+            "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
+            for row in (self.heads, rule, *self.rows)
+        ]
+        return "\n\n".join(["\n".join(lines), *self.notes])
+
     def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
         cells = [
             f"{cell:<{w}}" if i < self.left else f"{cell:>{w}}"
