@@ -1,8 +1,8 @@
-"""Functions that can be suspended: generators over the interpreter's closures.
+"""Suspendable functions: generators over the interpreter's closures.
 
-A function whose ops include suspending ones is turned into nested generators along the blocks that
-lead to those ops; everything else stays the interpreter's plain steps. So a strand is a Python
-generator: nothing but its frame is held while it waits, and a run is one thread, in any order.
+A function that contains suspending ops becomes nested generators along the blocks that lead to
+those ops; everything else stays plain interpreter steps. A strand is thus a Python generator: while
+it waits it holds only its frame, and a run needs one thread, whatever the schedule.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Suspends = Callable[[Op], "LowerRoutine | None"]
 
 
 class ResumableBlock:
-    """A block whose run is a generator."""
+    """A block that runs as a generator."""
 
     __slots__ = ("_parts", "result")
 
@@ -45,7 +45,7 @@ class ResumableBlock:
 
 
 class ResumableFunction:
-    """A function ready to be started, as often as wanted."""
+    """A function that can be started any number of times."""
 
     def __init__(self, state: RankState, function: Function, suspends: Suspends) -> None:
         self._low = Lowering(state, function)

@@ -1,8 +1,8 @@
-"""Collectives in kernels, made of signals and remote loads.
+"""Collectives in kernels, built from signals and remote loads.
 
-Every call begins and ends with the signal's cells at zero. Its phases are separated by barriers of
-credits: in phase g a rank adds 1 to its cell of every peer and waits until its own cells of all
-peers are at least g; at the end it takes the credits away again.
+Every call begins and ends with all cells of the signal at zero. Its phases are separated by credit
+barriers: in phase g a rank adds 1 to its cell on every peer and waits until its own cells of all
+peers are at least g; at the end it subtracts the credits.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Meeting:
         return [p for p in range(self.size) if p != self.me]
 
     def _cell(self, owner: int, source: int) -> Window:
-        """The cell of `owner` that `source` signals."""
+        """Return the cell of `owner` that `source` signals."""
         whole = moved(self._cells, self.slices[owner])
         axes = len(whole.shape)
         if whole.shape[0] >= self.size:
@@ -77,13 +77,13 @@ class Meeting:
             self.state.waited(condition, self.op)
 
     def leave(self) -> None:
-        """Take the credits of this call away."""
+        """Subtract the credits of this call."""
         for peer in self.peers:
             cell = self._cell(self.me, peer)
             signal(self.state, cell, -self._phase, NotifyOp.AtomicAdd, self.op)
 
     def at(self, window: Window, rank: int) -> Window:
-        """A view of the same buffer on another rank of the domain."""
+        """Return the same view of the buffer on another rank of the domain."""
         return moved(window, symmetric(window).allocation.slices[rank])
 
     def read(self, window: Window) -> Array:
@@ -96,7 +96,7 @@ class Meeting:
 
 
 def rows_of(window: Window, parts: int, op: Op) -> list[Window]:
-    """The window in equal parts along its first axis."""
+    """Split the window into equal parts along its first axis."""
     rows = window.shape[0]
     if rows % parts:
         problem = f"{rows} rows of `{window.name}` do not divide among {parts} ranks"
@@ -182,7 +182,9 @@ BODIES: dict[str, Body] = {
 
 
 def meet(state: RankState, op: Op, args: dict[str, Any]) -> Suspension:
-    """One call of a collective: all ranks are ready, exchange, and are done with their windows."""
+    """Run one call of a collective: wait for all ranks, exchange data, wait until all have
+    finished.
+    """
     _check_buffers(op, args)
     m = Meeting(state, op, args["signal"])
     yield from m.barrier()
@@ -193,7 +195,7 @@ def meet(state: RankState, op: Op, args: dict[str, Any]) -> Suspension:
 
 
 def _check_buffers(op: Op, args: dict[str, Any]) -> None:
-    """Operands of a collective lie in different window buffers."""
+    """Check that the operands of a collective lie in different window buffers."""
     seen: dict[int, str] = {}
     for name, value in args.items():
         if isinstance(value, Window):

@@ -1,7 +1,7 @@
-"""What kernels do to other ranks: transfers and signals, each a point where strands may switch.
+"""Communication ops of kernels: transfers and signals, each a point where strands may switch.
 
-A routine first asks (`yield Request(...)`), then acts; so whatever other strands do before it goes
-on has happened when it acts. Accesses to windows are told to the run's observer.
+A routine first yields a request and then acts, so it sees everything that other strands did in
+between. Accesses to windows are reported to the run's observer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROUTINES: dict[str, LowerRoutine] = {}
 
 
 def routine(*names: str) -> Callable[[LowerRoutine], LowerRoutine]:
-    """Register the routine of the ops of these names."""
+    """Register the routine for the ops of these names."""
 
     def add(lower: LowerRoutine) -> LowerRoutine:
         for name in names:
@@ -90,11 +90,11 @@ def _list(low: Lowering, arg: Arg) -> Callable[[Frame], Sequence[int]]:
 
 
 def _nothing(_: Frame) -> None:
-    """The offsets of a transfer without a region."""
+    """Return the offsets of a transfer without a region."""
 
 
 def cell_of(window: Window, offsets: Sequence[int], loc: Loc) -> Window:
-    """One element of a signal."""
+    """Return one cell of a signal."""
     for axis, (at, extent) in enumerate(zip(offsets, window.shape)):
         if not 0 <= at < extent:
             raise WindowOutOfRange(loc, axis, at, 1, extent, window.name, True)
@@ -102,7 +102,7 @@ def cell_of(window: Window, offsets: Sequence[int], loc: Loc) -> Window:
 
 
 def part_of(window: Window, offsets: Sequence[int] | None, shape: Any, loc: Loc) -> Window:
-    """A region of a window, checked; all of it if there are no offsets."""
+    """Return a region of a window, bounds-checked; the whole window if there are no offsets."""
     if offsets is None:
         return window
     return window_at(window, offsets, tuple(shape), None, False, loc)
@@ -179,7 +179,7 @@ def lower_transfer(low: Lowering, op: Op) -> Routine:
         into = part_of(into, to(frame), size, loc)
         state.observe("read", source, op)
         state.observe("add" if atomic else "write", into, op)
-        # A window may be its own source: read all of it first.
+        # Source and destination may overlap: read the whole source first.
         store(into, read_copy(source), atomic)
 
     return run
@@ -189,7 +189,7 @@ def lower_transfer(low: Lowering, op: Op) -> Routine:
 
 
 def signal(state: RankState, cell: Window, value: int, kind: NotifyOp, op: Op) -> None:
-    """Add to, or set, a cell, as `notify` does."""
+    """Add to or set a cell, as `notify` does."""
     state.observe("notify" if kind is NotifyOp.AtomicAdd else "set", cell, op, value)
     symmetric(cell).signal(cell, value, kind)
 
@@ -213,7 +213,7 @@ def lower_notify(low: Lowering, op: Op) -> Routine:
 
 
 def condition_of(low: Lowering, op: Op) -> Callable[[Frame], Condition]:
-    """The condition of a `wait` or `defer_wait`."""
+    """Return the condition of a `wait` or `defer_wait`."""
     args, loc = op.args, op.loc
     window, offsets = low.slot(args["signal"]), _list(low, args["offsets"])
     expected, cmp = low.slot(args["expected"]), low.slot(args["cmp"])

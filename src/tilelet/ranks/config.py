@@ -1,4 +1,4 @@
-"""`DistributedConfig`: which devices take part in a program of several ranks."""
+"""`DistributedConfig`: the devices that take part in a program of several ranks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilelet.dataclasses import dataclass, field
 class DistributedConfig:
     """The world of a program: logical rank r is `device_ids[r]`.
 
-    num_sub_workers   processes for sub-workers of a board's host; here they run in this one
+    num_sub_workers   processes for sub-workers of a board's host; here they run in this process
     runtime, aicpu_thread_num  accepted, without effect
     """
 

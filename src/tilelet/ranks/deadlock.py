@@ -1,4 +1,4 @@
-"""Why no rank can go on: who waits for what, and why nobody gives it."""
+"""Explain a deadlock: which strand waits for what, and why no other strand can satisfy it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_SHOWN = 8
 
 
 def explain(world: World) -> RanksDeadlock:
-    """The message for a run in which nothing can go on."""
+    """Return the message for a run in which no strand can proceed."""
     return _Explanation(world).message()
 
 
@@ -57,10 +57,10 @@ class _Explanation:
             notes = [*notes[:_MAX_SHOWN], f"and {more} more"]
         return RanksDeadlock(_merged(labels), notes)
 
-    # Who would have to notify
+    # Possible notifiers
 
     def _why(self, strand: Strand | None, op: str, c: Condition) -> None:
-        """Say what became of the statements that could raise a cell."""
+        """Say what happened to the statements that could raise a cell."""
         buffer = c.cell.buffer
         assert isinstance(buffer, SymmetricBuffer)
         cell = _cell(c.cell)
@@ -92,7 +92,7 @@ class _Explanation:
             self._notes.append(f"every task that could notify {cell} has ended")
 
     def _missing(self, buffer: SymmetricBuffer, c: Condition, op: str) -> None:
-        """The rank that has not come to a collective."""
+        """Return the rank that has not reached a collective."""
         cell = c.cell
         source = cell.bytes.start // cell.dtype.itemsize
         ranks = buffer.allocation.domain.ranks
@@ -109,7 +109,9 @@ class _Explanation:
             self._notes.append(f"rank {rank} has ended without calling `{op}`")
 
     def _sources(self, allocation: Allocation) -> Iterator[tuple[_Strand | str | None, Loc, str]]:
-        """Every notify that could reach a window buffer: by whom, where, and what keeps it."""
+        """Return every notify that could reach a window buffer: its strand, location, and what
+        blocks it.
+        """
         world = self._world
         seen: set[int] = set()
         for strand in world.strands:
@@ -139,7 +141,7 @@ class _Explanation:
                 yield who, loc, f"and is not dispatched: the rank {why}"
 
     def _notifies(self, task: RankTask, allocation: Allocation) -> Iterator[Op]:
-        """The notifies of a task's kernel that reach an allocation."""
+        """Return the notifies of a task's kernel that reach an allocation."""
         function = self._world.program.functions.get(task.kernel)
         if function is None:
             return
@@ -157,7 +159,7 @@ class _Explanation:
                     yield op
 
     def _notifies_of(self, dispatch: Dispatch, allocation: Allocation) -> Iterator[Loc]:
-        """Notifies in the kernels of a dispatch that gets a view of an allocation."""
+        """Return the notifies in the kernels of a dispatch with a view of an allocation."""
         mine = any(
             isinstance(v, Window)
             and isinstance(v.buffer, TemplateBuffer)
@@ -191,7 +193,7 @@ class _Explanation:
 
 
 class _Strand:
-    """A strand among the sources of a notify."""
+    """A strand that could execute a notify."""
 
     def __init__(self, strand: Strand) -> None:
         self.strand = strand
@@ -219,7 +221,7 @@ def _place(loc: Loc) -> str:
 
 
 def _merged(labels: list[tuple[Loc, str]]) -> list[tuple[Loc, str]]:
-    """At most a few labels; the same statement on several ranks is one label."""
+    """Return at most a few labels; the same statement on several ranks is one label."""
     by_place: dict[tuple[str, int, int], tuple[Loc, list[str]]] = {}
     for loc, text in labels:
         by_place.setdefault((loc.file, loc.line, loc.col), (loc, []))[1].append(text)

@@ -1,4 +1,4 @@
-"""The engine for programs of several ranks, all in this process."""
+"""The engine for programs of several ranks, all in one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RankCounts:
-    """How many tasks each kernel had, on all ranks together."""
+    """Number of tasks of each kernel, summed over all ranks."""
 
     by_kernel: Counter[str]
 
@@ -42,7 +42,7 @@ class RanksExecution:
 
 @functools.lru_cache(maxsize=8)
 def native_kernels(program: Program) -> NativeKernels:
-    """The native kernels of a program, kept for its next run."""
+    """Return the native kernels of a program, cached for its next run."""
     from tilelet.ranks.native import NativeKernels
 
     return NativeKernels(program)
@@ -50,9 +50,9 @@ def native_kernels(program: Program) -> NativeKernels:
 
 @dataclass(frozen=True)
 class RanksEngine:
-    """Runs a host function and everything that it dispatches.
+    """Run a host function and everything that it dispatches.
 
-    is_native  kernels that talk to no rank become native code once they have done enough work
+    is_native  kernels that do not communicate become native code once they have done enough work
     resident   parameters whose shards stay on their ranks: processes do not share what is written
     """
 
@@ -63,7 +63,7 @@ class RanksEngine:
     resident: frozenset[str] = frozenset()
 
     def prepare(self, program: Program) -> None:
-        """There is nothing to do before a run."""
+        """Do nothing: ranks need no preparation."""
 
     def native(self, program: Program) -> NativeKernels | None:
         return native_kernels(program) if self.is_native else None

@@ -1,10 +1,10 @@
-"""Exploring schedules: all of a small program, many of a large one.
+"""Explore schedules: all of a small program, a sample of a large one.
 
-`covered` executions are chosen by dynamic partial-order reduction: after each one, every step that
-depends on an earlier step of another strand, and is not ordered after it, is tried before it. When
-nothing is left to try, every schedule is equivalent to one that ran. Beyond that budget seeded
-schedules follow: a quarter random, a quarter random with remote stores that land late, and half
-with few preemptions.
+The first `covered` executions are chosen by dynamic partial-order reduction: after each one, every
+step that depends on an unordered earlier step of another strand is tried before it. When nothing is
+left to try, every schedule is equivalent to one that ran. Beyond that budget seeded schedules
+follow: a quarter random, a quarter random with remote stores that land late, and half with few
+preemptions.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ MAX_STEPS = 40_000
 
 
 def key_of(strand: Strand) -> Key:
-    """What a strand is called in every schedule."""
+    """Return a strand's name, which is the same in every schedule."""
     task = strand.task
     return strand.rank, -1 if task.kind is None else task.index, strand.block, task.dispatch
 
 
 @dataclass
 class State:
-    """A point of an execution: who could go on, who did, and who is to be tried."""
+    """A state of an execution: the enabled strands, the one chosen, and those still to be tried."""
 
     enabled: tuple[Key, ...]
     chosen: Key
@@ -63,7 +63,9 @@ class State:
     footprint: Footprint = ()
 
     def asleep_after(self) -> dict[Key, Footprint]:
-        """Strands whose next step was tried before, and does not depend on the step taken here."""
+        """Return the sleep set: strands whose next step was tried before and does not depend on the
+        step taken here.
+        """
         known = {**self.sleep, **self.tried}
         return {
             key: steps
@@ -73,11 +75,11 @@ class State:
 
 
 class RedundantError(Exception):
-    """Every strand that could go on leads to schedules that ran already."""
+    """Every enabled strand leads to schedules that were already explored."""
 
 
 class Guided:
-    """Follows a list of choices, then goes in order; notes every state."""
+    """Follow a list of choices, then program order; record every state."""
 
     def __init__(self, prefix: Sequence[State]) -> None:
         self.states = list(prefix)
@@ -104,14 +106,14 @@ class Guided:
         return strand
 
     def close(self) -> None:
-        """Take the footprint of the last step."""
+        """Record the footprint of the last step."""
         if self._at:
             state = self.states[self._at - 1]
             state.footprint = state.tried[state.chosen] = self._told()
 
 
 class Bounded:
-    """In order, with a few preemptions at seeded steps."""
+    """Program order, with a few preemptions at seeded steps."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - schedules, not secrets
@@ -126,11 +128,11 @@ class Bounded:
 
 
 class Late(Random):
-    """Any ready strand, and remote stores land as late as the fence behind them allows."""
+    """Any ready strand, with remote stores that land as late as their fence allows."""
 
 
 def _dependent(a: Footprint, b: Footprint) -> bool:
-    """Whether the order of two steps matters: they touch common bytes, and not only by adding."""
+    """Whether two steps do not commute: they touch common bytes, and not only by adding."""
     return any(
         x.slice == y.slice and _ordered(x.how, y.how) and meet(x.bytes, y.bytes)
         for x in a
@@ -147,7 +149,7 @@ def _ordered(a: str, b: str) -> bool:
 
 
 class Explorer:
-    """Runs a program under many schedules, each on fresh copies of its arguments."""
+    """Run a program under many schedules, each on fresh copies of its arguments."""
 
     def __init__(
         self,
@@ -175,7 +177,7 @@ class Explorer:
     # One schedule
 
     def run(self, policy: Policy) -> tuple[list[UserError], World, HappensBefore]:
-        """One execution; what it found."""
+        """Run one execution; return its findings."""
         given: dict[str, Any] = {
             n: a.copy() if isinstance(a, np.ndarray) else a for n, a in self._arguments.items()
         }
@@ -221,7 +223,7 @@ class Explorer:
                 self._seen.add(key)
                 self.result.findings.append((d, seed))
 
-    # Many
+    # Many schedules
 
     def explore(self) -> Schedules:
         self._note(list(static.findings(self._program)), "")
@@ -235,7 +237,7 @@ class Explorer:
         return self.result
 
     def replay(self, seed: str) -> list[UserError]:
-        """What the schedule of a seed finds."""
+        """Return the findings of the schedule with this seed."""
         kind, _, number = seed.partition(":")
         if not number.isdecimal() or kind not in ("covered", *_POLICIES):
             raise BadSeed(seed)
@@ -244,13 +246,15 @@ class Explorer:
         return self.run(_POLICIES[kind](int(number)))[0]
 
     def replayed(self, seed: str) -> Schedules:
-        """The verdict on the schedule of a seed alone."""
+        """Return the verdict on the schedule with this seed alone."""
         self._note(self.replay(seed), seed)
         self.result.tried = 1
         return self.result
 
     def _cover(self, until: int | None) -> Any:
-        """Partial-order reduction; what execution `until` found, or whether all were covered."""
+        """Run partial-order reduction; return the findings of execution `until`, or whether all
+        were covered.
+        """
         prefix: list[State] = []
         number = 0
         complete = True
@@ -289,13 +293,13 @@ def _left(state: State) -> set[Key]:
 
 
 def _waited(c: Condition) -> Touch:
-    """A wait that is not over, as its step would be."""
+    """Return the pending wait as the step it would become."""
     buffer = symmetric(c.cell)
     return Touch((buffer.name, buffer.index), c.cell.bytes, "match", c.expected)
 
 
 def _backtrack(states: list[State], pending: Sequence[tuple[Key, Footprint]]) -> None:
-    """Note which strands to try earlier: those whose step depends on an unordered earlier one."""
+    """Add backtracking points: strands whose step depends on an unordered earlier step."""
     exact = _Waits([s.footprint for s in states])
     order = _Order(states, pending, exact)
     while order.overtaken:
@@ -306,11 +310,11 @@ def _backtrack(states: list[State], pending: Sequence[tuple[Key, Footprint]]) ->
 
 
 class _Waits:
-    """Waits that need every signal before them: these are ordered before, not raced with.
+    """Waits that need every earlier signal: the signals are ordered before them, not raced with.
 
-    A wait for at least N that ends when its cell is exactly N needs all that was added so far, as
-    long as all that is added later comes after it in every schedule. `loose` are the others: the
-    order of such a wait and a signal matters.
+    A wait for at least N that ends when its cell is exactly N needs all previous additions,
+    provided that all later additions come after it in every schedule. `loose` waits are the others:
+    their order relative to a signal matters.
     """
 
     def __init__(self, footprints: Sequence[Footprint]) -> None:
@@ -338,28 +342,28 @@ class _Waits:
                 self.loose.add(j)
 
     def needed(self, j: int) -> list[int]:
-        """Steps that must come before step j: the signals that its waits count."""
+        """Return the steps that must precede step j: the signals that its waits count."""
         if j >= len(self._cells) or j in self.loose:
             return []
         return [i for cell in self._cells[j] for i in self.signals.get(cell, ()) if i < j]
 
     def later(self, j: int) -> list[int]:
-        """Signals after step j to the cells that it waits for."""
+        """Return the signals after step j to the cells that it waits for."""
         if j >= len(self._cells) or j in self.loose:
             return []
         return [i for cell in self._cells[j] for i in self.signals.get(cell, ()) if i > j]
 
     def footprint(self, j: int, whole: Footprint) -> Footprint:
-        """What decides the dependences of a step: without the waits that are exact."""
+        """Return the accesses that determine the dependences of a step: all but exact waits."""
         if j in self.loose or j >= len(self._cells):
             return whole
         return [t for t in whole if t.how != "wait"]
 
 
 class _Order:
-    """The steps of one execution: which are ordered, and which to try the other way round.
+    """The happens-before order of one execution's steps, and which pairs to reverse.
 
-    overtaken  exact waits that a later signal may come before
+    overtaken  exact waits that a later signal may precede
     """
 
     def __init__(
@@ -367,7 +371,7 @@ class _Order:
     ) -> None:
         steps = [(s.chosen, waits.footprint(j, s.footprint)) for j, s in enumerate(states)]
         self.todo: list[set[Key]] = [set() for _ in states]
-        ordered: list[set[int]] = []  # for each step, those before it in every equivalent schedule
+        ordered: list[set[int]] = []  # per step, the steps before it in every equivalent schedule
         latest: dict[Key, int] = {}
         for j, (key, footprint) in enumerate([*steps, *pending]):
             before: set[int] = set()

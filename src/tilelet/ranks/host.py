@@ -1,4 +1,6 @@
-"""Running a host function: what it dispatches to which rank, and which ranks share its windows."""
+"""Run a host function: determine what it dispatches to each rank, and which ranks share its
+windows.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ from tilelet.tasks.window import Window, row_major
 
 @dataclass(eq=False)
 class Dispatch:
-    """One piece of work of one rank, as the host submits it.
+    """Work of one rank, as the host submits it.
 
     function   control program to run; "" for a collective or a callback
     operands   as the host sees them: views of window buffers have no memory yet
     op         the statement
-    args       of a collective: its arguments by name
-    callback   name of the sub-worker; None for anything else
-    waits_for  positions of the dispatches that must be done first
+    args       arguments of a collective, by name
+    callback   name of the sub-worker, or None
+    waits_for  positions of the dispatches that must finish first
     """
 
     rank: int
@@ -55,14 +57,14 @@ class Dispatch:
 
     @property
     def allocations(self) -> set[Allocation]:
-        """The window buffers that it gets views of."""
+        """Return the window buffers that the dispatch receives views of."""
         found = (w.buffer for w, _ in self.windows)
         return {b.allocation for b in found if isinstance(b, TemplateBuffer)}
 
 
 @dataclass
 class Plan:
-    """What a host function asks of the ranks, in program order."""
+    """The work that a host function gives to the ranks, in program order."""
 
     world: int
     dispatches: list[Dispatch] = field(default_factory=list[Dispatch])
@@ -70,7 +72,7 @@ class Plan:
     domains: list[Domain] = field(default_factory=list[Domain])
 
     def close(self, make: MakeSlice) -> None:
-        """Find the domains, take memory for the windows, and order the dispatches."""
+        """Determine the domains, allocate the windows, and order the dispatches."""
         for dispatch in self.dispatches:
             for allocation in dispatch.allocations:
                 allocation.used.add(dispatch.rank)
@@ -90,7 +92,7 @@ class Plan:
         self._order()
 
     def _order(self) -> None:
-        """Dispatches wait for earlier ones by shared tensors, and by the windows of their rank."""
+        """Order dispatches by shared tensors, and by the windows of their rank."""
         touched: dict[int, list[tuple[int, Window, bool]]] = {}
         last: dict[tuple[int, int], int] = {}
         for i, dispatch in enumerate(self.dispatches):
@@ -112,7 +114,7 @@ class Plan:
 
 
 class HostState(State):
-    """The state of a host function: its calls of control programs become dispatches."""
+    """State of a host function: its calls of control programs become dispatches."""
 
     def __init__(self, program: Program, world: int) -> None:
         super().__init__(
@@ -234,7 +236,7 @@ def _dispatch(low: Lowering, op: Op) -> Step:
 
 
 def _collective(low: Lowering, op: Op) -> Step:
-    """A collective of the host: one task on every rank of the domain of its data."""
+    """Expand a host collective to one task on every rank of its data's domain."""
     state = _state(low)
     getters: dict[str, Callable[[Frame], Any]] = {n: low.get(a) for n, a in op.args.items()}
     result, first, writes = low.result(op), op.spec.writes[0], op.spec.writes
@@ -253,7 +255,7 @@ def _collective(low: Lowering, op: Op) -> Step:
 def plan_of(
     program: Program, arguments: Sequence[object], world: int, make: MakeSlice = SymmetricBuffer
 ) -> Plan:
-    """Run the host function of a program; nothing is executed on any rank yet."""
+    """Run the host function of a program without executing anything on a rank."""
     state = HostState(program, world)
     state.code(program.entry).run(arguments)
     plan = state.plan
@@ -263,7 +265,7 @@ def plan_of(
 
 
 def _on_every_rank(plan: Plan) -> list[Dispatch]:
-    """The dispatches, with a collective as one of each rank that has its data."""
+    """Expand each collective to one dispatch per rank that has its data."""
     used: dict[Allocation, set[int]] = {}
     for dispatch in plan.dispatches:
         for allocation in dispatch.allocations:

@@ -1,4 +1,4 @@
-"""One process per rank: a supervisor that reports a killed rank, and output of the first only."""
+"""One process per rank: a supervisor that reports a killed rank; only the first rank prints."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def start_rank() -> int:
-    """Become a rank of MPI; return its number.
+    """Become an MPI rank; return its number.
 
-    The process that `mpiexec` started stays behind as the supervisor of the one that goes on: if
-    that one is killed, it can still say which rank it was.
+    The process that `mpiexec` started stays behind as the supervisor of its child: if the child is
+    killed, the supervisor reports which rank it was.
     """
     if importlib.util.find_spec("mpi4py") is None:
         raise NoMpi

@@ -1,4 +1,4 @@
-"""Symmetric memory: window buffers that every rank of a domain has, and peers can address."""
+"""Symmetric memory: window buffers that every rank of a domain has and its peers can address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.tasks.window import Array, Buffer, Window
 
 @dataclass(frozen=True)
 class Domain:
-    """The ranks that share a set of windows; a rank's number in it is its position."""
+    """The ranks that share a set of windows; a rank's index in it is its position."""
 
     number: int
     ranks: tuple[int, ...]
@@ -24,16 +24,16 @@ class Domain:
 
 @dataclass(frozen=True)
 class Membership:
-    """A rank in a domain: what `pld.get_comm_ctx` gives."""
+    """A rank in a domain: the value of `pld.get_comm_ctx`."""
 
     domain: Domain
     index: int
 
 
 class SymmetricBuffer(Buffer):
-    """The slice that one rank has of a window buffer, in this process.
+    """One rank's slice of a window buffer, in this process.
 
-    Other processes' slices override how their memory is reached.
+    Slices of other processes override the memory access.
     """
 
     __slots__ = ("allocation", "index")
@@ -48,11 +48,11 @@ class SymmetricBuffer(Buffer):
 
     @property
     def rank(self) -> int:
-        """The logical rank that has this slice."""
+        """Return the logical rank that owns this slice."""
         return self.allocation.domain.ranks[self.index]
 
     def local_copy(self, window: Window) -> Window:
-        """A window of this slice whose memory can be read here and now."""
+        """Return a window of this slice whose memory can be read directly."""
         return window
 
     def store(self, window: Window, source: Array, atomic: bool) -> None:
@@ -62,14 +62,14 @@ class SymmetricBuffer(Buffer):
         memory[...] = numerics.add(memory, source) if atomic else source
 
     def signal(self, cell: Window, value: int, kind: NotifyOp) -> None:
-        """Add to, or set, a cell of this slice."""
+        """Add to or set a cell of this slice."""
         memory = cell.array.reshape(-1)
         old = int(memory[0]) if kind is NotifyOp.AtomicAdd else 0
-        memory[0] = np.int64(old + value).astype(np.int32)  # wraps, as the hardware does
+        memory[0] = np.int64(old + value).astype(np.int32)  # wraps, as in hardware
 
 
 class TemplateBuffer(Buffer):
-    """A window buffer as the host function knows it: no rank's, without memory."""
+    """A window buffer in the host function: it belongs to no rank and has no memory."""
 
     __slots__ = ("allocation",)
 
@@ -83,8 +83,8 @@ class TemplateBuffer(Buffer):
 class Allocation:
     """One `pld.alloc_window_buffer`.
 
-    used    ranks that get a view of it; None: all
-    slices  one per rank of its domain, once that is known
+    used    ranks that receive a view of it; None: all
+    slices  one per rank of its domain, once the domain is known
     """
 
     name: str
@@ -95,7 +95,7 @@ class Allocation:
     slices: list[SymmetricBuffer] = field(default_factory=list[SymmetricBuffer])
 
     def place(self, domain: Domain, make: MakeSlice) -> None:
-        """Take memory on every rank of `domain`."""
+        """Allocate memory on every rank of `domain`."""
         self.domain = domain
         self.slices = [make(self, i) for i in range(len(domain.ranks))]
 
@@ -108,7 +108,7 @@ MakeSlice = Callable[[Allocation, int], SymmetricBuffer]
 
 
 def on_rank(window: Window, rank: int) -> Window:
-    """The host's view of a window buffer as a rank sees it; other windows as they are."""
+    """Map the host's view of a window buffer to a rank; return other windows unchanged."""
     buffer = window.buffer
     if not isinstance(buffer, TemplateBuffer):
         return window
@@ -116,7 +116,7 @@ def on_rank(window: Window, rank: int) -> Window:
 
 
 def moved(window: Window, buffer: Buffer) -> Window:
-    """The same view of another buffer."""
+    """Return the same view of another buffer."""
     return Window(
         buffer,
         window.dtype,
@@ -129,14 +129,14 @@ def moved(window: Window, buffer: Buffer) -> Window:
 
 
 def symmetric(window: Window) -> SymmetricBuffer:
-    """The slice behind a window of a rank."""
+    """Return the slice behind a window of a rank."""
     buffer = window.buffer
     assert isinstance(buffer, SymmetricBuffer), f"{window} is no view of a window buffer"
     return buffer
 
 
 def read_copy(window: Window) -> Array:
-    """A copy of what a window of any rank holds."""
+    """Return a copy of the contents of a window of any rank."""
     buffer = window.buffer
     if isinstance(buffer, SymmetricBuffer):
         window = buffer.local_copy(window)
@@ -144,7 +144,7 @@ def read_copy(window: Window) -> Array:
 
 
 def store(window: Window, source: Array, atomic: bool = False) -> None:
-    """Write or add to a window of any rank, or of no window buffer."""
+    """Write or add to a window of any rank, or to memory outside window buffers."""
     buffer = window.buffer
     if isinstance(buffer, SymmetricBuffer):
         buffer.store(window, source, atomic)
@@ -153,7 +153,7 @@ def store(window: Window, source: Array, atomic: bool = False) -> None:
 
 
 def at_peer(window: Window, peer: int, op: str, loc: Loc) -> Window:
-    """The same view of a peer's slice; the peer is counted within the domain."""
+    """Return the same view of a peer's slice; `peer` is its index in the domain."""
     allocation = symmetric(window).allocation
     if not 0 <= peer < len(allocation.slices):
         raise NoSuchPeer(loc, op, peer, allocation.domain.ranks, allocation.name)

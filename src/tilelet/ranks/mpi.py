@@ -1,9 +1,9 @@
-"""Ranks as processes of MPI: `mpiexec -n 4 tilelet run FILE --ranks mpi`.
+"""Ranks as MPI processes: `mpiexec -n 4 tilelet run FILE --ranks mpi`.
 
-Every process runs the script and plans the host function; it executes the dispatches of its own
-rank only. Window buffers are one-sided windows. Each operation on a peer is complete when its
-statement ends, so a notify follows the data that it announces. What dispatches write to tensors of
-the host goes to the ranks that read it, and at the end of a run to all.
+Every process runs the script and plans the host function; it executes only the dispatches of its
+own rank. Window buffers are one-sided windows. Each operation on a peer is complete when its
+statement ends, so a notify follows the data that it announces. What dispatches write to host
+tensors is sent to the ranks that read it, and at the end of a run to all ranks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _POLL_SECONDS = (0.0, 1e-3)
 
 
 class Region:
-    """The memory of one window buffer: this process's slice, and access to the others."""
+    """Memory of one window buffer: this process's slice, and access to the others."""
 
     def __init__(self, nbytes: int) -> None:
         self._window = MPI.Win.Allocate(max(nbytes, 1), 1, comm=COMM)
@@ -53,7 +53,7 @@ class Region:
         self._window.Lock_all()
 
     def sync(self) -> None:
-        """Make what others have stored visible to loads of this process."""
+        """Make stores of other processes visible to loads of this one."""
         self._window.Sync()
 
     def free(self) -> None:
@@ -76,13 +76,13 @@ class Region:
         layout.Free()
 
     def accumulate(self, rank: int, at: int, value: int, op: MPI.Op) -> None:
-        """Add to, or replace, an INT32, atomically."""
+        """Add to or replace an INT32 atomically."""
         number = np.array([value], np.int64).astype(np.int32)
         self._window.Accumulate((number, MPI.INT32_T), rank, (at, 1, MPI.INT32_T), op)
         self._window.Flush(rank)
 
     def exchange(self, rank: int, at: int, expected: int, value: int) -> int:
-        """Compare an INT32 with `expected`, replace it if equal, and return what it was."""
+        """Compare-and-swap an INT32; return its old value."""
         old = np.zeros(1, np.int32)
         self._window.Compare_and_swap(
             (np.array([value], np.int32), MPI.INT32_T),
@@ -100,7 +100,7 @@ def _bytes(array: Array) -> Any:
 
 
 def _target(window: Window) -> tuple[int, MPI.Datatype]:
-    """First byte of a window in its slice, and the layout of its elements behind that."""
+    """Return the first byte of a window in its slice, and the layout of its elements from there."""
     item = window.dtype.itemsize
     layout = MPI.BYTE.Create_contiguous(item)
     for extent, stride in zip(reversed(window.reach), reversed(window.strides)):
@@ -112,10 +112,10 @@ def _target(window: Window) -> tuple[int, MPI.Datatype]:
 
 
 class Control:
-    """What the processes share besides window buffers: a lock, and who is blocked.
+    """State that the processes share besides window buffers: a lock, and which ranks are blocked.
 
-    Three INT32 of each rank: the lock of its slices, how often its state changed (odd: it is
-    blocked), and the last round of questions that it answered with "still blocked".
+    Three INT32 per rank: the lock of its slices, its number of state changes (odd: blocked), and
+    the last poll round that it answered with "still blocked".
     """
 
     _LOCK, _CHANGES, _ANSWER = 0, 4, 8
@@ -137,7 +137,7 @@ class Control:
         return self._region.exchange(0, 12, 0, 1) == 0
 
     def change(self) -> None:
-        """Note that this rank is blocked now, or goes on."""
+        """Record that this rank is now blocked, or running again."""
         self._changes += 1
         self._region.accumulate(COMM.rank, self._CHANGES, self._changes, MPI.REPLACE)
 
@@ -145,7 +145,7 @@ class Control:
         self._region.accumulate(COMM.rank, self._ANSWER, number, MPI.REPLACE)
 
     def states(self) -> list[tuple[int, int]]:
-        """Of each rank the number of its changes, and its last answer."""
+        """Return the number of state changes and the last answer of each rank."""
         return [
             (self._read(rank, self._CHANGES), self._read(rank, self._ANSWER))
             for rank in range(COMM.size)
@@ -156,7 +156,7 @@ class Control:
 
 
 class _Lock:
-    """Mutual exclusion of those who add to the slices of a rank."""
+    """Mutual exclusion for additions to the slices of a rank."""
 
     def __init__(self, region: Region, rank: int) -> None:
         self._region, self._rank = region, rank
@@ -170,7 +170,7 @@ class _Lock:
 
 
 class MpiSlice(SymmetricBuffer):
-    """The slice of a rank in its own process; only that process has its memory."""
+    """A rank's slice in its own process, the only one with its memory."""
 
     __slots__ = ("control", "remote")
 
@@ -205,7 +205,7 @@ class MpiSlice(SymmetricBuffer):
 
 
 class MpiWorld(World):
-    """The rank of this process; the others are reached by messages and windows."""
+    """The rank of this process; others are reached by messages and windows."""
 
     def __init__(
         self, program: Program, plan: Plan, control: Control, resident: set[int], **options: Any
@@ -238,7 +238,7 @@ class MpiWorld(World):
             self._sent += [COMM.isend(written, r, tag=task.dispatch) for r in readers]
 
     def stall(self) -> None:
-        """Wait until a cell or a message lets this rank go on; an error if no rank can."""
+        """Wait until a cell or a message lets this rank proceed; raise an error if no rank can."""
         self._control.change()
         pause, longest = _POLL_SECONDS
         before: list[tuple[int, int]] = []
@@ -270,10 +270,10 @@ class MpiWorld(World):
         return True
 
     def _look_around(self, before: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Ask whether all ranks are blocked.
+        """Detect whether all ranks are blocked.
 
-        If all are, each answers the round whose number is the sum of all changes, after it has
-        looked at its cells once more. If all have answered and nobody has changed, nobody can.
+        If all seem to be, each re-checks its cells and answers the round whose number is the sum of
+        all changes. If all have answered and none has changed, no rank can proceed.
         """
         now = self._control.states()
         if any(changes % 2 == 0 for changes, _ in now):
@@ -289,14 +289,14 @@ class MpiWorld(World):
         return now
 
     def _deadlock(self) -> RanksDeadlock:
-        """The error of all ranks: what each of them waits for."""
+        """Return the error of all ranks: what each of them waits for."""
         found = COMM.allgather([(x.loc, x.text) for x in explain(self).diagnostic.labels])
         labels = list(dict.fromkeys(x for part in found for x in part))
         note = "`tilelet check` says which statements would have to notify, and why they do not"
         return RanksDeadlock(labels, [note])
 
     def _written(self, dispatch: Dispatch) -> list[Window]:
-        """The tensors of the host that a dispatch writes, and that are not resident."""
+        """Return the non-resident host tensors that a dispatch writes."""
         return [
             window
             for window, direction in dispatch.windows
@@ -306,7 +306,7 @@ class MpiWorld(World):
         ]
 
     def share_results(self) -> None:
-        """Give every process what the dispatches have written to tensors of the host."""
+        """Send what the dispatches have written to host tensors to every process."""
         MPI.Request.waitall(self._sent)
         for dispatch in self.plan.dispatches:
             for window in self._written(dispatch):
@@ -316,12 +316,12 @@ class MpiWorld(World):
 
 
 def _owner(dispatch: Dispatch) -> int:
-    """The process that runs a dispatch; callbacks run in the first."""
+    """Return the process that runs a dispatch; callbacks run in the first."""
     return max(dispatch.rank, 0)
 
 
 class MpiEngine(RanksEngine):
-    """Runs the rank of this process."""
+    """Run the rank of this process."""
 
     def run(
         self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
@@ -357,7 +357,7 @@ class MpiEngine(RanksEngine):
             raise
         except UserError as error:
             _abort(control, render_text(error.diagnostic, color=False))
-        except Exception as error:  # the others must not wait
+        except Exception as error:  # other ranks must not wait
             _abort(control, f"{type(error).__name__}: {error}")
         world.share_results()
         control.free()
@@ -393,7 +393,7 @@ def gather_shards(stack: Array, owners: Sequence[int]) -> None:
 
 
 def _abort(control: Control, text: str) -> NoReturn:
-    """End all processes; the first that fails says why."""
+    """End all processes; the first that fails reports why."""
     if control.is_first():
         say(f"{text}\nrank {COMM.rank} has failed: the run ends\n")
     COMM.Abort(1)

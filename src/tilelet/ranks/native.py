@@ -1,9 +1,9 @@
-"""Kernels of ranks as native code, between the points where ranks communicate.
+"""Run rank kernels natively between communication points.
 
-A kernel that talks to no rank is a program of its own: an entry with the kernel's parameters that
-calls it once. So is a matrix product of a kernel that communicates, whose other statements are
-interpreted one by one. Compiling takes as long as interpreting millions of elements, so each is
-interpreted until it has done that much work.
+A kernel that does not communicate becomes its own program: an entry with the kernel's parameters
+that calls it once. So does a matrix product of a kernel that communicates; its other statements are
+interpreted. Compiling takes as long as interpreting millions of elements, so each is interpreted
+until it has done that much work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HOST_ONLY = ("breakpoint", "static_print")
 
 
 class NativeKernels:
-    """Runs kernels of a program natively, once that pays."""
+    """Run kernels of a program natively once compiling them pays off."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -42,7 +42,7 @@ class NativeKernels:
         self._programs: dict[tuple[str, bool], Program] = {}
 
     def run(self, name: str, values: Sequence[Any], blocks: int | None) -> bool:
-        """Run a kernel; False, and nothing is done, if it is to be interpreted."""
+        """Run a kernel; return False without running it if it should be interpreted."""
         if not self._pays(name, blocks or 1) or not all(map(_is_plain, values)):
             return False
         arguments = [v.array if isinstance(v, Window) else v for v in values]
@@ -67,14 +67,14 @@ class NativeKernels:
         return self._done[name] > MAX_INTERPRETED
 
     def product_step(self, low: Lowering, op: Op, interpreted: Step) -> Step:
-        """The step of a product between tiles that are valid as a whole; else `interpreted`."""
+        """Return the native step of a product of fully valid tiles; otherwise `interpreted`."""
         operands = {n: a for n, a in op.args.items() if isinstance(a, Value)}
         if not all(isinstance(v.type, TileType) for v in (*operands.values(), *op.results)):
             return interpreted
         slots = [low.slot(v) for v in operands.values()]
         shape, dtype = _shape(op.result), _tile_type(op.result).dtype.numpy
         work = math.prod(shape) * max(_shape(v)[-1] for v in operands.values())
-        result, done = low.slot(op.result), 0  # as `interpreted` has defined it
+        result, done = low.slot(op.result), 0  # as defined by `interpreted`
         calls: PreparedCalls | None = None
 
         def step(frame: Frame) -> None:
@@ -88,14 +88,14 @@ class NativeKernels:
                 calls = PreparedCalls(compiled(_product_program(op, operands)))
             out = np.empty(shape, dtype)
             taken = [np.ascontiguousarray(t.data) for t in tiles]
-            if not calls.run([*taken, out], no_progress):  # operands share memory
+            if not calls.run([*taken, out], no_progress):  # operands overlap
                 calls.run([*[a.copy() for a in taken], out], no_progress)
             frame[result] = TileValue(out)
 
         return step
 
     def _single(self, name: str, has_blocks: bool) -> Program:
-        """The program that calls one kernel once; the number of blocks is its last argument."""
+        """Return a program that calls one kernel once; the block count is its last argument."""
         key = name, has_blocks
         if key not in self._programs:
             kernel = self._program.functions[name]
@@ -124,7 +124,7 @@ def _calling_program(
 
 
 def _product_program(op: Op, operands: Mapping[str, Value]) -> Program:
-    """The program that loads the tiles of a product, multiplies, and stores the result."""
+    """Return a program that loads the tiles of a product, multiplies, and stores the result."""
     b = Builder(op.loc, in_scope=True)
     params = [_in_memory(tile) for tile in operands.values()]
     args = dict(op.args)
@@ -154,19 +154,19 @@ def _in_memory(tile: Value) -> Value:
 
 
 def renamed_param(param: Value, position: int) -> Value:
-    """A parameter under a name that no other parameter has."""
+    """Return a parameter with a unique name."""
     return Value(f"p{position}_{param.name}", param.type, param.loc)
 
 
 def _is_plain(value: object) -> bool:
-    """Whether native code may take an argument: all of the window exists and is valid."""
+    """Whether native code accepts an argument: the whole window exists and is valid."""
     if not isinstance(value, Window):
         return True
     return value.valid is None and value.extent is None and value.array.flags.aligned
 
 
 def _elements(block: Block) -> int:
-    """Roughly how many elements one run of a block computes; loops of unknown length count once."""
+    """Estimate the elements computed by one run of a block; loops of unknown length count once."""
     return sum(_work_of(op) for op in block.ops)
 
 

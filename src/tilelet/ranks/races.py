@@ -1,9 +1,9 @@
-"""Happens-before over windows: accesses that no chain of signals or edges orders.
+"""Happens-before race detection on windows: accesses that no chain of signals or edges orders.
 
 Every strand has a vector clock. A notify releases its strand's clock to the cell, a wait acquires
-the clock of its cell, a task begins with the clocks of the tasks it waited for. Components count
-releases in Python integers, so they cannot overflow. Two accesses to a common byte of a slice race
-if neither is ordered before the other and one of them is a plain write.
+the clock of its cell, a task starts with the clocks of its predecessors. Components count releases
+in Python integers, so they cannot overflow. Two accesses to a common byte of a slice race if
+neither is ordered before the other and one of them is a plain write.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def join(into: Clock, other: Clock | None) -> None:
 
 
 class Touch(NamedTuple):
-    """What a step did to a slice, named as in every schedule.
+    """An access of a step to a slice, named as in every schedule.
 
-    how    as of an `Access`; "match" is a wait for exactly one value
+    how    as in `Access`; "match" is a wait for exactly one value
     value  what a notify adds or sets, or what a wait expects
     """
 
@@ -87,13 +87,13 @@ def _conflict(a: str, b: str) -> bool:
     if a in _DATA and b in _DATA:
         return a in _PLAIN_WRITES or b in _PLAIN_WRITES
     signals = ("notify", "set")
-    if a in _PLAIN_WRITES or b in _PLAIN_WRITES:  # a reset that a peer can overtake
+    if a in _PLAIN_WRITES or b in _PLAIN_WRITES:  # a reset that may overtake a peer's signal
         return a in signals or b in signals
     return (a == "set" and b in signals) or (b == "set" and a in signals)
 
 
 class HappensBefore:
-    """A watcher that finds races; `findings` has each pair of statements once."""
+    """An observer that finds races; `findings` has each pair of statements once."""
 
     def __init__(self) -> None:
         self.findings: dict[tuple[Any, ...], UserError] = {}
@@ -106,7 +106,7 @@ class HappensBefore:
         self._strands: dict[RankTask, list[Strand]] = {}
 
     def place(self, names: Sequence[tuple[str, int]]) -> None:
-        """Give window buffers addresses, one behind the other, as a runtime packs them."""
+        """Assign consecutive addresses to window buffers, as a runtime packs them."""
         at = 0
         for name, nbytes in names:
             self._addresses[name] = at
@@ -135,11 +135,11 @@ class HappensBefore:
             join(parent.end_clock, clock)
 
     def awaited(self, strand: Strand) -> None:
-        """A control program has waited for tasks: what it submits now comes after them."""
+        """A control program has waited for tasks: order its later submissions after them."""
         join(strand.clock, strand.task.end_clock)
 
     def complete(self, task: RankTask, cell: Window) -> None:
-        """A condition of a deferred task holds: its followers come after the notifies."""
+        """A condition of a deferred task holds: order its successors after the notifies."""
         task.end_clock = dict(task.end_clock or {})
         join(task.end_clock, self._cells.get(_key(cell)))
 
@@ -170,7 +170,7 @@ class HappensBefore:
         covered = False
         for other in self._accesses.get(buffer.id, ()):
             if other.strand is now.strand or other.before(clock):
-                # What is ordered before a write of all its bytes need not be kept.
+                # Drop accesses ordered before a write that covers all their bytes.
                 same = other.window.bytes == now.window.bytes
                 if not (same and (now.how in _PLAIN_WRITES or other.how == now.how)):
                     kept.append(other)
@@ -197,7 +197,9 @@ class HappensBefore:
         self.findings[key] = RanksRace(message, labels, notes, helps)
 
     def _share_line(self, now: Access, buffer: SymmetricBuffer) -> None:
-        """A scalar store writes its whole line back: what a peer put beside it is lost."""
+        """Report a scalar store that writes its whole cache line back and loses a peer's data in
+        it.
+        """
         start, stop = now.window.bytes.limits
         base = self._addresses.get(buffer.name, 0)
         scalar = now.how == "set"
@@ -226,7 +228,7 @@ class HappensBefore:
     # Loads and stores of kernels
 
     def watched(self, state: RankState, low: Lowering, op: Op, step: Step) -> Step:
-        """The step of an op, told to the watcher if it touches a window buffer."""
+        """Return the step of an op, which reports its accesses to window buffers."""
         touched = [
             (param, v)
             for param, v in op.args.items()
@@ -250,7 +252,7 @@ class HappensBefore:
 
 
 def _accessed(low: Lowering, op: Op, tensor: Value) -> Callable[[Frame], Window]:
-    """The window that an op reads or writes."""
+    """Return the window that an op reads or writes."""
     if op.spec.writes:
         return written_window(low, op)
     if op.name in ("load", "slice"):
@@ -276,7 +278,7 @@ def _where(a: Access) -> tuple[str, int, int, str]:
 
 
 def _advice(a: Access, b: Access) -> tuple[list[str], list[str]]:
-    """What kind of mistake it is, and what to do."""
+    """Return what kind of mistake it is, and what to do."""
     hows = {a.how, b.how}
     if hows & {"notify", "set"}:
         return (

@@ -1,4 +1,4 @@
-"""One rank: its tasks, what they wait for, and the cores they run on."""
+"""One rank: its tasks, their dependencies, and the cores they run on."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ROUTINES = {**comm.ROUTINES, **collectives.ROUTINES}
 
 @dataclass(eq=False)
 class Strand:
-    """What runs on its own: the control program of a dispatch, or one block of a task.
+    """An independently scheduled unit: the control program of a dispatch, or one block of a task.
 
-    request  what it asked for; None before its first step
-    loops    variables of the loops that it is in, outermost first
-    landing  remote stores that it has issued, and no peer sees yet
+    request  its pending request; None before its first step
+    loops    variables of the enclosing loops, outermost first
+    landing  remote stores that it has issued and no peer sees yet
     """
 
     rank: int
@@ -69,10 +69,10 @@ class Strand:
 class RankTask:
     """A task of one rank, or (`kernel` is "") the control program of a dispatch.
 
-    waits_for  unfinished tasks that must be done first
+    waits_for  unfinished tasks that must finish first
     deferred   conditions of `defer_wait` that keep it open after its blocks are done
-    open       strands that are not done; of a dispatch, its tasks too
-    dispatch   position of the dispatch that it is of
+    open       unfinished strands; for a dispatch also its tasks
+    dispatch   position of its dispatch
     """
 
     rank: int
@@ -114,7 +114,7 @@ class Cores:
 
 
 class _RankObserver:
-    """Makes calls of kernels submissions, and tells accesses to windows."""
+    """Turn kernel calls into submissions, and report accesses to windows."""
 
     def lower(self, low: Lowering, op: Op) -> Step:
         state = low.state
@@ -132,7 +132,7 @@ class _RankObserver:
 
 
 def _named(state: RankState, step: Step) -> Step:
-    """The step of a `breakpoint()`, which says first on which rank it stops."""
+    """Return the step of a `breakpoint()`, which first prints its rank."""
 
     def stop(frame: Frame) -> None:
         print(f"{state.strand.title}:", file=sys.stderr, flush=True)
@@ -142,7 +142,7 @@ def _named(state: RankState, step: Step) -> Step:
 
 
 class RankState(State):
-    """The state of one rank: its control programs submit, the scheduler runs the tasks."""
+    """State of one rank: its control programs submit tasks, the scheduler runs them."""
 
     def __init__(self, world: World, rank: int) -> None:
         super().__init__(
@@ -158,7 +158,8 @@ class RankState(State):
         self.cores = Cores(*world.cores)
         self.unfinished: dict[int, list[tuple[RankTask, Window, bool]]] = {}
         self.by_index: dict[int, RankTask] = {}
-        self.waiting: list[RankTask] = []  # for a core, in the order in which they became ready
+        # Tasks waiting for a core, in the order in which they became ready.
+        self.waiting: list[RankTask] = []
         self.queued = 0
         self._resumable: dict[str, ResumableFunction] = {}
         self._suspending: dict[str, bool] = {}
@@ -175,20 +176,20 @@ class RankState(State):
         return self._resumable[name]
 
     def communicates(self, kernel: str) -> bool:
-        """Whether a kernel talks to other ranks: its blocks are strands of their own."""
+        """Whether a kernel communicates: its blocks are then separate strands."""
         if kernel not in self._suspending:
             body = self.functions[kernel].body
             self._suspending[kernel] = any(op.name in ROUTINES for op in walk(body))
         return self._suspending[kernel]
 
     def sees_windows(self, task: RankTask) -> bool:
-        """Whether a task gets views of window buffers, whose accesses are watched."""
+        """Whether a task receives views of window buffers, whose accesses are observed."""
         return any(
             isinstance(v, Window) and isinstance(v.buffer, SymmetricBuffer) for v in task.values
         )
 
     def needs(self, kernel: str) -> tuple[int, int]:
-        """Clusters and vector lanes that one block of a kernel takes."""
+        """Return the clusters and vector lanes that one block of a kernel occupies."""
         if kernel not in self._needs:
             engines = {op.spec.engine for op in walk(self.functions[kernel].body)}
             cube, vector = Engine.CUBE in engines, Engine.VEC in engines
@@ -198,7 +199,9 @@ class RankState(State):
     # Submitting
 
     def submission(self, low: Lowering, op: Op) -> Step:
-        """A call of a kernel in a control program: the task is submitted, not run."""
+        """Return the step of a kernel call in a control program, which submits the task without
+        running it.
+        """
         view = CallView(op)
         callee = self.functions[view.callee]
         operands = low.get(view.operands)
@@ -235,7 +238,7 @@ class RankState(State):
         return step
 
     def submit(self, group: TaskGroup, values: Sequence[object], deps: tuple[int, ...] = ()) -> int:
-        """A join (`task_dummy`): done when the tasks that it names are."""
+        """Submit a join (`task_dummy`), which is done when the tasks it names are."""
         assert not values, "kernels are submitted by `submission`"
         task = RankTask(
             self.rank, len(self.by_index), "", group.loc, self.strand.task.dispatch, group.kind
@@ -269,7 +272,7 @@ class RankState(State):
             self.waiting.append(task)
 
     def _conflicts(self, accessed: Sequence[tuple[Window, bool]]) -> list[RankTask]:
-        """Unfinished tasks that touch the same memory, if one of the two writes."""
+        """Return unfinished tasks that touch the same memory, if either of the two writes."""
         return [
             task
             for window, writes in accessed
@@ -278,14 +281,14 @@ class RankState(State):
         ]
 
     def free_of(self, window: Window, writes: bool) -> bool:
-        """Whether no unfinished task stands in the way of the control program's access."""
+        """Whether no unfinished task conflicts with the control program's access."""
         return not any(
             (writes or wrote) and window.overlaps(other)
             for _task, other, wrote in self.unfinished.get(window.buffer.id, ())
         )
 
     def retire(self, task: RankTask) -> None:
-        """A task is done: those that waited for it alone are ready."""
+        """Finish a task; tasks that waited only for it become ready."""
         task.done = True
         for value in task.values:
             if isinstance(value, Window):
@@ -301,19 +304,19 @@ class RankState(State):
                 self.waiting.append(follower)
 
     def push(self, window: Window, data: Array, atomic: bool) -> None:
-        """Store to a peer: at once, or when the strand comes to its next fence."""
+        """Store to a peer, immediately or at the strand's next fence."""
         if self.world.lands_late and symmetric(window).rank != self.rank:
             self.strand.landing.append((window, data.copy(), atomic))
         else:
             store(window, data, atomic)
 
     def waited(self, condition: Condition, op: Op) -> None:
-        """Tell that a wait is over."""
+        """Report the end of a wait."""
         how = "wait" if condition.cmp is WaitCmp.Ge else "match"
         self.observe(how, condition.cell, op, condition.expected)
 
     def observe(self, how: str, window: Window, op: Op, value: int = 0) -> None:
-        """Tell an access to the run's watcher, if there is one."""
+        """Report an access to the run's observer, if there is one."""
         if self.world.watcher is not None:
             self.world.watcher.access(self.strand, how, window, op, value)
 
@@ -323,7 +326,7 @@ def _suspends_kernel(op: Op) -> LowerRoutine | None:
 
 
 class _ControlSuspension:
-    """Ops of a control program that touch memory: they need the results of tasks."""
+    """Ops of a control program that touch memory, which need the results of tasks."""
 
     def __init__(self, state: RankState, function: Function) -> None:
         self._state = state
@@ -354,7 +357,7 @@ class _ControlSuspension:
 
 
 def _predicate(low: Lowering, op: Op) -> Any:
-    """What a task's predicate compares: (window, indices, comparison, limit)."""
+    """Return what a task's predicate compares: (window, indices, comparison, limit)."""
     predicate = op.args.get("predicate")
     if predicate is None:
         return None

@@ -1,4 +1,4 @@
-"""The tasks of each dispatch, recorded without executing any."""
+"""Record the tasks of each dispatch without executing any."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilelet.tasks.window import Buffer, Window
 
 @dataclass(frozen=True)
 class RankStreams:
-    """The tasks of every dispatch of a plan, in its order; of collectives, None."""
+    """The tasks of every dispatch of a plan, in order; None for collectives."""
 
     dispatches: Sequence[Dispatch]
     streams: Sequence[TaskStream | None]
@@ -37,7 +37,7 @@ class RankStreams:
 
 
 def record_streams(program: Program, plan: Plan) -> RankStreams:
-    """Run the control programs of all dispatches; their kernels are recorded, not run."""
+    """Run the control programs of all dispatches; record their kernels without running them."""
     streams = [_stream(program, d) if d.function else None for d in plan.dispatches]
     return RankStreams(plan.dispatches, streams)
 
@@ -50,7 +50,7 @@ def _stream(program: Program, dispatch: Dispatch) -> TaskStream:
 
 
 def _own(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
-    """An operand whose buffer no other stream has numbered; it shares the memory."""
+    """Return an operand with a buffer of its own number, which shares the memory."""
     if not isinstance(value, Window):
         return value
     window = on_rank(value, rank)

@@ -1,4 +1,4 @@
-"""What a strand asks the scheduler for before it goes on."""
+"""Requests of strands to the scheduler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilelet.tasks.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A cell of the own slice, and the value that a wait expects of it."""
+    """A cell of the rank's own slice, and the value that a wait expects."""
 
     cell: Window
     expected: int
@@ -31,11 +31,11 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A point at which another strand may go on first.
+    """A point at which another strand may run first.
 
     op          the statement, as the program writes it
     conditions  of a wait: all must hold
-    ready       of a control program that needs results of tasks: whether they are there
+    ready       of a control program that needs results of tasks: whether they are available
     """
 
     op: str

@@ -1,8 +1,8 @@
-"""The scheduler: one deterministic order of the steps of all ranks.
+"""The scheduler: a deterministic interleaving of the steps of all ranks.
 
-The ranks share one thread. A strand runs from one request to the next; then a policy chooses which
-of the ready strands goes on. The choices are all that a schedule is: the same policy and seed give
-the same run.
+The ranks share one thread. A strand runs from one request to the next; then a policy chooses one of
+the ready strands. A schedule is the sequence of choices: the same policy and seed give the same
+run.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 class Policy(Protocol):
-    """Chooses which ready strand goes on."""
+    """Choose which ready strand runs next."""
 
     def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand: ...
 
 
 class InOrder:
-    """The strand of the earliest dispatch, as the host submits them; then the one started first.
+    """The strand of the earliest dispatch in host order; then the one started first.
 
-    So no rank runs ahead of what the text of the host function has before it.
+    No rank thus runs ahead of the host function's program order.
     """
 
     def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand:
@@ -46,7 +46,7 @@ class InOrder:
 
 
 class Random:
-    """Any ready strand, by a seeded generator."""
+    """Any ready strand, chosen by a seeded generator."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - schedules, not secrets
@@ -57,7 +57,7 @@ class Random:
 
 
 class Watcher(Protocol):
-    """Sees what a run does; for finding races and for explaining deadlocks."""
+    """Observer of a run, for finding races and explaining deadlocks."""
 
     def access(self, strand: Strand, how: str, window: Window, op: Op, value: int) -> None: ...
 
@@ -76,7 +76,7 @@ Callbacks = Mapping[str, Callable[..., Any]]
 
 
 def _land(strand: Strand) -> None:
-    """The fence behind remote stores."""
+    """Complete the pending remote stores, as the fence after them does."""
     for window, data, atomic in strand.landing:
         store(window, data, atomic)
     strand.landing.clear()
@@ -85,10 +85,10 @@ def _land(strand: Strand) -> None:
 class World:
     """All ranks of one run.
 
-    orders_all  tasks in `pl.manual_scope()` are ordered by their tensors, too
-    lands_late  a remote store is visible when its strand goes on, not at once: the compiler's fence
-                follows the store, and other ranks may read before it
-    native      runs kernels that talk to nobody; None: they are interpreted
+    orders_all  tasks in `pl.manual_scope()` are also ordered by their tensors
+    lands_late  a remote store becomes visible when its strand continues, not immediately: the
+                compiler's fence follows the store, and other ranks may read before it
+    native      runs kernels that do not communicate; None: they are interpreted
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class World:
         self.native = native
         self.counts: Counter[str] = Counter()
         self.steps = 0
-        self.lacked_cores = False  # a task waited for a core at some time
+        self.lacked_cores = False  # a task once waited for a core
         self.ranks = [RankState(self, r) for r in range(plan.world)]
         self.strands: list[Strand] = []
         self.dispatched: list[RankTask | None] = [None] * len(plan.dispatches)
-        self.active: dict[int, RankTask] = {}  # the dispatch that a rank runs
+        self.active: dict[int, RankTask] = {}  # the dispatch that each rank runs
         self.deferred: list[RankTask] = []
         self._callbacks = callbacks or {}
         self.pending = list(range(len(plan.dispatches)))
@@ -127,7 +127,7 @@ class World:
     # Running
 
     def run(self) -> None:
-        """Run everything to its end; an error if no rank can go on."""
+        """Run everything to its end; raise an error if no rank can proceed."""
         last: Strand | None = None
         with np.errstate(all="ignore"):
             while True:
@@ -142,11 +142,13 @@ class World:
                 self.step(last)
 
     def stall(self) -> None:
-        """Nothing here can go on: raise an error if nothing elsewhere can change that."""
+        """Handle that no strand here can proceed: raise an error unless another process can change
+        that.
+        """
         raise explain(self)
 
     def step(self, strand: Strand) -> None:
-        """Let one strand go on to its next request."""
+        """Run one strand to its next request."""
         self.steps += 1
         if strand.rank >= 0:
             state = self.ranks[strand.rank]
@@ -163,7 +165,7 @@ class World:
             raise self._on(strand, error) from None
 
     def _on(self, strand: Strand, error: UserError) -> UserError:
-        """An error, and the rank that it is of."""
+        """Add the rank to an error."""
         from dataclasses import replace
 
         note = f"on {strand.title}"
@@ -182,7 +184,7 @@ class World:
         self._release(task)
 
     def _release(self, task: RankTask) -> None:
-        """One of the things that keep a task open is over."""
+        """Remove one of the reasons that keep a task open."""
         task.open -= 1
         if task.open:
             return
@@ -206,7 +208,7 @@ class World:
         self._release(self.active[task.rank])
 
     def end_dispatch(self, task: RankTask) -> None:
-        """A dispatch is over: its rank takes the next."""
+        """End a dispatch and start the rank's next one."""
         task.done = True
         self.active.pop(task.rank, None)
 
@@ -294,7 +296,9 @@ class World:
         return started
 
     def _start_task(self, state: RankState, task: RankTask) -> bool:
-        """Start a task on free cores: all blocks of a kernel that talks to others at once."""
+        """Start a task on free cores; a kernel that communicates needs cores for all blocks at
+        once.
+        """
         if task.predicate is not None:
             window, at, compare, limit = task.predicate
             if not compare(read_element(state, window, at, task.loc), limit):
@@ -316,8 +320,8 @@ class World:
             return True
         code = state.resumable(task.kernel)
         for block in range(blocks):
-            # Blocks beyond the cores that are free start when one ends; they are one task, and
-            # the runtime keeps them together, so the count of cores is checked once.
+            # Blocks beyond the free cores start when one ends; they are one task, and the runtime
+            # keeps them together, so the core count is checked once.
             strand = Strand(state.rank, task.kernel, task.loc, task, block, blocks)
             strand.run = code.start(task.values)
             if block:
@@ -327,20 +331,20 @@ class World:
         return True
 
     def _whole(self, state: RankState, task: RankTask) -> Any:
-        """A task that talks to nobody, in one step."""
+        """Run a task that does not communicate in one step."""
         native = self.native if self.watcher is None or not state.sees_windows(task) else None
         if native is None or not native.run(task.kernel, task.values, task.blocks):
             state.run_kernel(task.kernel, task.values, task.blocks)
         return
         yield
 
-    # What the ranks tell
+    # Events reported by ranks
 
     def count(self, kernel: str) -> None:
         if kernel:
             self.counts[kernel] += 1
 
     def submitted(self, state: RankState, task: RankTask) -> None:
-        """A control program has submitted a task."""
+        """Note a task that a control program has submitted."""
         if self.watcher is not None:
             task.clock = dict(state.strand.clock)

@@ -1,4 +1,4 @@
-"""The verdict on the schedules of a program of several ranks."""
+"""The verdict on the schedules of a program with several ranks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tilelet.diag.text import plural
 
 @dataclass
 class Schedules:
-    """What exploring a program found.
+    """Result of exploring a program.
 
-    findings  with the seed of the first schedule that has each; "": the text shows it
-    tried     schedules that ran
-    complete  they stand for all schedules
+    findings  each with the seed of the first schedule that shows it; "": found in the text
+    tried     number of schedules that ran
+    complete  whether they represent all schedules
     """
 
     name: str
@@ -31,12 +31,12 @@ class Schedules:
 
     @property
     def can_run(self) -> bool:
-        """Whether the program runs to its end in the order of its text."""
+        """Whether the program runs to its end in program order."""
         return not any(d.code == RanksDeadlock.code for d, _ in self.findings)
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
-        """The findings, each with the command that shows it again."""
+        """Return the findings, each with the command that reproduces it."""
         return [
             replace(d, helps=(*d.helps, f"again: `tilelet check ... --replay {seed}`"))
             if seed
@@ -51,13 +51,13 @@ class Schedules:
         return "all schedules covered" if self.complete else f"{self.tried} schedules tried"
 
     def line(self) -> str:
-        """The verdict in one line."""
+        """Return the verdict as one line."""
         whole = "all schedules covered, " if self.complete and self.findings else ""
         ran = f"{whole}{self.tried} ran"
         return f"{self.name}: {plural(self.world, 'rank')}: {self.verdict} ({ran})"
 
     def to_data(self) -> dict[str, Any]:
-        """For `--format json`."""
+        """Return the data for `--format json`."""
         return {
             "program": self.name,
             "ranks": self.world,

@@ -1,4 +1,4 @@
-"""Mistakes of programs of several ranks that their text shows."""
+"""Static checks of programs with several ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilelet.ir.spec import Engine
 from tilelet.ir.types import DistributedType, TileType
 from tilelet.ir.views import ForView
 
-# A kernel of deferred waits may also read and compute scalars.
+# A kernel with deferred waits may also read and compute scalars.
 _BESIDE_DEFERRED = ("pld.system.defer_wait", "pld.get_comm_ctx", "pld.rank", "pld.nranks")
 _HOST_ONLY = ("pld.world_size", "pld.alloc_window_buffer", "pld.window", "pld.callback")
 
@@ -26,7 +26,7 @@ def check_text(program: Program) -> None:
 
 
 def _check_devices(program: Program) -> None:
-    """A dispatch with windows names its rank by a constant or by the variable of a loop."""
+    """Check that a dispatch with windows names its rank by a constant or a loop variable."""
     host = program.main
     loops = {ForView(op).index for op in walk(host.body) if op.name == "for"}
     for op in walk(host.body):
@@ -40,7 +40,9 @@ def _check_devices(program: Program) -> None:
 
 
 def _check_deferred(kernel: Function) -> None:
-    """`defer_wait` stands alone: its task ends at once, and only registers conditions."""
+    """Check that `defer_wait` stands alone: its task ends immediately and only registers
+    conditions.
+    """
     ops = list(walk(kernel.body))
     first = next((op for op in ops if op.name == "pld.system.defer_wait"), None)
     if first is None:
@@ -53,7 +55,7 @@ def _check_deferred(kernel: Function) -> None:
 
 
 def _check_places(program: Program) -> None:
-    """Raise an error at the first name of `pld` that stands where it means nothing."""
+    """Raise an error at the first `pld` name used where it has no meaning."""
     for function in program.functions.values():
         if function.kind is FunctionKind.InCore or function.kind is FunctionKind.Host:
             continue
@@ -67,13 +69,13 @@ def _check_places(program: Program) -> None:
 
 
 def findings(program: Program) -> Iterator[UserError]:
-    """What can be said of a program before it runs."""
+    """Return the findings that need no run."""
     for kernel in program.kernels:
         yield from _mixed(kernel)
 
 
 def _mixed(kernel: Function) -> Iterator[UserError]:
-    """Notifies that both kinds of cores of a mixed kernel run."""
+    """Return notifies that both kinds of cores of a mixed kernel execute."""
     ops = list(walk(kernel.body))
     products = [op for op in ops if op.spec.engine is Engine.CUBE]
     if not products or not any(op.spec.engine is Engine.VEC for op in ops):

@@ -1,4 +1,4 @@
-"""What ranks that are processes print: only the first prints, but each may report its failure."""
+"""Output of rank processes: only the first prints, but each may report its failure."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def silence() -> None:
 
 
 def say(text: str) -> None:
-    """Write to the terminal, from whatever rank."""
+    """Write to the terminal from any rank."""
     os.write(_stderr, text.encode(errors="replace"))

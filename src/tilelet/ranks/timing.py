@@ -1,10 +1,10 @@
-"""Modelled time of several ranks: one run, its transfers priced by the links of a machine.
+"""Modelled time of several ranks: one run, with transfers priced by the links of a machine.
 
-A run is executed once and traced. The tasks of each dispatch are simulated on one chip, where
-communication takes no time; what a task takes there, and how long it queues, stays. The trace then
-gives every task its time among all ranks: it is ready when its dispatch has submitted it and the
-tasks before it are done; a kernel that communicates first computes, then transfers in turn; a wait
-ends when the signal that satisfies it arrives.
+A run is executed once and traced. The tasks of each dispatch are simulated on one chip with free
+communication, which gives their durations and queueing times. Replaying the trace then places every
+task on the common timeline: it is ready when its dispatch has submitted it and its predecessors are
+done; a kernel that communicates first computes, then performs its transfers in order; a wait ends
+when the signal that satisfies it arrives.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Waiting:
 
 @dataclass
 class RanksTimeline:
-    """What the ranks of a machine did."""
+    """Timeline of all ranks of a machine."""
 
     name: str
     machine: str
@@ -85,7 +85,7 @@ class RanksTimeline:
         return max(self.ends.values(), default=0.0) - min(self.begins.values(), default=0.0)
 
     def waited_us(self, rank: int) -> float:
-        """The time during which some block of a rank waits."""
+        """Return the time during which at least one block of a rank waits."""
         total, end = 0.0, float("-inf")
         for wait in sorted((w for w in self.waits if w.rank == rank), key=lambda w: w.start):
             total += max(0.0, wait.end - max(wait.start, end))
@@ -94,7 +94,7 @@ class RanksTimeline:
 
 
 class _Trace:
-    """A watcher that writes down what the ranks do, in the order of the run."""
+    """An observer that records the events of a run in order."""
 
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
@@ -129,7 +129,7 @@ def model_ranks(
     machines: Sequence[Machine],
     native: NativeKernels | None = None,
 ) -> list[RanksTimeline]:
-    """Run a plan once, and give its time on each machine."""
+    """Run a plan once; return its modelled time on each machine."""
     for machine in machines:
         if machine.links is None:
             raise NoLinks(machine.name)
@@ -146,7 +146,7 @@ def model_ranks(
 
 @dataclass(frozen=True)
 class _Chip:
-    """The tasks of a dispatch on one chip: when each is submitted, and how long it takes."""
+    """Simulation of a dispatch's tasks on one chip: submission times and durations."""
 
     submitted: Sequence[float]
     taken: Sequence[float]
@@ -159,7 +159,7 @@ class _Chip:
 
 
 class _Pricing:
-    """Goes through a trace and gives every event its time."""
+    """Walk a trace and assign a time to every event."""
 
     def __init__(
         self, timeline: RanksTimeline, machine: Machine, plan: Plan, chips: Sequence[_Chip | None]
@@ -169,7 +169,7 @@ class _Pricing:
         self._now: dict[Strand, float] = {}
         self._begun: dict[Strand, float] = {}
         self._done: dict[RankTask, float] = {}
-        self._floor: dict[RankTask, float] = {}  # what a dispatch submits comes after this
+        self._floor: dict[RankTask, float] = {}  # earliest time of a dispatch's next submission
         self._first: dict[int, int] = {}  # index of the first task of a dispatch
         self._rank_free: dict[int, float] = {}  # end of a rank's last dispatch
         self._link_free: dict[tuple[int, int], float] = {}
@@ -258,7 +258,7 @@ class _Pricing:
             self._timeline.messages.append(Message(source, target, nbytes, start, end, op.loc))
 
     def _transfer(self, source: int, target: int, nbytes: int, start: float) -> float:
-        """The end of a transfer: one core moves it, and its link serves one after the other."""
+        """Return the end of a transfer: one core performs it, and its link serializes transfers."""
         links = self._links
         end = start + links.start_us + nbytes / (links.core_gbs * 1e3)
         for key, rate in (((source, target), links.link_gbs), ((source, -1), links.rank_gbs)):

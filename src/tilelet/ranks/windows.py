@@ -1,4 +1,4 @@
-"""Window buffers that outlive a run: `persistent=True` of a worker."""
+"""Window buffers that persist between runs: `persistent=True` of a worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KeptWindows:
     )
 
     def use(self, program: str, plan: Plan) -> None:
-        """Give the windows of a plan the memory of the run before it."""
+        """Give the windows of a plan the memory of the previous run."""
         for allocation in plan.allocations:
             key = (program, allocation.name, allocation.domain.ranks)
             known = self._slices.get(key)
