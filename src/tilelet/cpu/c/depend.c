@@ -22,9 +22,10 @@ static int push(tl_list *list, uint64_t item) {
     return 0;
 }
 
-/* A window as a use: axes of one element left out, falling strides, all steps positive. */
+/* A window as a use: axes of one element left out, falling strides, all steps positive. Only what
+ * `same` compares is filled in. */
 static void describe(const tl_buf *b, const tl_win *w, tl_use *u) {
-    memset(u, 0, sizeof *u);
+    u->axes = 0;
     u->itemsize = w->itemsize;
     u->low = w->data - b->base;
     u->high = u->low + w->itemsize;
@@ -193,16 +194,23 @@ static int add_to_cells(tl_buf *b, uint32_t use) {
     return 0;
 }
 
-/* All uses into cells of the size of `model`. */
+/* The first box sets the size. */
+static void set_cell_size(tl_cells *c, const tl_use *u) {
+    if (u->is_box && !c->size[0]) memcpy(c->size, u->box_length, sizeof c->size);
+}
+
+/* All uses into cells of the size of `model`, or of the size they have; a few uses into none. */
 static int rebuild_cells(tl_buf *b, const tl_use *model) {
     tl_cells *c = &b->cells;
     if (model) memcpy(c->size, model->box_length, sizeof c->size);
+    if (c->entry_count) memset(c->buckets, 0, c->bucket_count * sizeof *c->buckets);
     c->crowded_at = b->use_count;
     c->entry_count = 0;
     c->large.count = 0;
-    if (c->buckets) memset(c->buckets, 0, c->bucket_count * sizeof *c->buckets);
-    for (uint32_t i = 0; i < b->use_count; i++)
+    for (uint32_t i = 0; i < b->use_count && b->use_count > FEW_USES; i++) {
+        set_cell_size(c, &b->uses[i]);
         if (add_to_cells(b, i)) return -1;
+    }
     return 0;
 }
 
@@ -215,14 +223,19 @@ static int compare(tl_buf *b, uint32_t new, uint32_t other) {
     return push(&b->uses[new].overlapping, other) || push(&u->overlapping, new) ? -1 : 0;
 }
 
-/* Finds the uses that overlap the new one, the last of all, and puts it in its cells. */
+/* Finds the uses that overlap the new one, the last of all, and puts it in its cells. A few uses need
+ * none: most temporaries have no more. */
 static int find_overlapping(tl_buf *b, uint32_t new) {
     int64_t first[TL_GRID], last[TL_GRID], at[TL_GRID];
     tl_cells *c = &b->cells;
     b->searches++;
     b->uses[new].seen = b->searches;
-    if (b->uses[new].is_box && !c->size[0]) /* the first box sets the size */
-        memcpy(c->size, b->uses[new].box_length, sizeof c->size);
+    if (new <= FEW_USES) {
+        for (uint32_t i = 0; i < new; i++)
+            if (compare(b, new, i)) return -1;
+        return rebuild_cells(b, NULL);
+    }
+    set_cell_size(c, &b->uses[new]);
     int is_crowded = 0;
     if (cells_of(b, &b->uses[new], first, last)) {
         memcpy(at, first, sizeof at);
@@ -348,9 +361,7 @@ int64_t tl_use_of(tl_buf *b, const tl_win *w, tl_is_done is_done, void *rt) {
     if (b->use_count == b->use_capacity && grow_uses(b)) return -1;
     uint32_t at = b->use_count;
     tl_use *place = &b->uses[at];
-    u.readers = place->readers;
-    u.overlapping = place->overlapping;
-    *place = u;
+    memcpy(place, &u, offsetof(tl_use, is_box));
     clear_use(place);
     place->is_box = b->grid_axes > 0 && u.high > u.low &&
                     as_box(place, b->grid_step, b->grid_axes, place->box_start, place->box_length);
