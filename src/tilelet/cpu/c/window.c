@@ -301,9 +301,11 @@ void tl_fill(void *memory, int64_t bytes, uint64_t pattern) {
         memset(at, 0, (size_t)bytes);
         return;
     }
-    int64_t whole = bytes / 8;
-    for (int64_t i = 0; i < whole; i++) memcpy(at + 8 * i, &pattern, 8);
-    memcpy(at + 8 * whole, &pattern, (size_t)(bytes - 8 * whole));
+    uint64_t block[8];
+    for (int i = 0; i < 8; i++) block[i] = pattern;
+    for (; bytes >= (int64_t)sizeof block; bytes -= sizeof block, at += sizeof block)
+        memcpy(at, block, sizeof block); /* of a constant size: stores of whole vectors */
+    memcpy(at, block, (size_t)bytes);
 }
 
 static void copy_row(char *to, int64_t to_step, const char *from, int64_t from_step, int64_t n,
