@@ -185,7 +185,7 @@ def _run(
 
 
 def _end(answers: Sequence[_Answer], as_json: bool) -> None:
-    """What is left of the texts; of several prompts, all of them."""
+    """Print the rest of the text; with several prompts, each whole text."""
     for number, answer in enumerate(answers):
         rest = answer.stream.rest() if answer.stream else ""
         answer.text += rest

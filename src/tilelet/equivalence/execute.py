@@ -656,8 +656,8 @@ class _SymbolicRun:
     def _unknown(self, value: object, depth: int, k: str, vague: bool) -> Any:
         """Return a loop-carried value in an unknown iteration.
 
-        vague  of a tile: its valid region is unknown, too; of a window: it is other memory in every
-               iteration, of which only the contents are known, and to which nobody may write
+        vague  a tile's valid region is unknown, too; a window refers to different memory in every
+               iteration, of which only the contents are known, and which must not be written
         """
         if isinstance(value, View):
             if not vague:

@@ -42,7 +42,9 @@ class Equivalence:
             return str(error)
 
     def proof(self, rewritten: Program) -> Proof:
-        """Prove that a program writes the same as the original, and fails only where that fails."""
+        """Prove that a program writes the same as the original, and fails only where the original
+        does.
+        """
         old = self._original
         if self._rounding and is_discontinuous(rewritten):
             return Proof(False, "it compares or selects by elements that are rounded otherwise")

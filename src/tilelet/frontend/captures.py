@@ -41,7 +41,7 @@ class _Read:
 class CapturedNames:
     """All outside names that a function and its callees refer to, and their values."""
 
-    # Most are numbers, functions and modules: to compare identities is enough, as a rule.
+    # Most are numbers, functions and modules, for which comparing identities usually suffices.
     _simple: list[tuple[Mapping[str, object], str, object]] = field(
         default_factory=list[tuple[Mapping[str, object], str, object]]
     )

@@ -1,4 +1,4 @@
-"""Scores of candidates: right times the share of the floor, on every machine."""
+"""Scores of candidates: correctness times the share of the floor, on every machine."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _reference(name: str, script: str) -> Reference:
         path = Path(folder) / f"{name}.py"
         path.write_text(script, encoding="utf-8")
         made = load_reference(path)
-        _ = made.first, made.others, made.limits  # while the golden's text can be read
+        _ = made.first, made.others, made.limits  # while the golden's source can be read
         return made
 
 

@@ -1,7 +1,7 @@
-"""What is known of a file of kernels from its text: mistakes, values, tasks and modelled time.
+"""Static analysis of a kernel file: mistakes, values, tasks and modelled time.
 
-Nothing in the file is executed. The steps are ordered by what they take, so that diagnostics come
-before figures, and `stop` is asked between them.
+Nothing in the file is executed. Cheap steps come first, so that diagnostics appear before figures,
+and `stop` is polled between them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PROOF_BUDGET = 1_000_000
 
 
 class StoppedError(Exception):
-    """The text has changed: the analysis is of no more use."""
+    """The text has changed, which makes the analysis obsolete."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Suggestion:
 
 @dataclass
 class Analysis:
-    """All that is known of one version of a file.
+    """The analysis of one version of a file.
 
     module       None if the text is not Python
     diagnostics  mistakes and findings, each once
@@ -109,7 +109,7 @@ class Analysis:
     suggestions: list[Suggestion] = field(default_factory=list[Suggestion])
 
     def value_at(self, name: str, line: int) -> Defined | None:
-        """Return the value that a name has in a line: that of its last definition before it."""
+        """Return the value that a name has on a line: that of its last definition before it."""
         known = [d for d in self.values.get(name, []) if d.value.loc.file == self.path]
         before = [d for d in known if d.value.loc.line <= line]
         return max(before, key=lambda d: d.value.loc.line) if before else (known or [None])[0]
@@ -124,9 +124,9 @@ def _never() -> bool:
 
 @dataclass
 class Analyzer:
-    """Analyses texts on one machine.
+    """Analyze texts on one machine.
 
-    known  values of names that a run of the script gave, by file
+    known  values of names from a run of the script, by file
     """
 
     machine: Machine = field(default_factory=lambda: load_machine("a2a3"))
@@ -247,7 +247,7 @@ def _check(stop: Callable[[], bool]) -> None:
 
 
 def _build(program: TextProgram, found: Analysis) -> list[Program]:
-    """Lower a program; note its mistakes, or which name is not known."""
+    """Lower a program; record its mistakes, or the name that is unknown."""
     try:
         unknown = next(program.unknown_names(), None)
         if unknown is not None:
@@ -268,7 +268,7 @@ def _build(program: TextProgram, found: Analysis) -> list[Program]:
 
 
 def _as_note(problem: NotEvaluated) -> Diagnostic:
-    """Return a name that is not known as a note: the file itself may be right."""
+    """Return an unknown name as a note: the file itself may be correct."""
     return replace(problem.diagnostic, severity="note")
 
 

@@ -53,7 +53,7 @@ class Lines:
         return lsp.Range(start, end if end != start else lsp.Position(end.line, end.character + 1))
 
     def word_at(self, position: lsp.Position) -> tuple[str, int]:
-        """Return the dotted name around a position up to the part that is there, and its start."""
+        """Return the dotted name at a position, up to the part under the cursor, and its start."""
         if position.line >= len(self.lines):
             return "", 0
         line = self.lines[position.line]
@@ -66,7 +66,7 @@ class Lines:
 
 
 def to_diagnostics(analysis: Analysis) -> list[lsp.Diagnostic]:
-    """Return the messages that have their place in the file."""
+    """Return the messages located in the file."""
     lines = Lines(analysis.text)
     return [made for d in analysis.diagnostics if (made := _diagnostic(d, analysis.path, lines))]
 

@@ -3,7 +3,7 @@
 They are not in the registry of single-chip ops: no backend of one chip has to know them.
 """
 
-# The dots say that a body is empty on purpose: the text is all there is.
+# An ellipsis marks a body that is empty on purpose: the op is only documented here.
 # ruff: noqa: PIE790
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ MIN_GAIN = 0.01
 
 @dataclass(frozen=True)
 class Rung:
-    """A step of the ladder: what was changed, the costs after it, and how far it was shown."""
+    """A step of the ladder: the change, the costs after it, and the strength of its proof."""
 
     change: str
     costs: Costs
@@ -72,7 +72,7 @@ class Optimised:
         return "".join(difflib.unified_diff(before, after, self.target.name, self.target.name))
 
     def parts(self) -> list[str | Table]:
-        """For people: the ladder, what is left to the floor, and the diff."""
+        """Return the ladder, the distance to the floor, and the diff as text and tables."""
         table = Table("", ("step", "us", "tasks", "GM bytes", "faster", "results"), left=1)
         every = [Rung("as it stands", self.start, Claim.PROVED), *self.rungs]
         for rung in every:
@@ -148,7 +148,7 @@ def optimise(
 
 
 def _recorded(target: Target, text: str, setting: Setting) -> Recording:
-    with contextlib.redirect_stderr(io.StringIO()):  # what the script prints
+    with contextlib.redirect_stderr(io.StringIO()):  # discard output of the script
         return record(dataclasses.replace(target, text=text), setting.options)
 
 

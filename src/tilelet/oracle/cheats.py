@@ -1,4 +1,4 @@
-"""Ways to pass a comparison without the work, each recognized by what it leaves behind."""
+"""Ways to pass a comparison without doing the work, each recognized by its traces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DEAD_SHARE = 0.25
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a candidate made of some inputs: outputs by spec name, and whether they are right."""
+    """A candidate's result for some inputs: outputs by spec name, and whether they are right."""
 
     expected: Expected
     outputs: Mapping[str, Any]
@@ -42,14 +42,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A way to pass without the work, and what shows it."""
+    """A cheat, and the evidence for it."""
 
     kind: str
     text: str
 
 
 def behind_outputs(outcomes: Sequence[Outcome], initial: Sequence[str]) -> Iterator[Evidence]:
-    """Yield what wrong outputs show; `initial` are outputs that held noise before the run."""
+    """Yield the cheats that wrong outputs reveal; `initial` are outputs filled with noise before
+    the run.
+    """
     wrong = [o for o in outcomes if not o.ok]
     if not wrong:
         return
@@ -74,7 +76,7 @@ def _all_equal(arrays: Sequence[Any]) -> bool:
 
 
 def _left(outcome: Outcome, initial: Sequence[str]) -> Iterator[Evidence]:
-    """Elements that still hold what was there before the run."""
+    """Return elements that still have their value from before the run."""
     given = outcome.expected.trial.arguments
     for name in initial:
         if name not in outcome.outputs or name not in given:
@@ -119,7 +121,7 @@ def _is_corner(value: Any, result: Any) -> bool:
 
 
 def in_error(outcomes: Sequence[Outcome]) -> Iterator[Evidence]:
-    """Yield a share of the tolerance that the reference does not need."""
+    """Yield a cheat if an output uses tolerance that the reference does not need."""
     for o in outcomes:
         floor = max(_TIMES_REFERENCE * o.expected.error, _USED_UP)
         if o.ok and o.error > floor:

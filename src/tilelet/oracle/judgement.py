@@ -71,12 +71,12 @@ class OnMachine:
 
 @dataclass(frozen=True)
 class CandidateVerdict:
-    """All that is known of a candidate.
+    """The verdict on a candidate.
 
-    why       first line of what is wrong
+    why       first line of the failure
     inputs    further inputs that were tried, each with its outcome
-    evidence  what shows that a comparison was passed without the work
-    portable  places that the newest public release does not accept; None if nothing was lowered
+    evidence  cheats found
+    portable  locations that the newest public release does not accept; None if nothing was lowered
     """
 
     name: str
@@ -141,7 +141,7 @@ class CandidateVerdict:
         return document("verdict", self.name, self.machines, self.diagnostics, judgement=answered)
 
     def parts(self) -> list[str | Table]:
-        """For people."""
+        """Return the verdict as text and tables."""
         text = f"{self.name}: {self.status}" + (f": {self.why}" if self.why else "")
         right = sum(ok for _, ok in self.inputs)
         if self.inputs:
@@ -297,7 +297,7 @@ def _first_wrong(run: CaseRun, outcome: Outcome) -> FirstWrong | None:
         case = run.examined(dict(outcome.expected.trial.arguments))
         found = answer(run.case.name, case, Options(_DIVERGE_BUDGET))
     except (UserError, UserErrors):
-        return None  # it cannot be followed: that it is wrong is known all the same
+        return None  # it cannot be traced; the verdict stays "wrong"
     if not found.found:
         return None
     repair = found.divergence.repair if found.divergence else None

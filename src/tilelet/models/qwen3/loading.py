@@ -392,7 +392,7 @@ def _stored_name(run: LayerRun, name: str) -> str:
 
 
 def check_memory(parts: Mapping[str, int]) -> None:
-    """Reject what does not fit into free memory."""
+    """Raise an error if the weights do not fit into free memory."""
     available = available_memory()
     if available is not None and sum(parts.values()) > available:
         raise ModelTooLarge(parts, available)

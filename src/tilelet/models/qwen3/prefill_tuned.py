@@ -65,7 +65,7 @@ def make_tuned(s: PrefillShape):
 
 
 def make_rows(rows: int, columns: int):
-    """Columns of a tile of `rows` rows, of which the first `known` are tokens."""
+    """Load some columns of a tile of `rows` rows, of which the first `known` are tokens."""
 
     @pl.inline
     def known_rows(view, start, known):

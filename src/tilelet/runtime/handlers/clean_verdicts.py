@@ -39,7 +39,9 @@ def key_of(program: Program, arguments: Mapping[str, Any], platform: str) -> str
 
 
 def find(key: str) -> dict[str, str] | None:
-    """Return what an earlier verdict did not look at, by check; None if there was no such one."""
+    """Return what an earlier verdict did not examine, by check; None if there is no earlier
+    verdict.
+    """
     with contextlib.suppress(OSError, ValueError):
         folder = _folder()
         fd = private.open_file(folder / key)
@@ -52,7 +54,7 @@ def find(key: str) -> dict[str, str] | None:
 
 
 def remember(key: str, unchecked: Mapping[str, str]) -> None:
-    """A disk error means that the program is checked again, not that the run fails."""
+    """Store a verdict; on a disk error the program is simply checked again."""
     text = json.dumps(dict(unchecked))
     with contextlib.suppress(OSError):
         folder = _folder()

@@ -138,12 +138,14 @@ def _redrawn(
 def _is_near(actual: Array, expected: Array) -> bool:
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     if not np.isfinite(e).all():
-        return True  # the golden does not bear these inputs
+        return True  # the golden rejects these inputs
     with np.errstate(all="ignore"):
         return bool(np.linalg.norm(a - e) <= _MAX_LARGE_ERROR * np.linalg.norm(e))
 
 
 def _like(made: Array, expected: Array) -> Array:
-    """The same memory as elements of the other's type: signed ones may stand for unsigned ones."""
+    """View the memory with the other array's element type: signed integers may represent unsigned
+    ones.
+    """
     same = made.dtype == expected.dtype or made.dtype.itemsize != expected.dtype.itemsize
     return made if same else made.view(expected.dtype)

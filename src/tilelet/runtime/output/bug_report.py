@@ -29,7 +29,7 @@ def bug_text(error: BaseException, program: object, directory: RunDirectory) -> 
 
 
 def write_reproducer(error: BaseException, program: object, directory: RunDirectory) -> str:
-    """Write `report/reproducer.txt`; return where that is."""
+    """Write `report/reproducer.txt`; return its path."""
     return str(directory.write_text(_reproducer(error, program), "report", "reproducer.txt"))
 
 

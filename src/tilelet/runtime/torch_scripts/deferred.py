@@ -32,7 +32,7 @@ from tilelet.runtime.torch_scripts import mersenne_twister
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Much of it has no types, and whoever imports this module has loaded it.
+# torch is loaded already when this module is imported; much of it is untyped.
 torch: Any = import_module("torch")
 _Tensor: Any = torch.Tensor
 _FunctionMode: Any = import_module("torch.overrides").TorchFunctionMode
