@@ -237,7 +237,7 @@ def test_a_wrong_number_is_one_that_the_golden_uses(monkeypatch: pytest.MonkeyPa
 
     (error,) = answer("kernel", case_of(capped, specs, golden, 1e-4), Options(15.0)).found
     assert "wrong constant" in error.diagnostic.message
-    assert "2.9 instead of 3.7" in error.diagnostic.helps[0]
+    assert "2.9 instead of 3.7" in error.diagnostic.helps[-1]
     assert error.diagnostic.loc is not None
     assert "3.7" in linecache.getline(__file__, error.diagnostic.loc.line)
 

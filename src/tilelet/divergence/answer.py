@@ -37,12 +37,14 @@ from tilelet.divergence.repair import Repair
 from tilelet.divergence.rounding_bounds import Violation, WideTrace
 from tilelet.divergence.source_text import source_diff
 from tilelet.ir.core import Direction
-from tilelet.ir.spec import Cost, Trait
+from tilelet.ir.spec import REGISTRY, Cost, Trait
 
 _GROWTH_SHARE = 0.05
 """Share of output elements that may differ from the golden in double precision, too, if the program
 only differs by rounding.
 """
+
+_MAX_AGREEING_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Options:
     limit     work for one run of the program, in steps; a longer one is not followed
     """
 
-    budget: float = 20.0
+    budget: float = 40.0
     all_fp32: bool = False
     limit: float = math.inf
 
@@ -142,7 +144,7 @@ class Answer:
 
 def divergence_data(found: Divergence) -> dict[str, Any]:
     """Convert to JSON data."""
-    worst, last = found.worst, found.last
+    worst = found.worst
     return {
         "grade": found.grade,
         "kind": found.kind,
@@ -160,12 +162,21 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
             for r in found.repairs
         ],
         "first": found.first.to_data() if found.first else None,
-        "last": None
-        if last is None
-        else {
-            **last[0].to_data(),
-            "golden": {"name": last[1].array.name, "line": last[1].array.line},
-        },
+        "agreeing": [
+            {
+                **statement.to_data(),
+                "golden": {
+                    "name": match.array.name,
+                    "line": match.array.line,
+                    "part": match.array.part and [match.array.part.start, match.array.part.stop],
+                },
+            }
+            for statement, match in found.agreeing
+        ],
+        "windows": [
+            {**statement.to_data(), "taken": list(taken), "right": list(right)}
+            for statement, taken, right in found.windows
+        ],
         "worst": {
             "output": worst.output,
             "index": list(worst.index),
@@ -344,7 +355,7 @@ def _candidates(found: Divergence) -> UserError:
     labels = [(r.edit.loc, r.edit.text) for r in found.repairs]
     lines = ", ".join(str(line) for line in sorted({s.loc.line for s in found.listed}))
     what = f"one of {len(found.listed)} statements is wrong: a change of each corrects the outputs"
-    notes = [f"lines {lines}: one change is enough", *_worst_text(found)]
+    notes = [f"lines {lines}: one change is enough", *_windows_text(found), *_worst_text(found)]
     if len(found.listed) == 1:
         what = "a change of this statement corrects the outputs; not all others were tried"
         notes = _worst_text(found)
@@ -359,14 +370,36 @@ def _bounded(found: Divergence) -> UserError:
     assert found.first is not None
     if all(loc != found.first.loc for loc, _ in labels):
         labels.append((found.first.loc, "first value without a counterpart in the golden"))
-    lines = [f"{s.loc.line} (`{s.tile}`)" for s in found.listed]
+    lines = ", ".join(f"{s.loc.line} (`{s.tile}`)" for s in found.listed)
+    among = f"one of {plural(len(found.listed), 'statement')}: lines {lines}"
     notes = [
-        f"the mistake is in one of {len(lines)} statements: lines {', '.join(lines)}",
+        f"if the values that agree are the ones meant, the mistake is in {among}",
+        *_agreeing_text(found),
+        *_windows_text(found),
         *_worst_text(found),
         _effort(found),
     ]
     what = "the outputs go wrong between two statements"
     return DivergenceBounded(what, labels, notes)
+
+
+def _agreeing_text(found: Divergence) -> list[str]:
+    """List the computed tiles that agree, for the reader to see whether they are those meant."""
+    made = {
+        s.loc.line: f"line {s.loc.line}, `{s.tile}`: {match.array.where}"
+        for s, match in found.agreeing
+        if not REGISTRY[s.op].is_window_load
+    }
+    shown = list(made.values())[:_MAX_AGREEING_SHOWN]
+    return [f"agrees: {'; '.join(shown)}"] if shown else []
+
+
+def _windows_text(found: Divergence) -> list[str]:
+    return [
+        f"line {s.loc.line}, {_where_text(s)}: loaded from {list(taken)}; from {list(right)} the "
+        "next value would agree with the golden"
+        for s, taken, right in found.windows
+    ]
 
 
 def _not_found(found: Divergence) -> UserError:

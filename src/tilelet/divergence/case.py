@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tilelet.dataclasses import dataclass
@@ -31,6 +31,7 @@ class GoldenCase:
     passes         whether the script's own comparison would pass
     differ         which elements of outputs are not close, by parameter
     intermediates  the arrays that the golden computed
+    partial        computes its arrays over blocks of reduced axes, given the sizes of blocks
     numbers        the fractional numbers that it used
     trials         makes other inputs, if the golden can be called again
     written        makes the program with the statements that have no effect
@@ -48,6 +49,7 @@ class GoldenCase:
     numbers: Sequence[float] = ()
     trials: Callable[[], Sequence[Trial]] = lambda: ()
     written: Callable[[], Program] | None = None
+    partial: Callable[[Iterable[int]], Sequence[Intermediate]] = lambda _: ()
 
     def mismatches(self, made: Mapping[str, Array]) -> Masks:
         """Return which elements of the outputs are wrong, by parameter."""

@@ -8,7 +8,7 @@ be changed. *not found*: nothing before the wrong output agrees.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -19,15 +19,16 @@ from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Bools, regions_of
 from tilelet.divergence.evidence import Agreement
 from tilelet.divergence.matching import CLOSE, Match, Matcher
+from tilelet.divergence.misplaced import WindowSearch
 from tilelet.divergence.outer_values import with_outer_values
 from tilelet.divergence.record import NOBODY, STEPS_PER_SECOND, is_tensor_load
 from tilelet.divergence.repair import Region, Repair, RepairSearch, relative_error
 from tilelet.divergence.replay import Replay
 from tilelet.divergence.slices import Slice, Slicer
-from tilelet.divergence.source_text import renamed_at
+from tilelet.divergence.source_text import assignments_without_op
 from tilelet.ir.core import Op
-from tilelet.ir.spec import Trait
-from tilelet.tasks.window import Window
+from tilelet.ir.spec import REGISTRY, Trait
+from tilelet.tasks.window import Shape, Window
 
 REPAIRED, BOUNDED, NOT_FOUND = "repaired", "bounded", "not found"
 
@@ -68,9 +69,12 @@ class Divergence:
                "difference"
     listed     REPAIRED: the statement to change; BOUNDED: the statements of which one is wrong
     repairs    changes that make all outputs correct, one per statement
-    last       the last tile that agrees with the golden, and with what
-    first      the first that does not
+    agreeing   tiles that agree with the golden and that `listed` statements use, and with what. The
+               value is shown, not that it is the one meant: a bound holds if it is.
+    first      the first tile that does not agree
     before     relative L2 error of the output; `after` is the error with the repair
+    windows    loads with the first index of the window that they take, and of the one with which
+               the next value would agree
     region     for unwritten memory: which
     unused     for unwritten memory: statements whose results are never used
     unstored   for unwritten memory: the statement whose result fits there and is never stored
@@ -83,10 +87,11 @@ class Divergence:
     worst: Worst
     listed: tuple[Statement, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    last: tuple[Statement, Match] | None = None
+    agreeing: tuple[tuple[Statement, Match], ...] = ()
     first: Statement | None = None
     before: float = math.nan
     after: float = math.nan
+    windows: tuple[tuple[Statement, Shape, Shape], ...] = ()
     region: str = ""
     unused: tuple[Statement, ...] = ()
     unstored: Statement | None = None
@@ -95,6 +100,12 @@ class Divergence:
     tried: int = 0
     is_complete: bool = True
     notes: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> tuple[Statement, Match] | None:
+        """The last tile that agrees; loads only if no computed tile does."""
+        made = [one for one in self.agreeing if not REGISTRY[one[0].op].is_window_load]
+        return next(iter(made or self.agreeing), None)
 
     @property
     def repair(self) -> Edit | None:
@@ -143,7 +154,9 @@ class Diagnosis:
 
     def _wrong_values(self) -> Divergence:
         writer, output = self._focus()
-        matcher = Matcher(self._case.intermediates)
+        tiles = [e.tile.data.shape for e in self._trace.events if e.tile is not None]
+        parts = self._case.partial({n for shape in tiles for n in shape})
+        matcher = Matcher([*self._case.intermediates, *parts])
         agreement = Agreement(self._trace, matcher, self._errors, self._closest(writer))
         near = self._slicer.slice(writer, agreement)
         undefined = self._undefined_read(near)
@@ -157,14 +170,38 @@ class Diagnosis:
             {self._trace.events[n].task for n in near.everything},
             self._window_written_once(writer),
         )
-        predicted = list(self._predicted(near, matcher))
-        repairs = self._search.run(ranked, predicted, region)
+        repairs = self._search.run(ranked, list(self._predicted(near, matcher)), region)
         base = self._graded(repairs, near, output)
         if repairs:
             return base
-        if undefined is not None:
+        base = self._with_windows(base, near, matcher, agreement, region)
+        if undefined is not None and not base.repairs:
             return self._about_undefined_read(base, undefined)
         return base
+
+    def _with_windows(
+        self, base: Divergence, near: Slice, matcher: Matcher, agreement: Agreement, region: Region
+    ) -> Divergence:
+        """Look for windows that loads should have taken, and for repairs that give them these.
+
+        Any of the statements that compute an index may be the wrong one.
+        """
+        search = WindowSearch(
+            self._trace, matcher, agreement, self._search.edits, self._replay.add_steps
+        )
+        self._replay.outputs(None)  # the memory of the recorded run
+        loads = search.misplaced(near)
+        first = [next(x for x in some if x.is_misplaced) for some in loads.values()]
+        windows = tuple((self._slicer.statement(x.event), x.taken, x.right[0]) for x in first)
+        repairs = self._search.run_inferred(list(search.edits(loads)), region)
+        if not repairs:
+            return replace(base, windows=windows)
+        ops = self._slicer.with_scalars(dict.fromkeys(r.edit.op for r in repairs))
+        behind = self._with_silent(self._slicer.statements(ops, near.everything))
+        found = self._graded(repairs, near, region.output)
+        listed = _by_line([*found.listed, *behind])
+        grade = found.grade if len(listed) == 1 else BOUNDED
+        return replace(found, grade=grade, listed=listed, windows=windows)
 
     def _graded(self, repairs: Sequence[Repair], near: Slice, output: str) -> Divergence:
         """Return the divergence by its repairs, else by the slice."""
@@ -173,13 +210,15 @@ class Diagnosis:
             NOT_FOUND,
             "difference",
             self._worst(output),
-            last=self._last_agreeing(near),
+            agreeing=self._agreeing(near),
             first=None if first is None else self._slicer.statement(first),
             before=relative_error(self._actual[output], self._case.expected[output]),
         )
         if repairs:
             listed = tuple(self._changed(repairs, near))
             is_sure = len(listed) == 1 and self._search.is_complete
+            if not self._search.is_complete:
+                listed = _by_line([*listed, *self._between(near)])
             return replace(
                 found,
                 grade=REPAIRED if is_sure else BOUNDED,
@@ -193,19 +232,30 @@ class Diagnosis:
         return replace(found, grade=grade, listed=listed)
 
     def _changed(self, repairs: Sequence[Repair], near: Slice) -> Iterator[Statement]:
-        """Yield the statements of repairs, and assignments that only name their results."""
+        """Yield the statements of repairs, and the assignments without an op beside them."""
         seen: set[tuple[str, int]] = set()
         for repair in repairs:
             op = repair.edit.op
-            for loc in (repair.edit.loc, renamed_at(op, self._search.edits.loops)):
-                if loc is not None and (loc.file, loc.line) not in seen:
+            beside = assignments_without_op(repair.edit.loc, self._slicer.lines)
+            for loc in (repair.edit.loc, *beside):
+                if (loc.file, loc.line) not in seen:
                     seen.add((loc.file, loc.line))
                     yield replace(self._slicer.statement_of(op, near.everything), loc=loc)
 
     def _between(self, near: Slice) -> tuple[Statement, ...]:
         """Return the statements between agreement and the wrong output."""
         ops = self._slicer.ops([*near.suspects, *self._uncertain_loads(near)])
-        return self._slicer.statements(self._slicer.with_scalars(ops), near.everything)
+        found = self._slicer.statements(self._slicer.with_scalars(ops), near.everything)
+        return self._with_silent(found)
+
+    def _with_silent(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
+        """Return statements with the assignments beside them that have no op."""
+        silent = [
+            replace(statement, loc=loc)
+            for statement in statements
+            for loc in assignments_without_op(statement.loc, self._slicer.lines)
+        ]
+        return _by_line([*statements, *silent])
 
     def _uncertain_loads(self, near: Slice) -> Iterator[int]:
         """Yield agreeing loads: correct values from the wrong place agree, too."""
@@ -232,12 +282,13 @@ class Diagnosis:
         """Return how many suspects precede a suspect: 0 if all its inputs agree."""
         return sum(1 for n in self._trace.events[number].inputs if n in near.inside)
 
-    def _last_agreeing(self, near: Slice) -> tuple[Statement, Match] | None:
-        made = [n for n in near.agreeing if not self._trace.events[n].op.spec.is_window_load]
-        if not near.agreeing:
-            return None
-        number = max(made or near.agreeing)
-        return self._slicer.statement(number), near.agreeing[number]
+    def _agreeing(self, near: Slice) -> tuple[tuple[Statement, Match], ...]:
+        """Return the last agreeing tile of each op at which the slice ends, the latest first."""
+        found: dict[Op, tuple[Statement, Match]] = {}
+        for n in sorted(near.agreeing, reverse=True):
+            event = self._trace.events[n]
+            found.setdefault(event.op, (self._slicer.statement(n), near.agreeing[n]))
+        return tuple(found.values())
 
     def _focus(self) -> tuple[int, str]:
         """Return the wrong write with the fewest statements before it, and its output."""
@@ -326,18 +377,14 @@ class Diagnosis:
             fits = unstored.for_output(self._trace, output, self._case.expected[output], missing)
             found = None if fits is None else self._slicer.statement(fits)
             unused = self._unused_results()
-            places = [
-                *self._slicer.statements(stores, writes),
-                *unused,
-                *([found] if found else ()),
-            ]
+            places = [found] if found else [*self._slicer.statements(stores, writes), *unused]
             return replace(
                 base,
                 grade=BOUNDED,
                 kind="missing write",
-                listed=tuple({(s.loc.file, s.loc.line): s for s in places}.values()),
+                listed=_by_line(places),
                 first=None,
-                last=None,
+                agreeing=(),
                 writers=self._slicer.statements(self._slicer.ops(writes), writes),
                 region=", ".join(f"{output}{r.text}" for r in regions_of(missing)[:3]),
                 unused=unused,
@@ -390,8 +437,8 @@ class Diagnosis:
             grade=BOUNDED,
             kind="undefined read",
             first=self._slicer.statement(read),
-            last=None,
-            listed=tuple({(s.loc.file, s.loc.line): s for s in places}.values()),
+            agreeing=(),
+            listed=_by_line(places),
             region=f"{buffer.name}[{region}]",
             writers=tuple(self._slicer.statement(n) for n in (over or writes)[:1]),
             over=self._slicer.statement(over[1]) if over else None,
@@ -405,3 +452,11 @@ class Diagnosis:
         difference = np.where(self._wrong[output], np.nan_to_num(np.abs(a - e), nan=np.inf), -1.0)
         index = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), a.shape))
         return Worst(output, index, float(a[index]), float(e[index]))
+
+
+def _by_line(statements: Iterable[Statement]) -> tuple[Statement, ...]:
+    """Return one statement per line, in source order."""
+    found: dict[tuple[str, int], Statement] = {}
+    for statement in statements:
+        found.setdefault((statement.loc.file, statement.loc.line), statement)
+    return tuple(found[key] for key in sorted(found))

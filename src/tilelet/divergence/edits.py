@@ -33,6 +33,8 @@ class Edit:
     old, new  the source text that changes; with an empty `old`, `{}` in `new` is the whole op
     also      a second edit in the same function
     place     where the change belongs, if not at the op: the assignment of a carried variable
+    effect    a value and the expression that replaces all its uses, if that is all that changes;
+              edits of one effect are equivalent
     """
 
     op: Op
@@ -45,6 +47,7 @@ class Edit:
     new: str = ""
     also: Edit | None = None
     place: Loc | None = None
+    effect: tuple[Value, str] | None = None
 
     @property
     def loc(self) -> Loc:
@@ -158,10 +161,6 @@ def is_float_tile(value: object) -> bool:
         and value.type.dtype.is_float
         and value.type.dtype.bits >= 16
     )
-
-
-def _arithmetic(op: Op) -> bool:
-    return Trait.ARITHMETIC in op.spec.traits and Trait.ELEMENTWISE in op.spec.traits
 
 
 def unary_specs() -> list[OpSpec]:
@@ -374,12 +373,18 @@ def insert_op(op: Op) -> Iterator[Edit]:
         ops = _append_op(op, spec.name)
         if ops is not None:
             text = f"apply `pl.{spec.name}` to the result"
-            yield Edit(op, "missing op", text, ops, cost=3, new=f"pl.{spec.name}({{}})")
+            yield of_result(Edit(op, "missing op", text, ops, cost=3, new=f"pl.{spec.name}({{}})"))
     middle = Value(op.result.name, op.result.type, op.result.loc)
     square = replace_op(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
     if square is not None:
         ops = replace(op, results=(middle,)), square
         yield Edit(op, "missing op", "square the result", ops, cost=3)
+
+
+def of_result(edit: Edit) -> Edit:
+    """Return an edit that changes the result of its op, with its effect."""
+    value = edit.op.result
+    return replace(edit, effect=(value, edit.new.replace("{}", value.name)))
 
 
 def scale_result(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:
@@ -390,22 +395,29 @@ def scale_result(op: Op, factors: Iterable[float], kind: str = "scale") -> Itera
         ops = _append_op(op, "mul", rhs=float(factor))
         if ops is not None:
             text = f"multiply the result by {factor:.6g}"
-            yield Edit(op, kind, text, ops, cost=3, new=f"pl.mul({{}}, {factor:.6g})")
+            new = f"pl.mul({{}}, {factor:.6g})"
+            yield of_result(Edit(op, kind, text, ops, cost=3, new=new))
 
 
 def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:
-    """Change a number among the arguments of an arithmetic op to a multiple or one of `numbers`."""
-    if not _arithmetic(op):
+    """Change a number among the arguments of an elementwise op: to a multiple, to one of `numbers`,
+    or, for an integer, to a neighbor.
+    """
+    if Trait.ELEMENTWISE not in op.spec.traits:
         return
     for name, old in op.args.items():
-        if not isinstance(old, float) or old == 0.0:
+        others: Iterable[float] = ()
+        if isinstance(old, float) and old:
+            others = (*numbers, 1.0, -old, 1.0 / old, *(old * f for f in factors))
+        elif type(old) is int and name in ("lhs", "rhs"):
+            others = (old + 1, old - 1, 2 * old, old // 2)
+        else:
             continue
-        multiples = (old * f for f in factors)
-        for new in dict.fromkeys([*numbers, 1.0, -old, 1.0 / old, *multiples]):
-            made = rebuild_op(op, **{name: float(new)})
+        for new in dict.fromkeys(others):
+            made = rebuild_op(op, **{name: type(old)(new)})
             if made is not None and new != old:
                 text = f"{new:.6g} instead of {old:.6g}"
-                yield Edit(op, "constant", text, (made,), cost=2)
+                yield Edit(op, "constant", text, (made,), None, 2, f"{old}", f"{new:.6g}")
 
 
 def flags(op: Op) -> Iterator[Edit]:

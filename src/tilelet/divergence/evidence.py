@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from tilelet.divergence.matching import CLOSE, Match, Matcher
 from tilelet.divergence.record import Event, Trace, writes_tensor
-from tilelet.ir.core import Op
+from tilelet.ir.core import Op, Program, Value, values_in, walk
 from tilelet.ir.spec import Trait
+from tilelet.ir.views import carried_values
 
 _MAX_MATCHES = 1500
 _ROUNDINGS = 3
@@ -28,6 +29,7 @@ class Agreement:
         self._matcher = matcher
         self._errors = errors
         self._closest = closest
+        self._running = set(_carried(trace.program))
         self._found: dict[int, Match | None] = {}
         self._agreeing: dict[int, Match | None] = {}
 
@@ -75,8 +77,24 @@ class Agreement:
                 rounding = self._errors.get(number, CLOSE)
                 allowed = min(CLOSE, _ROUNDINGS * rounding + _ROUNDED_ELSEWHERE, self._closest)
                 found = self._matcher.find(tile.cut, allowed)
+                if found is not None and not self._has_role(number, found):
+                    found = None
             self._found[number] = found
         return self._found[number]
+
+    def _has_role(self, number: int, match: Match) -> bool:
+        """Return whether a value that a loop carries agrees with more than a later block alone."""
+        part = match.array.part
+        carried = self._running.intersection(self._trace.events[number].op.results)
+        return part is None or part.start == 0 or not carried
+
+
+def _carried(program: Program) -> Iterator[Value]:
+    for function in program.functions.values():
+        for op in walk(function.body):
+            if op.name in ("for", "while"):
+                for _, following, _ in carried_values(op):
+                    yield from values_in((following,))
 
 
 def only_moves(op: Op) -> bool:

@@ -2,20 +2,27 @@
 
 The golden's source is compiled again with a recorder around every expression that may be an array,
 and so are the user's functions that it calls. Its results do not change.
+
+A kernel that reduces by blocks has running values, which the golden does not compute: maxima, sums
+and outputs of the blocks so far. The golden is therefore called again with its sums, maxima and
+products restricted to a part of the reduced axis (`partial_arrays`): its arrays are then the
+kernel's after that part, since they depend on each other as before.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import hashlib
 import inspect
+import itertools
 import linecache
 import math
 import site
 import sysconfig
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,8 +37,32 @@ _MAX_PER_LINE = 512
 
 _MAX_NUMBERS = 8
 
+_MAX_PARTS = 40
+"""Limit on calls of a golden with restricted reductions."""
+
 _SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_callee__"
-_NUMBER = "__tilelet_number__"
+_NUMBER, _PRODUCT = "__tilelet_number__", "__tilelet_product__"
+_FOLDS = frozenset({"sum", "max", "amax", "min", "amin", "mean", "prod", "logsumexp"})
+_PRODUCTS = frozenset({"matmul", "dot", "mm", "bmm"})
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the axes of one length, to which reductions are restricted."""
+
+    length: int
+    start: int
+    stop: int
+
+    def cut(self, array: Any, axes: Iterable[int]) -> Any:
+        """Return the part of an array, or the array if no axis has the length."""
+        shape = array.shape
+        mine = [axis % len(shape) for axis in axes if shape[axis] == self.length]
+        if not mine:
+            return array
+        index = [slice(None)] * len(shape)
+        index[mine[-1]] = slice(self.start, self.stop)
+        return array[tuple(index)]
 
 
 @dataclass(eq=False)
@@ -39,16 +70,20 @@ class Intermediate:
     """An array that the golden computed, in double precision.
 
     name  the variable, else the text of the expression
+    part  the part of a reduced axis that it was computed from, if not all
     """
 
     name: str
     file: str
     line: int
     array: Array
+    part: Part | None = None
 
     @property
     def where(self) -> str:
-        return f"`{self.name}` (golden line {self.line})"
+        part = self.part
+        over = f", over {part.start}:{part.stop} of {part.length}" if part else ""
+        return f"`{self.name}` (golden line {self.line}{over})"
 
 
 class GoldenTrace:
@@ -63,10 +98,12 @@ class GoldenTrace:
         self.note = ""
         self._digests: dict[bytes, int] = {}
         self._by_id: dict[int, int] = {}
-        self._counts: dict[tuple[str, int, str], int] = {}
+        self._counts: dict[tuple[str, int, str, Part | None], int] = {}
         self._elements = 0
         self._instrumented: dict[types.CodeType, Callable[..., Any]] = {}
         self._calls = 0
+        self._lengths: dict[int, None] = {}
+        self._part: Part | None = None
         self._traced = self._callee(_function_of(golden), is_golden=True)
         self._plain = golden
         if self._traced is golden or self._traced is _function_of(golden):
@@ -87,6 +124,32 @@ class GoldenTrace:
             return chosen(*args, **named)
 
         return call
+
+    def partial_arrays(
+        self, call: Callable[[Callable[..., Any]], Any], blocks: Iterable[int]
+    ) -> list[Intermediate]:
+        """Return the arrays of the golden over parts of reduced axes: the first blocks, and each.
+
+        `call` calls a golden on its inputs.
+        """
+        if self.note:
+            return []
+        before = len(self.found)
+        for part in itertools.islice(self._parts(blocks), _MAX_PARTS):
+            self._part = part
+            with contextlib.suppress(Exception), np.errstate(all="ignore"):
+                call(self._traced)
+        self._part = None
+        return self.found[before:]
+
+    def _parts(self, blocks: Iterable[int]) -> Iterator[Part]:
+        """Yield parts of each reduced length, those of large blocks first."""
+        for block in sorted(set(blocks), reverse=True):
+            for length in self._lengths:
+                if 1 < block < length <= _MAX_PARTS * block:
+                    stops = range(block, length + block, block)
+                    yield from (Part(length, 0, stop) for stop in stops if stop < length)
+                    yield from (Part(length, stop - block, min(stop, length)) for stop in stops[1:])
 
     # Functions called by the instrumented source
 
@@ -109,7 +172,7 @@ class GoldenTrace:
         module = str(getattr(cast("object", value).__class__, "__module__", ""))
         if module.partition(".")[0] not in ("numpy", "torch"):
             return
-        key = (file, line, text)
+        key = (file, line, text, self._part)
         count = self._counts.get(key, 0)
         if count >= _MAX_PER_LINE or self._elements > MAX_ELEMENTS:
             return
@@ -123,7 +186,7 @@ class GoldenTrace:
                 continue
             self._elements += part.size
             self._digests[digest] = self._by_id[id(value)] = len(self.found)
-            self.found.append(Intermediate(text + suffix, file, line, part))
+            self.found.append(Intermediate(text + suffix, file, line, part, self._part))
 
     def _named(self, name: str, value: object, file: str, line: int) -> None:
         """Record an assignment: the array is known by this name from now on."""
@@ -138,6 +201,14 @@ class GoldenTrace:
         if isinstance(function, types.MethodType):
             inner = self._callee(function.__func__, is_golden)
             return types.MethodType(inner, function.__self__)
+        name = getattr(function, "__name__", "")
+        if not is_golden and _is_of_arrays(function):
+            if name in _FOLDS:
+                return functools.partial(self._fold, function)
+            if name in _PRODUCTS and not isinstance(function, types.BuiltinMethodType):
+                return functools.partial(self._product, function)
+            if name == "einsum":
+                return functools.partial(self._einsum, function)
         if not isinstance(function, types.FunctionType):
             return function
         code = function.__code__
@@ -148,6 +219,47 @@ class GoldenTrace:
         if found is function or function.__closure__ is None:
             return found
         return self._compiled(function) or function  # each closure has its own cells
+
+    # Reductions
+
+    def _fold(self, function: Any, *args: Any, **named: Any) -> Any:
+        """Reduce an array, the first argument or the object of a method, over a part of it."""
+        mine = getattr(function, "__self__", None)
+        array = mine if hasattr(mine, "shape") else args[0]
+        rest = args if array is mine else args[1:]
+        axis = named.get("axis", named.get("dim", rest[0] if rest else None))
+        if axis is None:
+            return function(*args, **named)
+        axes = cast("tuple[int, ...]", axis if isinstance(axis, tuple) else (axis,))
+        cut = self._cut(array, axes)
+        if array is not mine:
+            return function(cut, *rest, **named)
+        if function.__name__ == "mean":  # blocks are summed and divided in the end
+            self._seen(cut.sum(*rest, **named), "sum of the mean", "", 0)
+        return getattr(cut, function.__name__)(*rest, **named)
+
+    def _product(self, function: Any, lhs: Any, rhs: Any, **named: Any) -> Any:
+        inner = max(-2, -rhs.ndim)
+        if lhs.shape[-1] == rhs.shape[inner]:
+            lhs, rhs = self._cut(lhs, (-1,)), self._cut(rhs, (inner,))
+        return function(lhs, rhs, **named)
+
+    def _einsum(self, function: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
+        if isinstance(subscripts, str) and "->" in subscripts and "." not in subscripts:
+            inputs, _, kept = subscripts.replace(" ", "").partition("->")
+            summed = [
+                [i for i, letter in enumerate(letters) if letter not in kept]
+                for letters in inputs.split(",")
+            ]
+            operands = tuple(self._cut(a, axes) for a, axes in zip(operands, summed))
+        return function(subscripts, *operands, **named)
+
+    def _cut(self, array: Any, axes: Iterable[int]) -> Any:
+        """Return the part of an array that is reduced; note the lengths of its reduced axes."""
+        if self._part is None:
+            self._lengths.update(dict.fromkeys(int(array.shape[axis]) for axis in axes))
+            return array
+        return self._part.cut(array, axes)
 
     # Compiling
 
@@ -167,7 +279,7 @@ class GoldenTrace:
         free = list(code.co_freevars)
         cells = dict(zip(free, function.__closure__ or ()))
         mine: dict[str, Any] = {_SEEN: self._seen, _NAMED: self._named, _CALLEE: self._callee}
-        mine[_NUMBER] = self._number
+        mine |= {_NUMBER: self._number, _PRODUCT: functools.partial(self._product, _matmul)}
         instrumented = _Notes(code.co_filename).visit(node)
         text = _factory([*free, *mine], instrumented)
         module = compile(text, code.co_filename, "exec", dont_inherit=True)
@@ -190,6 +302,19 @@ def _function_of(golden: Callable[..., object]) -> Any:
         return found
     call = getattr(found, "__call__", None)  # noqa: B004 - the method itself is wanted
     return call if isinstance(call, types.MethodType) else found
+
+
+def _matmul(lhs: Any, rhs: Any) -> Any:
+    return lhs @ rhs
+
+
+def _is_of_arrays(function: Any) -> bool:
+    """Return whether a function, or the object of a method, belongs to NumPy or torch."""
+    owner = getattr(function, "__self__", None)
+    is_method = owner is not None and not isinstance(owner, types.ModuleType)
+    kind: object = owner.__class__ if is_method else function
+    module = str(getattr(kind, "__module__", None) or getattr(owner, "__name__", ""))
+    return module.partition(".")[0] in ("numpy", "torch")
 
 
 @functools.cache
@@ -279,6 +404,10 @@ class _Notes(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         text = ast.unparse(node)
         self.generic_visit(node)
+        if isinstance(node.op, ast.MatMult):
+            name = ast.copy_location(ast.Name(_PRODUCT, ast.Load()), node)
+            call = ast.Call(name, [node.left, node.right], [])
+            return self._noted(ast.copy_location(call, node), text)
         whole = isinstance(node.op, ast.Mult | ast.Div)
         node.left, node.right = (self._operand(n, whole) for n in (node.left, node.right))
         return self._noted(node, text)

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tilelet.dataclasses import dataclass
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 from tilelet.divergence.case import GoldenCase, Trial
@@ -23,7 +23,7 @@ from tilelet.divergence.error_map import Array, Bools
 from tilelet.divergence.replay import RejectedError, Replay
 from tilelet.divergence.scoped_edits import ScopedEdits
 from tilelet.interp.interpreter import Interpreter
-from tilelet.ir.core import Op
+from tilelet.ir.core import Op, Value
 from tilelet.tasks.window import Window
 
 _LAST_COST = 3
@@ -71,6 +71,7 @@ class RepairSearch:
         self._limit = limit
         self._say = say
         self._trials: Sequence[Trial] | None = None
+        self._by_effect: dict[tuple[Value, str], Repair | None] = {}
         self.edits = ScopedEdits(replay.program, case.numbers)
         self.tried = 0
         self.is_complete = False
@@ -87,13 +88,20 @@ class RepairSearch:
             for edit in self._edits(by_op, predicted, cost):
                 if self.is_spent:
                     return list(found.values())
-                place = edit.loc.file, edit.loc.line
-                if place in found or not self._mends(edit, region):
-                    continue
-                repair = self._accepted(edit, region.output)
-                if repair is not None:
-                    found[place] = repair
+                if (edit.loc.file, edit.loc.line) not in found:
+                    repair = self._repair(edit, region)
+                    if repair is not None:
+                        found[repair.place] = repair
         self.is_complete = True
+        return list(found.values())
+
+    def run_inferred(self, edits: Sequence[Edit], region: Region) -> list[Repair]:
+        """Return the repairs among a few edits, whatever the budget."""
+        found: dict[tuple[str, int], Repair] = {}
+        for edit in edits:
+            repair = self._repair(edit, region)
+            if repair is not None:
+                found.setdefault(repair.place, repair)
         return list(found.values())
 
     def _edits(
@@ -102,6 +110,17 @@ class RepairSearch:
         yield from (edit for edit in predicted if edit.cost == cost)
         for some in by_op.values():
             yield from (edit for edit in some if edit.cost == cost)
+
+    def _repair(self, edit: Edit, region: Region) -> Repair | None:
+        """Return the repair if the edit is one; edits of one effect are tried once."""
+        if edit.effect is None or edit.effect not in self._by_effect:
+            mends = self._mends(edit, region)
+            repair = self._accepted(edit, region.output) if mends else None
+            if edit.effect is None:
+                return repair
+            self._by_effect[edit.effect] = repair
+        known = self._by_effect[edit.effect]
+        return None if known is None else replace(known, edit=edit)
 
     def _mends(self, edit: Edit, region: Region) -> bool:
         """Return whether the edit corrects the region."""

@@ -189,7 +189,10 @@ class Replay:
 
     def add_run(self) -> None:
         """Count the work of one complete run."""
-        self.steps += self._all_steps
+        self.add_steps(self._all_steps)
+
+    def add_steps(self, steps: float) -> None:
+        self.steps += steps
 
     def _everything(self, edit: Edit) -> dict[str, Array]:
         self.add_run()

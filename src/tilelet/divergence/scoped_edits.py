@@ -10,6 +10,7 @@ from __future__ import annotations
 import linecache
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -142,10 +143,10 @@ class ScopedEdits:
                 made = _with(op, path, new.arg)
                 if made is not None:
                     where = "" if path[1] is None else f" on axis {path[1]} of `{path[0]}`"
-                    text = f"`{new.text}` instead of `{_show(old)}`{where}"
+                    text = f"`{new.text}` instead of `{show(old)}`{where}"
                     kind = _kind_of_slot(op, path)
                     ops = (*new.ops, made)
-                    yield Edit(op, kind, text, ops, None, new.cost, _show(old), new.text)
+                    yield Edit(op, kind, text, ops, None, new.cost, show(old), new.text)
         yield from _swapped_axes(op)
 
     def _other_indices(
@@ -165,7 +166,7 @@ class ScopedEdits:
             # Sums with multiples are sums with the result: `_scalar_sums`.
             own = [old] if isinstance(old, Value) else []
             yield from (new for new in _more(0, own, extents, op.loc) if new.ops)
-            yield from _more(old, scalars, (), op.loc)
+            yield from _more(old, scalars, extents if op.name == "scalar.mul" else (), op.loc)
         else:
             yield from _more(old, scalars, extents, op.loc)
         if path[0] in _EXTENT_PARAMS:
@@ -181,6 +182,10 @@ class ScopedEdits:
                 if isinstance(value.type, TileType):
                     found.update(value.type.shape)
         return sorted(n for n in found if n >= 0)[:16]
+
+    def small_constants(self, op: Op) -> list[int]:
+        """Return the divisors to try for an index."""
+        return [n for n in self._constants(op) if n > 1][:_MAX_EXTENTS]
 
     def _scalar_ops(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Change the op of scalar arithmetic, swap its operands, or leave it out."""
@@ -237,14 +242,30 @@ class ScopedEdits:
                 kind = "carried value" if op.spec.terminator else "wrong operand"
                 place = self._assigned(op, path, old) if op.spec.terminator else None
                 yield Edit(op, kind, text, (made,), None, cost, old.name, new.name, place=place)
-            if is_float_tile(old) and not op.spec.terminator:
+            if op.spec.terminator and is_float_tile(old):
+                yield from self._accumulated(op, path, old, visible)
+            elif is_float_tile(old):
                 for text, before, value in self._transformed(op, old, visible):
                     made = _with(op, path, value)
                     if made is not None:
                         what = f"`{text}` in place of `{old.name}`"
                         is_scale = any(isinstance(a, float) for a in before[-1].args.values())
                         kind = "scale" if is_scale else "missing op"
-                        yield Edit(op, kind, what, (*before, made), None, 3, old.name, text)
+                        ops, effect = (*before, made), (old, text)
+                        edit = Edit(op, kind, what, ops, None, 3, old.name, text, effect=effect)
+                        yield edit if visible.uses[old] == 1 else replace(edit, effect=None)
+
+    def _accumulated(self, op: Op, path: Path, old: Value, visible: Visible) -> Iterator[Edit]:
+        """Add a tile that nothing uses to a value that a loop or branch passes on."""
+        for other in visible.before[op]:
+            if other is old or other not in visible.unused_in_the_end or other.type != old.type:
+                continue
+            for text, before, value in _applied("add", (old, other), op.loc):
+                made = _with(op, path, value)
+                if made is not None:
+                    what = f"carry `{text}`: `{other.name}` is not used"
+                    ops, place = (*before, made), (other if other in visible.made_by else old).loc
+                    yield Edit(op, "accumulation", what, ops, None, 2, place=place)
 
     def _assigned(self, op: Op, path: Path, old: Value) -> Loc:
         """Return where a value is given to the carried variable that a terminator passes on."""
@@ -294,7 +315,8 @@ class ScopedEdits:
         for text, ops, _ in transformed:
             last = replace(ops[-1], results=op.results)
             shown = text.replace(f"({middle.name}", "({}", 1)
-            yield Edit(op, "missing op", text, (first, *ops[:-1], last), None, 3, "", shown)
+            parts = first, *ops[:-1], last
+            yield edits.of_result(Edit(op, "missing op", text, parts, None, 3, "", shown))
 
     def _exchanged(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Apply two consecutive ops of a tile in the other order; move a factor behind an op."""
@@ -379,7 +401,8 @@ def _has_same_type(old: Arg, new: Arg) -> bool:
     return isinstance(new.type, ScalarType) or old.type == new.type
 
 
-def _show(arg: Arg) -> str:
+def show(arg: Arg) -> str:
+    """Return the name of a value, or a constant as text."""
     return arg.name if isinstance(arg, Value) else str(arg)
 
 
@@ -395,8 +418,8 @@ def _swapped_axes(op: Op) -> Iterator[Edit]:
             a, b = arg[i], arg[i + 1]
             made = rebuild_op(op, **{name: (*arg[:i], b, a, *arg[i + 2 :])}) if a != b else None
             if made is not None:
-                text = f"swap `{_show(a)}` and `{_show(b)}`"
-                old, new = f"{_show(a)}, {_show(b)}", f"{_show(b)}, {_show(a)}"
+                text = f"swap `{show(a)}` and `{show(b)}`"
+                old, new = f"{show(a)}, {show(b)}", f"{show(b)}, {show(a)}"
                 yield Edit(op, "swapped indices", text, (made,), None, 1, old, new)
 
 
@@ -414,7 +437,8 @@ def _extents_of(op: Op, path: Path) -> list[int]:
     return [found[2][path[1]]]
 
 
-def _scalar(name: str, lhs: Arg, rhs: Arg, loc: Loc) -> Op | None:
+def scalar_op(name: str, lhs: Arg, rhs: Arg, loc: Loc) -> Op | None:
+    """Build scalar arithmetic, or return None if the types do not fit."""
     spec = REGISTRY[f"scalar.{name}"]
     try:
         return make_op(spec, bind(spec, lhs, rhs), loc=loc)
@@ -431,7 +455,7 @@ def _shifted(old: Arg, deltas: Sequence[int], loc: Loc) -> Iterator[_New]:
         return
     for n in dict.fromkeys(deltas):
         for name, sign in (("add", "+"), ("sub", "-")):
-            made = _scalar(name, old, n, loc)
+            made = scalar_op(name, old, n, loc)
             if made is not None:
                 yield _New(f"{old.name} {sign} {n}", made.result, (made,), cost=2)
 
@@ -440,7 +464,7 @@ def _more(old: Arg, scalars: Sequence[Value], extents: Sequence[int], loc: Loc) 
     """Yield multiples of visible scalars, and sums of these with the old index."""
     for factor in dict.fromkeys([1, *extents]):
         for v in scalars:
-            scaled = _scalar("mul", v, factor, loc) if factor != 1 else None
+            scaled = scalar_op("mul", v, factor, loc) if factor != 1 else None
             if factor != 1 and scaled is None:
                 continue
             term = scaled.result if scaled else v
@@ -449,9 +473,9 @@ def _more(old: Arg, scalars: Sequence[Value], extents: Sequence[int], loc: Loc) 
             if scaled:
                 yield _New(text, term, before, cost=2)
             if v is not old and isinstance(old, Value):
-                added = _scalar("add", old, term, loc)
+                added = scalar_op("add", old, term, loc)
                 if added is not None:
-                    yield _New(f"{_show(old)} + {text}", added.result, (*before, added), cost=2)
+                    yield _New(f"{show(old)} + {text}", added.result, (*before, added), cost=2)
 
 
 def _remainders(op: Op, path: Path, scalars: Sequence[Value]) -> Iterator[_New]:
@@ -465,8 +489,8 @@ def _remainders(op: Op, path: Path, scalars: Sequence[Value]) -> Iterator[_New]:
         for index in scalars:
             if index is length:
                 continue
-            left = _scalar("sub", length, index, op.loc)
-            used = _scalar("min", extent, left.result, op.loc) if left else None
+            left = scalar_op("sub", length, index, op.loc)
+            used = scalar_op("min", extent, left.result, op.loc) if left else None
             if left and used:
                 text = f"pl.min({extent}, {length.name} - {index.name})"
                 yield _New(text, used.result, (left, used), cost=3)
@@ -476,10 +500,10 @@ def _rounded_up(op: Op, lhs: Arg, rhs: Arg) -> Iterator[Edit]:
     """Round a quotient up, in place of down."""
     if type(rhs) is not int or rhs < 2:
         return
-    added = _scalar("add", lhs, rhs - 1, op.loc)
+    added = scalar_op("add", lhs, rhs - 1, op.loc)
     made = replace_op(op, op.spec, {"lhs": added.result, "rhs": rhs}) if added else None
     if added and made:
-        new = f"({_show(lhs)} + {rhs - 1}) // {rhs}"
+        new = f"({show(lhs)} + {rhs - 1}) // {rhs}"
         yield Edit(op, "index", f"`{new}`: round up", (added, made), cost=1)
 
 
@@ -497,7 +521,7 @@ def _applied(
     except (UserError, TypeError):
         return
     if len(made.results) == 1 and made.result.type == first.type:
-        shown = ", ".join(f"{a:.6g}" if isinstance(a, float) else _show(a) for a in args)
+        shown = ", ".join(f"{a:.6g}" if isinstance(a, float) else show(a) for a in args)
         yield f"pl.{name}({shown})", (made,), made.result
 
 
@@ -529,7 +553,7 @@ def _masked(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tuple[O
                     full = make_op(fill, bound, in_scope=True, loc=op.loc)
                 except UserError:
                     continue
-                shape = ", ".join(map(_show, valid))
+                shape = ", ".join(map(show, valid))
                 text = (
                     f"pl.fillpad(pl.set_validshape({old.name}, {shape}), "
                     f"pad_value=pl.PadValue.{name})"
@@ -571,7 +595,7 @@ class Visible:
         self.carried: dict[Op, tuple[Value, ...]] = {}
         self._walk(block, tuple(reversed(params)), ())
         self.made_by = {r: op for op in walk(block) for r in op.results}
-        used = {v for op in walk(block) for v in op.operands}
+        used = self.uses = Counter(v for op in walk(block) for v in op.operands)
         self._with_blocks = [op for op in walk(block) if op.blocks]
         inner = {v for op in self._with_blocks for b in op.blocks for v in b.params}
         defined = [*inner, *self.made_by]

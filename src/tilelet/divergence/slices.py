@@ -46,6 +46,7 @@ class Slicer:
         self._calls: dict[str, list[Op]] = {}
         for function in trace.program.functions.values():
             self._enter(function.body, ())
+        self.lines = {(op.loc.file, op.loc.line) for op in self._around if not op.spec.terminator}
 
     def _enter(self, block: Block, around: tuple[Op, ...]) -> None:
         for op in block.ops:

@@ -6,11 +6,11 @@ import ast
 import functools
 import linecache
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator
 
 from tilelet.diag.core import Loc
 from tilelet.divergence.edits import Edit
-from tilelet.ir.core import Op, Value, walk
+from tilelet.ir.core import Op, walk
 from tilelet.ir.views import ForView
 
 
@@ -27,28 +27,83 @@ def assignment_of(loop: Op, number: int) -> Loc | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _assignments(file: str, name: str) -> tuple[Loc, ...]:
+def _tree(file: str) -> ast.Module:
     try:
-        tree = ast.parse("".join(linecache.getlines(file)))
+        return ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
-        return ()
-    return tuple(
-        Loc(file, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        and any(isinstance(t, ast.Name) and t.id == name for t in node.targets)
-    )
+        return ast.Module([], [])
 
 
-def renamed_at(op: Op, loops: Mapping[Op, Op]) -> Loc | None:
-    """Return the assignment that gives an op's result to a carried variable of another name."""
-    for terminator, loop in loops.items():
-        values = terminator.args["values"]
-        for i, value in enumerate(values if isinstance(values, tuple) else ()):
-            carried = ForView(loop).carried[i]
-            if isinstance(value, Value) and value in op.results and value.name != carried.name:
-                return assignment_of(loop, i)
-    return None
+def _assignments(file: str, name: str) -> Iterator[Loc]:
+    for node in ast.walk(_tree(file)):
+        if isinstance(node, ast.Assign) and name in _assigned_names(node):
+            yield _loc(file, node)
+
+
+def _loc(file: str, node: ast.stmt) -> Loc:
+    return Loc(file, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+
+
+def _assigned_names(node: ast.Assign) -> set[str]:
+    return {t.id for t in node.targets if isinstance(t, ast.Name)}
+
+
+def assignments_without_op(loc: Loc, lines: Collection[tuple[str, int]]) -> Iterator[Loc]:
+    """Yield assignments beside a statement that have no op, such as `m = m_new` and `first = 0`.
+
+    They define what the statement reads, directly or through each other, or rename its result.
+    `lines` are the lines that have ops.
+    """
+    function = _function_at(loc)
+    if function is None:
+        return
+    silent = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and (loc.file, node.lineno) not in lines
+    ]
+    read, made = _names_at(function, loc.line)
+    yield from (_loc(loc.file, node) for node in silent if made & _names_read(node.value))
+    seen: set[str] = set()
+    while read - seen:
+        name = (read - seen).pop()
+        seen.add(name)
+        for node in silent:
+            if name in _assigned_names(node):
+                yield _loc(loc.file, node)
+                read |= _names_read(node.value)
+
+
+def _function_at(loc: Loc) -> ast.FunctionDef | None:
+    found = [
+        node
+        for node in ast.walk(_tree(loc.file))
+        if isinstance(node, ast.FunctionDef) and node.lineno <= loc.line <= (node.end_lineno or 0)
+    ]
+    return max(found, key=lambda node: node.lineno, default=None)
+
+
+def _names_at(function: ast.FunctionDef, line: int) -> tuple[set[str], set[str]]:
+    """Return the names that the statement at a line reads, and those that it assigns."""
+    read: set[str] = set()
+    made: set[str] = set()
+    for node in ast.walk(function):
+        if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        if isinstance(node, ast.Assign):
+            made |= _assigned_names(node)
+        if hasattr(node, "body"):  # its header only
+            headers = [getattr(node, part, None) for part in ("test", "iter")]
+            parts = [part for part in headers if part is not None and node.lineno == line]
+        else:
+            parts = [node]
+        read |= {name for part in parts for name in _names_read(part)}
+    return read, made
+
+
+def _names_read(node: ast.AST) -> set[str]:
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in names if isinstance(n.ctx, ast.Load)}
 
 
 def source_diff(edit: Edit) -> list[str]:

@@ -66,7 +66,7 @@ class DivergeCommand(ScriptOptions, group=DEBUG):
 
     Examples:
       tilelet diverge kernel.py                  against its golden, and against double
-      tilelet diverge kernel.py --budget 60s     try repairs for longer
+      tilelet diverge kernel.py --budget 90s     try repairs for longer
       tilelet diverge kernel.py --html wrong.html  a page: timeline, wrong outputs, first statement
       tilelet diverge before.py after.py         against another program, tile by tile
       tilelet diverge qwen3/scope3 --variant tuned --hidden 256 --intermediate 384 --batch 4 ...
@@ -79,8 +79,8 @@ class DivergeCommand(ScriptOptions, group=DEBUG):
     """
 
     budget: float = option(
-        "work for repairs, in nominal seconds: 60s (default: 20s)",
-        default=20.0,
+        "work for repairs, in nominal seconds: 90s (default: 40s)",
+        default=40.0,
         parse=seconds,
         metavar="TIME",
     )

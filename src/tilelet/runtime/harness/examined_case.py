@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
 from tilelet.divergence.case import GoldenCase, Masks, Trial
-from tilelet.divergence.golden_trace import GoldenTrace
+from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
 from tilelet.passes.pipeline import AS_WRITTEN, run_passes
 from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.specs import Spec
@@ -67,6 +67,11 @@ def examined(
             for name, array in wanted.items()
         }
 
+    def partial(blocks: Iterable[int]) -> Sequence[Intermediate]:
+        if trace is None:
+            return ()
+        return trace.partial_arrays(lambda other: expecting(other, pristine), blocks)
+
     def trials() -> list[Trial]:
         found = [_trial(factors) for factors in (_NEAR, _LARGE)] if golden and expected else []
         return [trial for trial in found if trial is not None]
@@ -96,13 +101,14 @@ def examined(
         expected,
         passes,
         differ,
-        trace.found if trace else (),
+        tuple(trace.found) if trace else (),
         note,
         judge.rtol,
         judge.atol,
         tuple(trace.numbers) if trace else (),
         trials,
         lambda: run_passes(compiled.source, passes=AS_WRITTEN),
+        partial,
     )
 
 

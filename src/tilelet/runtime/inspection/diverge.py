@@ -23,7 +23,7 @@ def diverge(
     program: Any,
     /,
     *args: Any,
-    budget: float = 20.0,
+    budget: float = 40.0,
     all_fp32: bool = False,
     platform: str = "a2a3",
     **named: Any,
