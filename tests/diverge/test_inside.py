@@ -17,7 +17,7 @@ from tests.models.programs import NAMES
 import tilelet.language as pl
 from tilelet.divergence.answer import Options, answer
 from tilelet.divergence.case import GoldenCase
-from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
+from tilelet.divergence.golden_trace import GoldenTrace, Intermediate, Part
 from tilelet.divergence.matching import Matcher
 from tilelet.runtime import TensorSpec, run_jit, session
 from tilelet.runtime.handlers.examine import Examine
@@ -54,6 +54,47 @@ def test_locals_temporaries_and_helpers_are_seen_with_their_lines() -> None:
     np.testing.assert_allclose(found["np.exp(tensors['x'])"].array, np.exp(x))
     assert {"y", "scaled", "y.T"} <= set(found)
     assert found["scaled"].line == helper.__code__.co_firstlineno + 1
+
+
+def attention_numpy(tensors: dict[str, Any]) -> None:
+    scores = tensors["q"] @ tensors["k"].T
+    top = scores.max(axis=1, keepdims=True)
+    p = np.exp(scores - top)
+    mass = np.sum(p, axis=1, keepdims=True)
+    tensors["out"] = np.einsum("ij,jd->id", p, tensors["v"]) / mass
+
+
+def attention_torch(tensors: dict[str, Any]) -> None:
+    import torch
+
+    q, k, v = (torch.tensor(tensors[n]) for n in ("q", "k", "v"))
+    scores = torch.matmul(q, k.T)
+    top = scores.amax(dim=1, keepdim=True)
+    p = torch.exp(scores - top)
+    mass = p.sum(dim=1, keepdim=True)
+    tensors["out"] = (p @ v / mass).numpy()
+
+
+@pytest.mark.parametrize("golden", [attention_numpy, attention_torch])
+def test_a_golden_over_a_part_of_its_reductions_computes_running_values(golden: Any) -> None:
+    """The running maximum, sum and output of an online softmax after two of three blocks."""
+    if golden is attention_torch:
+        pytest.importorskip("torch")
+    q, k, v = RNG.normal(size=(16, 5)), RNG.normal(size=(12, 5)), RNG.normal(size=(12, 5))
+    given = {"q": q, "k": k, "v": v}
+    trace = GoldenTrace(golden)
+    trace.golden(dict(given))
+    found = trace.partial_arrays(lambda other: other(dict(given)), [4])
+    scores = (q @ k.T)[:, :8]
+    top = scores.max(axis=1, keepdims=True)
+    p = np.exp(scores - top)
+    running = {f.name: f.array for f in found if f.part == Part(12, 0, 8)}
+    np.testing.assert_allclose(running["top"], top)
+    np.testing.assert_allclose(running["p"][:, :8], p)
+    np.testing.assert_allclose(running["mass"], p.sum(axis=1, keepdims=True))
+    assert any(np.allclose(a, p @ v[:8]) for a in running.values() if a.shape == (16, 5))
+    blocks = [f.array for f in found if f.part == Part(12, 4, 8)]
+    assert any(np.allclose(a, scores[:, 4:].max(axis=1, keepdims=True)) for a in blocks)
 
 
 def test_what_a_golden_computes_stays_the_same() -> None:

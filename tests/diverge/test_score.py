@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 from tests.diverge.score import HERE, Score, case_of, load, scores
 
+import tilelet.language as pl
 from tilelet.divergence.answer import Answer
-from tilelet.divergence.scoped_edits import Visible
+from tilelet.divergence.case import GoldenCase
+from tilelet.divergence.evidence import Agreement
+from tilelet.divergence.matching import Matcher
+from tilelet.divergence.misplaced import WindowSearch
+from tilelet.divergence.outer_values import with_outer_values
+from tilelet.divergence.replay import Replay
+from tilelet.divergence.scoped_edits import ScopedEdits, Visible
+from tilelet.divergence.slices import Slice
 from tilelet.ir.core import walk
+from tilelet.runtime import TensorSpec
 
 BUDGET = 20.0
 
@@ -46,6 +60,102 @@ def test_a_spent_budget_blames_nothing() -> None:
     assert answer.divergence is not None
     assert not answer.divergence.is_complete
     assert "larger --budget" in str(answer)
+
+
+def broken(folder: str, name: str, fault: str) -> GoldenCase:
+    text = (HERE / folder / f"{name}.py").read_text(encoding="utf-8")
+    old, new = load(name, text).FAULTS[fault]
+    case = case_of(load(name, text.split("FAULTS =")[0].replace(old, new)))
+    assert case.written is not None
+    return replace(case, program=case.written())
+
+
+def evidence(case: GoldenCase) -> tuple[Replay, Matcher, Agreement]:
+    replay = Replay(with_outer_values(case.program), case.arguments)
+    matcher = Matcher([*case.intermediates, *case.partial({16, 32})])
+    return replay, matcher, Agreement(replay.trace, matcher, {}, 1e-2)
+
+
+def test_running_values_agree_with_the_golden_over_the_blocks_so_far() -> None:
+    """A maximum of the last block alone is not a running one, although it agrees with a block."""
+    replay, _, agreement = evidence(broken("programs", "causal_flash", "old maximum kept"))
+    agrees: dict[tuple[str, int], list[bool]] = {}
+    for n, event in enumerate(replay.trace.events):
+        blocks = dict(replay.trace.iteration(event)).get("j", -1)
+        if event.op.results and blocks >= 0:
+            key = event.op.results[0].name, event.op.loc.line
+            agrees.setdefault(key, []).append(agreement.of(n) is not None or blocks == 0)
+    by_name = {name: all(some) for (name, _), some in sorted(agrees.items())}
+    assert by_name["m_new"] is False
+    assert by_name["row_max"]
+    assert by_name["m"] is False
+
+
+def test_the_index_of_a_misplaced_load_is_inferred() -> None:
+    """Of four heads, two share keys: `h // 2`, where the kernel has `h % 2`."""
+    replay, matcher, agreement = evidence(broken("held_out_2", "local_flash", "heads not grouped"))
+    edits = ScopedEdits(replay.program, ())
+    search = WindowSearch(replay.trace, matcher, agreement, edits, replay.add_steps)
+    everything = Slice(frozenset(range(len(replay.trace.events))))
+    loads = search.misplaced(everything)
+    keys = next(op for op in loads if op.results[0].name == "key")
+    assert any(
+        "`k0 - (h % 2) * 96 + (h // 2) * 96`" in e.text for e in search.edits({keys: loads[keys]})
+    )
+
+
+def test_a_bound_says_on_what_it_depends() -> None:
+    (found,) = scores("programs", "int8: lost block", 0.01)
+    text = str(found[1])
+    assert "if the values that agree are the ones meant, the mistake is in one of" in text
+    divergence = found[1].divergence
+    assert divergence is not None
+    assert all(golden["golden"]["name"] for golden in found[1].to_data()["divergence"]["agreeing"])
+    assert found[0].has_fault
+
+
+def test_assignments_without_an_op_are_listed() -> None:
+    """`expert = member` has no op; the load that uses it can be changed."""
+    (found,) = scores("held_out_2", "group_route: member for expert", BUDGET)
+    score, answer = found
+    assert (score.grade, score.has_fault, score.size) == ("bounded", True, 2)
+    assert "`member + group * 8` instead of `member`" in str(answer)
+
+
+TEMPERATURE = 0.25
+
+
+@pl.jit
+def scaled_late(
+    x: pl.Tensor[[16, 64], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="softmax"):
+        tile = pl.slice(x, [16, 64], [0, 0])
+        shifted = pl.row_expand_sub(tile, pl.row_max(tile))
+        weights = pl.mul(pl.exp(shifted), TEMPERATURE)
+        out[:, :] = pl.row_expand_div(weights, pl.row_sum(weights))
+    return out
+
+
+def test_a_factor_is_moved_to_another_statement() -> None:
+    def golden(tensors: dict[str, Any]) -> None:
+        e = np.exp(tensors["x"].astype(np.float64) * TEMPERATURE)
+        tensors["out"][:] = e / e.sum(axis=1, keepdims=True)
+
+    specs = [
+        TensorSpec("x", [16, 64], pl.FP32, lambda: np.random.default_rng(1).normal(size=(16, 64))),
+        TensorSpec("out", [16, 64], pl.FP32, is_output=True),
+    ]
+    module = SimpleNamespace(kernel=scaled_late, SPECS=specs, golden=golden, TOLERANCE=1e-4)
+    case = case_of(module)
+    replay = Replay(case.program, case.arguments)
+    edits = ScopedEdits(replay.program, ())
+    moved = [
+        e for k in replay.program.kernels for op in walk(k.body) for e in edits.of(op) if e.also
+    ]
+    right = [e for e in moved if case.passes(replay.outputs(e))]
+    assert {e.text for e in right} >= {"multiply `shifted` by 0.25 instead"}
 
 
 def test_after_a_loop_a_variable_has_the_value_that_the_loop_leaves() -> None:

@@ -236,8 +236,9 @@ class Diagnosis:
         seen: set[tuple[str, int]] = set()
         for repair in repairs:
             op = repair.edit.op
+            places = [part.loc for part in repair.edit.parts]
             beside = assignments_without_op(repair.edit.loc, self._slicer.lines)
-            for loc in (repair.edit.loc, *beside):
+            for loc in (*places, *beside):
                 if (loc.file, loc.line) not in seen:
                     seen.add((loc.file, loc.line))
                     yield replace(self._slicer.statement_of(op, near.everything), loc=loc)

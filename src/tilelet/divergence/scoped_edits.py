@@ -22,13 +22,15 @@ from tilelet.divergence.edits import Edit, is_float_tile, rebuild_op, replace_op
 from tilelet.divergence.source_text import assignment_of
 from tilelet.ir.core import Arg, Block, Function, Op, Program, Value, walk
 from tilelet.ir.rebuild import make_op
-from tilelet.ir.spec import REGISTRY, Trait, bind
+from tilelet.ir.spec import REGISTRY, Cost, Trait, bind
 from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
 
 _MAX_SCALARS = 12
 _MAX_TILES = 24
 _MAX_EXTENTS = 6
+_NEAR = 10
+"""How many ops before and after a factor it may belong to."""
 _LIKELY_NUMBERS = 3
 """How many of the golden's numbers are tried as factors everywhere."""
 
@@ -84,6 +86,11 @@ class ScopedEdits:
         self._visible: dict[str, Visible] = {}
         self._function = {op: f for f in program.functions.values() for op in walk(f.body)}
         self._numbers = numbers
+        self._near: dict[Op, Sequence[Op]] = {}
+        for function in program.functions.values():
+            ops = [op for op in walk(function.body) if len(op.results) == 1]
+            for i, op in enumerate(ops):
+                self._near[op] = [*ops[max(0, i - _NEAR) : i], *ops[i + 1 : i + 1 + _NEAR]]
         self.loops = {op.blocks[0].terminator: op for op in self._function if op.name == "for"}
         shapes = [p.type.shape for p in program.main.params if isinstance(p.type, TensorType)]
         self._extents = {n for shape in shapes for n in shape if isinstance(n, int) and n > 1}
@@ -117,6 +124,7 @@ class ScopedEdits:
         yield from edits.constants(op, self.factors(op), self.factors(op))
         yield from self._results(op, visible)
         yield from self._exchanged(op, visible)
+        yield from self._moved_factor(op)
 
     # Numbers
 
@@ -334,6 +342,18 @@ class ScopedEdits:
                 if early is not None and late is not None and op.spec is not before.spec:
                     text = f"`pl.{op.name}` before `pl.{before.name}`"
                     yield Edit(op, "order", text, (early, replace(late, loc=op.loc)), cost=3)
+
+    def _moved_factor(self, op: Op) -> Iterator[Edit]:
+        """Multiply the result of another op by the factor of this one."""
+        factors = [a for a in op.args.values() if isinstance(a, float) and a not in (0.0, 1.0)]
+        if not factors or op.spec.cost not in (Cost.MUL, Cost.MULS):
+            return
+        near = self._near[op]
+        for dropped in edits.drop_op(op):
+            for other in near:
+                for added in edits.scale_result(other, factors):
+                    text = f"multiply `{other.result.name}` by {factors[0]:.6g} instead"
+                    yield replace(dropped, kind="order", text=text, cost=3, also=added)
 
 
 # Slots
