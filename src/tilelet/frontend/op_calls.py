@@ -113,6 +113,8 @@ def _public_name(node: ast.Call) -> str:
 
 def call_op(ctx: Context, spec: OpSpec, node: ast.Call) -> Binding:
     """Lower an op call with the argument expressions of `node`."""
+    if spec.name == "load" and any(k.arg == "mx_layout" for k in node.keywords):
+        spec = REGISTRY["load_scale"]  # the spelling of July 2026
     args, locs = bind(ctx, spec, node)
     if spec.name == "get_subblock_idx":
         return lane_index(ctx, node)

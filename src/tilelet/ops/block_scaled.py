@@ -19,19 +19,35 @@ from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice, InnerDimMismatch, ShapeMismatch
 from tilelet.diag.catalogue.windows import IndexOutOfRange
 from tilelet.dtypes import BF16, FP4, FP8E4M3FN, FP8E8M0, FP16, FP32, DType
-from tilelet.ir.spec import Call, Cost, Engine, OpFields, Plane, Shape, Trait, Valid, op
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    OpFields,
+    Plane,
+    Shape,
+    Trait,
+    Valid,
+    composition,
+    op,
+)
 from tilelet.ir.types import Mem, TileType
 from tilelet.numerics.block_scaled import GROUP, quantize
 from tilelet.numerics.casts import Array, widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Shaped
+from tilelet.ops.broadcast import row_expand_mul, row_expand_sub
+from tilelet.ops.cast import cast
 from tilelet.ops.valid import Args, Operands
 from tilelet.syntax.enums import TensorLayout
 
 if TYPE_CHECKING:
     from tilelet.syntax.types import Tensor, Tile
 
-__all__ = ["load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias", "quant_mx"]
+__all__ = [
+    "load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias", "mx_quant", "quant_mx",
+    "tdequant", "tget_scale_addr", "tquant",
+]  # fmt: skip
 
 _BLOCK, _PAIR = 16, 2  # of the layouts: rows or columns per block, adjacent groups
 LAYOUTS = ("MX_A_ZZ", "MX_B_NN")
@@ -187,6 +203,81 @@ def quant_mx(src: Shaped, *, layout: TensorLayout, dtype: DType = FP8E4M3FN) -> 
     Example: `q, scale = pl.quant_mx(x, layout=pl.MX_A_ZZ)`
     """
     ...
+
+
+_MODES = {
+    "mxfp8_e4m3": FP8E4M3FN,
+    "mxfp8": FP8E4M3FN,
+    "mxfp4": FP4,
+    "mxfp4_e2m1": FP4,
+}
+
+
+def _infer_tquant(call: Call) -> infer.Types:
+    x, mode = infer.tile(call, "src"), call["mode"]
+    infer.check_rank(call, "src", len(x.shape), 2)
+    if mode not in _MODES:
+        raise BadChoice(call.at("mode"), call.shown, "mode", mode, tuple(_MODES))
+    to = _MODES[mode]
+    infer.check_dtype(call, "src", x.dtype, (FP32, FP16, BF16) if to is FP8E4M3FN else (FP16, BF16))
+    rows, inner = x.shape
+    if inner % GROUP:
+        raise infer.bad(call, "src", f"a multiple of {GROUP} columns")
+    space = infer.vector_space(call, "src")
+    return (TileType(x.shape, to, space), TileType((rows, inner // GROUP), FP8E8M0, space))
+
+
+def _tquant(src: Array, mode: str) -> tuple[Array, Array]:
+    return quantize(src, _MODES[mode])
+
+
+@op(
+    infer=_infer_tquant,
+    reference=_tquant,
+    engine=Engine.VEC,
+    plane=Plane.SCOPE,
+    valid=_whole,
+    era="HEAD",
+    cost=Cost.ROW_REDUCE,
+)
+def tquant(src: Shaped, *, mode: str = "mxfp8_e4m3") -> Shaped:
+    """`pl.quant_mx` with the scales in row order: the spelling of July 2026, also `pl.mx_quant`.
+
+    src: `[M, K]`, K a multiple of 32; FP32, FP16 or BF16. Elements outside its valid region count
+        as zero
+    mode: "mxfp8_e4m3" (also "mxfp8"), or "mxfp4" (also "mxfp4_e2m1") for FP16 and BF16
+    result: two tiles: the elements `[M, K]`, and the FP8E8M0 scales `[M, K / 32]`
+
+    Example: `q, scale = pl.tquant(x)`
+    """
+    ...
+
+
+mx_quant = tquant
+
+
+@composition(era="HEAD")
+def tdequant(src: Shaped, scale: Shaped, offset: Shaped) -> Shaped:
+    """`(src - offset) * scale`, row by row, in FP32.
+
+    src: `[M, N]` of an integer type; scale, offset: `[M, 1]` FP32
+    result: `[M, N]` FP32
+
+    Example: `x = pl.tdequant(q, scale, zero)`
+    """
+    return row_expand_mul(row_expand_sub(cast(src, FP32), offset), scale)
+
+
+@composition(engine=Engine.NONE, era="HEAD")
+def tget_scale_addr(dst_scale: Shaped, src: Shaped) -> Shaped:
+    """`dst_scale`: on a device it binds scales to the operand they belong to.
+
+    dst_scale: scales; src: the elements that they scale
+    result: dst_scale
+
+    Example: `scale = pl.tget_scale_addr(scale, x)`
+    """
+    return dst_scale
 
 
 # --- products ------------------------------------------------------------------------------------

@@ -33,9 +33,6 @@ _EMPTY = Equivalent("pl.create_tensor([16, 64], dtype=pl.FP32)", "memory that no
 _CAST = Equivalent("pl.cast(x, pl.BF16)")
 _RESHAPE = Equivalent("pl.reshape(x, [32, 32])")
 _SUM = Equivalent("pl.row_sum(x)", "one sum per row; `pl.col_sum(x)`: one per column")
-_QUANT = Equivalent(
-    "pl.quant_mx(x, layout=pl.MX_A_ZZ)", "numbers, and scales in the order of the layout"
-)
 _MAX = Equivalent("pl.row_max(x)", "of each row; `pl.maximum(x, y)` is elementwise")
 _MIN = Equivalent("pl.row_min(x)", "of each row; `pl.minimum(x, y)` is elementwise")
 _COMPARE = Equivalent('pl.cmp(x, y, cmp_type="gt")', 'or "ge", "lt", "le", "eq", "ne"')
@@ -103,8 +100,6 @@ EQUIVALENTS: dict[str, Equivalent] = {
     "einsum": _MATMUL,
     "linear": _MATMUL,
     "bmm": Equivalent("", "`pl.batch_matmul` multiplies 3-D operands, batch by batch"),
-    "mx_quant": _QUANT,
-    "tquant": _QUANT,
     # Reductions
     "sum": _SUM,
     "mean": Equivalent("pl.mul(pl.row_sum(x), 1.0 / 64)", "of each row of 64 columns"),

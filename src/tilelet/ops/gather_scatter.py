@@ -24,7 +24,18 @@ from tilelet.diag.catalogue.ops import (
 from tilelet.dtypes import INT16, INT32, INT64, UINT16, UINT32, DType
 from tilelet.ir.core import Arg
 from tilelet.ir.faults import IndexFault, RegionFault
-from tilelet.ir.spec import Call, Cost, Engine, OpFields, Plane, Shape, Trait, Valid, op
+from tilelet.ir.spec import (
+    Call,
+    Cost,
+    Engine,
+    OpFields,
+    Plane,
+    Shape,
+    Trait,
+    Valid,
+    composition,
+    op,
+)
 from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
 from tilelet.numerics.casts import Array
@@ -32,16 +43,20 @@ from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Number, Shaped
 from tilelet.ops.padding import check_valid_extent
 from tilelet.ops.selection import check_comparison, cmp_mask
+from tilelet.ops.transfers import slice as window
 from tilelet.ops.valid import Args, Operands
+from tilelet.ops.views import concat
 from tilelet.syntax.enums import CmpType, MaskPattern
 
 if TYPE_CHECKING:
     from tilelet.syntax.types import Tensor, Tile
 
 __all__ = [
+    "deinterleave",
     "gather",
     "gather_mask",
     "gatherb",
+    "interleave",
     "mgather",
     "mscatter",
     "paged_gather",
@@ -184,6 +199,47 @@ def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str
     Example: `pairs = pl.tile.scatter_mask(pairs, values, pl.tile.MaskPattern.P0101)`
     """
     ...
+
+
+def _infer_pair(call: Call) -> infer.Types:
+    lhs, rhs = infer.tile(call, "lhs"), infer.tile(call, "rhs")
+    infer.check_rank(call, "lhs", len(lhs.shape), 2)
+    infer.same_dtype(call, "rhs", rhs.dtype, "lhs", lhs.dtype)
+    if lhs.shape != rhs.shape:
+        why = "both have one shape"
+        raise ShapeMismatch(call.shown, call.at("rhs"), rhs.shape, call.at("lhs"), lhs.shape, why)
+    if lhs.shape[1] % 2:
+        raise infer.bad(call, "lhs", "an even number of columns")
+    return (lhs, lhs)
+
+
+@composition(infer=_infer_pair, era="HEAD")
+def interleave(lhs: Shaped, rhs: Shaped) -> Shaped:
+    """Alternate the columns of two tiles: `lhs[:, 0]`, `rhs[:, 0]`, `lhs[:, 1]`, and so on.
+
+    lhs, rhs: `[M, N]` of one dtype, N even
+    result: two tiles of that shape: the first and the second half of the columns
+
+    Example: `lo, hi = pl.tile.interleave(x, y)`
+    """
+    rows, columns = lhs.type.shape  # type: ignore[attr-defined]
+    both = scatter_mask(concat(lhs, rhs), lhs, MaskPattern.P0101)
+    both = scatter_mask(both, rhs, MaskPattern.P1010)
+    return tuple(window(both, (rows, columns), (0, at)) for at in (0, columns))  # type: ignore[return-value]
+
+
+@composition(infer=_infer_pair, era="HEAD")
+def deinterleave(lhs: Shaped, rhs: Shaped) -> Shaped:
+    """The inverse of `pl.tile.interleave`: even and odd columns of two tiles side by side.
+
+    lhs, rhs: `[M, N]` of one dtype, N even
+    result: two tiles of that shape: columns 0, 2, 4 and so on, and columns 1, 3, 5 and so on
+
+    Example: `even, odd = pl.tile.deinterleave(lo, hi)`
+    """
+    both = concat(lhs, rhs)
+    even, odd = (gather_mask(both, p) for p in (MaskPattern.P0101, MaskPattern.P1010))
+    return even, odd  # type: ignore[return-value]
 
 
 # --- gather --------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "gather_row": {"dst": "acc"},
     "expand_clone": {"input": "src"},
     "mrgsort": {"excuted": "executed"},
+    "load_scale": {"mx_layout": "layout"},
 }
 
 SCRATCH = "scratch memory of the device"
@@ -111,6 +112,8 @@ def meant(param: str, value: Arg) -> Arg:
     """Return the meaning of a value given for a parameter."""
     if param == "target_memory" and isinstance(value, int):
         return _SPACES.get(value, value)
+    if param == "layout" and isinstance(value, str):
+        return value.upper()
     return value
 
 

@@ -26,6 +26,7 @@ from tilelet.ir.spec import (
     Shape,
     Trait,
     Valid,
+    composition,
     op,
 )
 from tilelet.ir.types import INDEX, Dim, ShapedType, TensorType, TileType, with_shape
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tilelet.syntax.types import Scalar, Tensor, Tile
 
 __all__ = [
+    "bitcast",
     "concat",
     "dim",
     "read",
@@ -270,6 +272,18 @@ def reinterpret_view(x: Shaped, dtype: DType, *, shape: Ints | None = None) -> S
     Example: `bits = pl.reinterpret_view(x, pl.INT32)`
     """
     ...
+
+
+@composition(engine=Engine.NONE, plane=Plane.BOTH, on_chip=(), era="HEAD")
+def bitcast(x: Shaped, dtype: DType) -> Shaped:
+    """Another name of `pl.reinterpret_view`: the same bits as elements of another type.
+
+    x: a tensor or tile; dtype: the new element type
+    result: x's shape, its last extent scaled by the ratio of the element sizes
+
+    Example: `bits = pl.tile.bitcast(x, pl.INT32)`
+    """
+    return reinterpret_view(x, dtype)
 
 
 # --- single elements -----------------------------------------------------------------------------
