@@ -7,7 +7,9 @@ import copy
 import dataclasses as standard
 import inspect
 import pickle
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -160,3 +162,18 @@ def test_only_the_constructor_is_compiled(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(builtins, "exec", compile_text)
     point(lean.dataclass, frozen=True, slots=True)
     assert compiled == ["def __init__"]
+
+
+def test_the_package_uses_it() -> None:
+    """Programs of models and the gym are texts of their own, and keep the standard one."""
+    source = Path(lean.__file__).parent
+    apart = {source / "models", source / "gym", source / "dataclasses.py"}
+    wrong = [
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if not apart & {path, *path.parents}
+        and re.search(
+            r"^from dataclasses import .*\bdataclass\b", path.read_text("utf-8"), re.MULTILINE
+        )
+    ]
+    assert wrong == []
