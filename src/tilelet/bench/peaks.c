@@ -1,6 +1,5 @@
-/* What this machine can do at best, for figures to be compared with: fused multiply-adds from
- * registers, reading memory in order, copying it. And a program's task runtime by itself: the same
- * control program with kernels that do nothing. */
+/* Measured peaks of this machine: fused multiply-adds from registers, sequential reads, copies.
+ * Also a program's task runtime alone: the same control program with empty kernels. */
 #include <stdint.h>
 #include <string.h>
 
@@ -14,14 +13,14 @@
 #define BYTES 16
 #endif
 #define LANES (BYTES / 4)
-#define ACCUMULATORS 12 /* enough to hide the latency of an FMA, few enough for the registers */
+#define ACCUMULATORS 12 /* enough to hide the FMA latency, few enough for the registers */
 
 typedef float floats __attribute__((vector_size(BYTES)));
 typedef int32_t ints __attribute__((vector_size(BYTES)));
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Independent chains of vector FMAs; returns the floating-point operations done. */
+/* Independent chains of vector FMAs; returns the number of floating-point operations. */
 EXPORT double bench_fma(int64_t steps, float *sink) {
     floats acc[ACCUMULATORS], factor, term;
     for (int i = 0; i < LANES; i++) factor[i] = 0.999f, term[i] = 1e-9f;
@@ -46,7 +45,7 @@ EXPORT double bench_fma(int64_t steps, float *sink) {
     return 2.0 * ACCUMULATORS * LANES * (double)steps;
 }
 
-/* Every byte of a buffer, in order. */
+/* Read every byte of a buffer sequentially. */
 EXPORT void bench_read(const char *p, int64_t bytes, float *sink) {
     enum { STREAMS = 8 };
     ints seen[STREAMS] = {{0}};
@@ -62,7 +61,7 @@ EXPORT void bench_read(const char *p, int64_t bytes, float *sink) {
     *sink = (float)seen[0][0];
 }
 
-/* The same in four places at once, each in order: processors prefetch for each by itself. */
+/* Read four sequential streams at once: hardware prefetches each of them separately. */
 EXPORT void bench_read_streams(const char *p, int64_t bytes, float *sink) {
     enum { STREAMS = 4 };
     ints seen[STREAMS] = {{0}};
@@ -97,7 +96,7 @@ EXPORT int64_t bench_kernel_bytes(const tl_program *program) {
 
 EXPORT int64_t bench_program_bytes(void) { return (int64_t)sizeof(tl_program); }
 
-/* A copy of `program` in `out`, and of its kernels in `kernels`, that submits the same tasks. */
+/* Copy `program` to `out`, and its kernels to `kernels`, such that it submits the same tasks. */
 EXPORT void bench_empty_program(const tl_program *program, tl_program *out, tl_kernel *kernels) {
     for (int32_t i = 0; i < program->kernel_count; i++) {
         kernels[i] = program->kernels[i];

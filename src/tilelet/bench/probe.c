@@ -1,5 +1,5 @@
-/* What the compiler makes of its flags: the instruction set, the bytes of a vector register, and
- * whether a fused multiply-add is one instruction. */
+/* Report the target that the compiler derives from its flags: the instruction set, the bytes of a
+ * vector register, and whether a fused multiply-add is one instruction. */
 #include <stdio.h>
 
 #if defined(__AVX512F__)

@@ -1,4 +1,4 @@
-/* Memory of temporaries: counted references, dead ones reused. */
+/* Memory of temporaries: reference counts, and a pool for reuse. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -6,7 +6,7 @@
 
 enum { POOLED_BYTES = 64 << 20, /* dead temporaries kept for reuse */ HUGE_PAGE = 2 << 20 };
 
-/* Eight classes for each power of two. */
+/* Eight size classes per power of two. */
 static int size_class(int64_t bytes) {
     if (bytes <= 512) return 0;
     int log = 63 - __builtin_clzll((uint64_t)(bytes - 1));
@@ -19,7 +19,7 @@ static int64_t class_bytes(int class) {
     return ((int64_t)(part + 9)) << (log - 3);
 }
 
-/* With the lock held: a buffer nobody refers to any more. */
+/* A buffer without references is returned to the pool; call with the lock held. */
 static void to_pool(tl_rt *rt, tl_buf *b) {
     int64_t bytes = class_bytes(size_class(b->bytes));
     STORE(rt->live_bytes, rt->live_bytes - bytes);
@@ -74,7 +74,7 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
     size_t bytes = (size_t)class_bytes(class);
     if (posix_memalign(&memory, bytes < HUGE_PAGE ? ALIGNMENT : HUGE_PAGE, bytes)) return NULL;
 #ifdef MADV_HUGEPAGE
-    /* Rows of a wide matrix are pages apart: with small pages each costs a walk of the table. */
+    /* Rows of a wide matrix lie on different pages: with small pages each row costs a TLB miss. */
     if (bytes >= HUGE_PAGE) madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
     lock(rt);
@@ -110,7 +110,7 @@ int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank
     if (bytes < INT64_MAX / 4) {
         int class = size_class(bytes);
         int64_t needed = class_bytes(class);
-        /* Tasks under way may be all that keeps memory in use. */
+        /* Only running tasks may still hold memory. */
         for (;;) {
             uint64_t finished = LOAD(rt->finished);
             if (LOAD(rt->live_bytes) + needed <= rt->args->memory || finished == rt->submitted)

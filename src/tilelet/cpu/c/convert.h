@@ -1,4 +1,4 @@
-/* Element types, and eight lanes of each of them as FP32, exactly: what matmul.c reads. */
+/* Element types, and exact conversions of eight lanes of each to FP32, as read by matmul.c. */
 #ifndef TL_CONVERT_H
 #define TL_CONVERT_H
 
@@ -22,10 +22,10 @@ typedef enum {
     TL_DTYPES
 } tl_dtype;
 
-/* The numbers of tilelet.syntax.enums.RoundMode. TL_NONE: TL_TRUNC for float -> int, else TL_RINT. */
+/* Values of tilelet.syntax.enums.RoundMode. TL_NONE: TL_TRUNC for float -> int, else TL_RINT. */
 typedef enum { TL_NONE, TL_RINT, TL_ROUND, TL_FLOOR, TL_CEIL, TL_TRUNC, TL_ODD } tl_mode;
 
-/* gcc 12 takes lanes apart one by one, or by four shuffles, where one instruction does it. */
+/* gcc 12 extracts lanes one by one, or by four shuffles, where one instruction suffices. */
 TL_INLINE tl_u32x8 tl_u16_to_u32(tl_u16x8 x) {
 #if defined(__AVX2__) && __has_builtin(__builtin_ia32_pmovzxwd256)
     return (tl_u32x8)__builtin_ia32_pmovzxwd256((tl_i16x8)x);
@@ -51,8 +51,8 @@ TL_INLINE tl_i32x8 tl_i8_to_i32(tl_i8x8 x) { return __builtin_convertvector(x, t
 TL_INLINE tl_f32x8 tl_bf16_to_f32(tl_u16x8 x) { return tl_as_f32(tl_u16_to_u32(x) << 16); }
 #define TL_FP32_INF 0x7F800000
 
-/* Exponent and mantissa fields, moved to FP32's place, times the power of two that re-biases them:
- * exact, subnormals included. Codes from `special` on are infinity and NaN. */
+/* Exponent and mantissa fields, shifted to FP32's position, times the power of two that corrects
+ * the bias: exact, also for subnormals. Codes from `special` on are infinity and NaN. */
 TL_INLINE tl_f32x8 tl_rebias(tl_u32x8 magnitude, tl_u32x8 sign, float scale, uint32_t special) {
     tl_f32x8 value = tl_as_f32(magnitude) * scale;
     tl_i32x8 is_special = tl_as_i32(magnitude) >= (int32_t)special;
@@ -79,7 +79,7 @@ TL_INLINE tl_f32x8 tl_f8e4m3fn_to_f32(tl_u8x8 x) {
     return tl_rebias((bits & 0x7F) << 20, (bits & 0x80) << 24, 0x1p120f, 0x7F << 20);
 }
 
-/* tl_load_bf16(p) and its like give FP32 lanes; `n` forms as in vec.h. */
+/* tl_load_bf16(p) etc. return FP32 lanes; `n` forms as in vec.h. */
 #define TL_DEFINE_FLOAT_MEMORY(name, elem, bits)                                                   \
     TL_INLINE tl_f32x8 tl_load_##name(const elem *p) {                                             \
         return tl_##name##_to_f32(tl_load_##bits(p));                                              \
@@ -93,7 +93,7 @@ TL_DEFINE_FLOAT_MEMORY(f8e4m3fn, uint8_t, u8)
 TL_DEFINE_FLOAT_MEMORY(f8e5m2, uint8_t, u8)
 #undef TL_DEFINE_FLOAT_MEMORY
 
-/* INT32 to FP32 by `rint`; narrower integers are widened first (exact). */
+/* INT32 to FP32 with `rint`; narrower integers are widened first (exact). */
 TL_INLINE tl_f32x8 tl_i32_to_f32(tl_i32x8 x) { return __builtin_convertvector(x, tl_f32x8); }
 
 #endif

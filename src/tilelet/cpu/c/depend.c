@@ -4,10 +4,10 @@
 
 enum {
     FEW_USES = 8,
-    MANY_USES = 512, /* before finished ones are looked for */
+    MANY_USES = 512, /* uses before completed ones are dropped */
     MANY_READERS = 32,
-    MAX_CELLS = 16, /* of one box; larger ones are listed apart */
-    CROWDED = 24    /* boxes in a cell that make it worth choosing smaller cells */
+    MAX_CELLS = 16, /* cells of one box; larger boxes are listed separately */
+    CROWDED = 24    /* boxes in a cell above which smaller cells are chosen */
 };
 
 static int push(tl_list *list, uint64_t item) {
@@ -22,8 +22,8 @@ static int push(tl_list *list, uint64_t item) {
     return 0;
 }
 
-/* A window as a use: axes of one element left out, falling strides, all steps positive. Only what
- * `same` compares is filled in. */
+/* Normalize a window to a use: axes of extent 1 dropped, falling strides, positive steps. Only the
+ * fields that `same` compares are set. */
 static void describe(const tl_buf *b, const tl_win *w, tl_use *u) {
     u->axes = 0;
     u->itemsize = w->itemsize;
@@ -61,8 +61,8 @@ static int same(const tl_use *a, const tl_use *b) {
     return 1;
 }
 
-/* A use as a box in a grid whose axes are `steps` (each a multiple of the next, the last 1 byte):
- * start and length on each; 0 if it is no box there. */
+/* Express a use as a box in a grid whose axes have the strides `steps` (each a multiple of the
+ * next, the last 1 byte): start and length on each axis; 0 if it is not a box. */
 static int as_box(const tl_use *u, const int64_t *steps, int count, int64_t *start,
                   int64_t *length) {
     for (int i = 0; i < count; i++) length[i] = 1;
@@ -71,7 +71,7 @@ static int as_box(const tl_use *u, const int64_t *steps, int count, int64_t *sta
         int k = 0;
         while (k < count && steps[k] != u->step[i]) k++;
         if (k == count) return 0;
-        if (length[k] != 1 && steps[k] != 1) return 0; /* two axes with one stride */
+        if (length[k] != 1 && steps[k] != 1) return 0; /* two axes with the same stride */
         length[k] = u->length[i];
     }
     int64_t rest = u->low;
@@ -79,7 +79,7 @@ static int as_box(const tl_use *u, const int64_t *steps, int count, int64_t *sta
         start[i] = rest / steps[i];
         rest %= steps[i];
     }
-    /* From the finest axis: what is longer than its row must fill whole rows. */
+    /* From the innermost axis outward: what is longer than its row must fill whole rows. */
     for (int i = count - 1; i > 0; i--) {
         int64_t row = steps[i - 1] / steps[i];
         if (start[i] + length[i] <= row) continue;
@@ -98,7 +98,7 @@ static int boxes_meet(const int64_t *a_start, const int64_t *a_length, const int
     return 1;
 }
 
-/* Whether two uses share a byte; true when in doubt. */
+/* Whether two uses share a byte; conservatively true. */
 static int meet(const tl_buf *buffer, const tl_use *a, const tl_use *b) {
     if (a->high <= b->low || b->high <= a->low) return 0;
     if (a->is_box && b->is_box)
@@ -134,7 +134,8 @@ void tl_set_grid(tl_buf *b, const tl_win *w) {
     if (!whole.axes || whole.step[whole.axes - 1] != 1) b->grid_step[b->grid_axes++] = 1;
 }
 
-/* The cells that a box touches: first and last on each axis. How many, or 0 if too many. */
+/* The cells that a box touches: first and last on each axis. Returns their number, or 0 if too
+ * many. */
 static int cells_of(const tl_buf *b, const tl_use *u, int64_t *first, int64_t *last) {
     int64_t count = 1;
     if (!u->is_box) return 0;
@@ -153,7 +154,7 @@ static uint64_t cell_hash(const int64_t *at, int axes) {
     return h ^ h >> 32;
 }
 
-/* The next cell of the box from `first` to `last`, as an odometer; 0 after the last one. */
+/* Advance to the next cell of the box `first`..`last`; 0 after the last one. */
 static int next_cell(int64_t *at, const int64_t *first, const int64_t *last, int axes) {
     for (int i = axes - 1; i >= 0; i--) {
         if (at[i]++ < last[i]) return 1;
@@ -194,12 +195,13 @@ static int add_to_cells(tl_buf *b, uint32_t use) {
     return 0;
 }
 
-/* The first box sets the size. */
+/* The first box determines the size. */
 static void set_cell_size(tl_cells *c, const tl_use *u) {
     if (u->is_box && !c->size[0]) memcpy(c->size, u->box_length, sizeof c->size);
 }
 
-/* All uses into cells of the size of `model`, or of the size they have; a few uses into none. */
+/* Rebuild the index with cells of the size of `model`, or of the current size; few uses need no
+ * index. */
 static int rebuild_cells(tl_buf *b, const tl_use *model) {
     tl_cells *c = &b->cells;
     if (model) memcpy(c->size, model->box_length, sizeof c->size);
@@ -214,7 +216,7 @@ static int rebuild_cells(tl_buf *b, const tl_use *model) {
     return 0;
 }
 
-/* Notes for a new use and another one that they overlap, if they do and it was not known yet. */
+/* Record that a new use overlaps another one, unless that is known. */
 static int compare(tl_buf *b, uint32_t new, uint32_t other) {
     tl_use *u = &b->uses[other];
     if (u->seen == b->searches) return 0;
@@ -223,8 +225,8 @@ static int compare(tl_buf *b, uint32_t new, uint32_t other) {
     return push(&b->uses[new].overlapping, other) || push(&u->overlapping, new) ? -1 : 0;
 }
 
-/* Finds the uses that overlap the new one, the last of all, and puts it in its cells. A few uses need
- * none: most temporaries have no more. */
+/* Find the uses that overlap the new (last) one, and add it to its cells. A few uses need no cells:
+ * most temporaries have no more. */
 static int find_overlapping(tl_buf *b, uint32_t new) {
     int64_t first[TL_GRID], last[TL_GRID], at[TL_GRID];
     tl_cells *c = &b->cells;
@@ -321,7 +323,7 @@ static void keep_mapped(tl_list *list, const uint32_t *moved_to) {
     list->count = kept;
 }
 
-/* Drop the uses of which no task is under way. */
+/* Drop uses without unfinished tasks. */
 static int drop_finished(tl_buf *b, tl_is_done is_done, void *rt) {
     uint32_t kept = 0, *moved_to = calloc(b->use_count, sizeof *moved_to); /* position + 1 */
     if (!moved_to) return -1;
@@ -402,7 +404,7 @@ int tl_note(tl_buf *b, uint32_t use, int writes, uint64_t number, tl_is_done is_
     tl_use *u = &b->uses[use];
     if (writes) {
         u->writer = number;
-        u->readers.count = 0; /* they come before the writer, which later tasks wait for */
+        u->readers.count = 0; /* they precede the writer, which later tasks wait for */
         return 0;
     }
     uint32_t n = u->readers.count;
@@ -414,7 +416,7 @@ void tl_forget_uses(tl_buf *b) {
     for (uint32_t i = 0; i < b->use_count; i++) clear_use(&b->uses[i]);
     b->use_count = b->drop_at = 0;
     memset(b->cells.size, 0, sizeof b->cells.size); /* the next tensor here may have other axes */
-    rebuild_cells(b, NULL);                         /* of no uses: takes no memory */
+    rebuild_cells(b, NULL);                         /* without uses: takes no memory */
 }
 
 void tl_free_uses(tl_buf *b) {

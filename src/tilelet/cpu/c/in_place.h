@@ -1,20 +1,21 @@
-/* Passes over pairs of BF16 (pairs.h) that take B from where it lies, without panels.
+/* Passes over pairs of BF16 (pairs.h) that read B in place, without panels.
  *
- * A row of a panel is one vector of BF16. Rows k and k + 1, interleaved within every 16 bytes, are two
- * vectors of words: an instruction for each, so a pass takes hardly longer than from a panel, and
- * nobody has to write one. C has its columns in that order while k runs.
+ * A row of a panel is one vector of BF16. Rows k and k + 1, interleaved within every 16 bytes, are
+ * two vectors of words: one instruction each, so a pass is hardly slower than from a panel, and no
+ * panel has to be written. C has its columns in that order while k runs.
  *
- * Whether sums may be subnormal is not known before B has been read: the first pass over a panel finds
- * its least exponent on the way. A pass that should not have been run has written nothing. */
+ * Whether sums may be subnormal is not known before B has been read: the first pass over a panel
+ * finds its least exponent along the way. A pass that turns out to be inapplicable has written
+ * nothing. */
 #ifndef TL_IN_PLACE_H
 #define TL_IN_PLACE_H
 
 #include "passes.h"
 
-#define MR_IN_PLACE 8 /* rows: 16 accumulators hide the latency, more of them gain nothing */
+#define MR_IN_PLACE 8 /* rows: 16 accumulators hide the latency; more do not help */
 #define UNSEEN (-1)
 
-/* Words of the pairs in two rows of a panel; the columns of either vector as `to_lanes` has them. */
+/* Words of the pairs in two rows of a panel; columns of both vectors in the order of `to_lanes`. */
 TL_INLINE void interleave(words to[2], halves upper, halves lower) {
 #if TL_VEC_BYTES == 64
     to[0] = (words)__builtin_shufflevector(lower, upper, 0, 32, 1, 33, 2, 34, 3, 35, 8, 40, 9, 41,
@@ -29,7 +30,8 @@ TL_INLINE void interleave(words to[2], halves upper, halves lower) {
 #endif
 }
 
-/* 2 * W columns: of every eight the first four to one vector, the others to the other; and back. */
+/* 2 * W columns: of every eight, the first four to one vector and the rest to the other; and back.
+ */
 TL_INLINE void to_lanes(vec to[2], const float *from) {
 #if TL_VEC_BYTES == 64
     vec x = load_vec(from), y = load_vec(from + W);
@@ -75,8 +77,8 @@ TL_INLINE void step_in_place(vec acc[MR1][2], const float *a, const char *b, int
     }
 }
 
-/* Whether it was run. `looks`: this panel's exponent is not known yet, but will be unless C already
- * has numbers that must not be added to. */
+/* Returns whether the pass was run. `looks`: the panel's exponent is not known yet, but will be
+ * unless C already has values that must not be accumulated to. */
 TL_INLINE int run_in_place(const pass *p, int rows, int looks) {
     vec acc[MR1][2];
     words least_start = ~(words){0};

@@ -1,12 +1,12 @@
-/* A run by the thread that Ctrl-C interrupts. */
+/* Run in the thread that receives Ctrl-C. */
 #include <signal.h>
 
 #include "rt.h"
 
-static volatile int32_t *volatile interrupts; /* `cancel` of the run that Ctrl-C ends */
+static volatile int32_t *volatile interrupts; /* `cancel` flag of the run that Ctrl-C ends */
 static struct sigaction before;
 
-/* Whoever handled it before does so still. */
+/* The previous handler is called as well. */
 static void on_interrupt(int number, siginfo_t *info, void *context) {
     volatile int32_t *cancel = interrupts;
     if (cancel) *cancel = 1;

@@ -1,4 +1,4 @@
-/* What generated kernels are written with. */
+/* Support code for generated kernels. */
 #ifndef TL_KERNEL_H
 #define TL_KERNEL_H
 
@@ -7,7 +7,7 @@
 #include "reduce.h"
 #include "rt.h"
 
-/* Before a loop over elements: no iteration depends on another. */
+/* Before an element loop: iterations are independent. */
 #ifdef __clang__
 #define TL_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -32,15 +32,15 @@ TL_INLINE int64_t tl_trips(int64_t start, int64_t stop, int64_t step) {
     return (int64_t)(((uint64_t)start - (uint64_t)stop - 1) / (0 - (uint64_t)step) + 1);
 }
 
-/* Elements before the first whole cache line, at most `count`; `count` if no element begins one. */
+/* Elements before the first whole cache line, at most `count`; `count` if no element starts one. */
 TL_INLINE int64_t tl_before_line(const void *to, int64_t itemsize, int64_t count) {
     int64_t bytes = (int64_t)(-(uintptr_t)to & (TL_LINE - 1));
     return bytes % itemsize || bytes / itemsize > count ? count : bytes / itemsize;
 }
 
-/* Store a cache line past the caches. `line` is a variable that its caller fills in one loop of
- * constant length: compilers keep it in registers. `tl_streamed` is due before other threads are
- * told that the line is there. */
+/* Store a cache line with a non-temporal store. `line` is a variable that the caller fills in one
+ * loop of constant length: compilers keep it in registers. Call `tl_streamed` before other threads
+ * may read the line. */
 TL_INLINE void tl_stream_line(void *to, const void *line) {
 #if defined(__AVX__) && __has_builtin(__builtin_ia32_movntps256)
     for (int at = 0; at < TL_LINE; at += 32)
@@ -52,12 +52,12 @@ TL_INLINE void tl_stream_line(void *to, const void *line) {
 }
 TL_INLINE void tl_streamed(void) {
 #if defined(__AVX__) && __has_builtin(__builtin_ia32_movntps256)
-    __builtin_ia32_sfence(); /* it waits for the memory: once for many copies */
+    __builtin_ia32_sfence(); /* a fence: once for many copies */
 #endif
 }
 
-/* Whether `args` continues the product with one more piece of k, as far from the last piece as that
- * was from the one before. */
+/* Whether `args` continues the product with one more piece of k at the same distance as the
+ * previous pieces. */
 TL_INLINE int tl_is_next_piece(const tl_product *p, const tl_matmul_args *args, int64_t a_step,
                                int64_t b_step) {
     const tl_matmul_args *x = &p->args;
@@ -65,13 +65,13 @@ TL_INLINE int tl_is_next_piece(const tl_product *p, const tl_matmul_args *args, 
            x->n == args->n && (p->pieces == 1 || (a_step == p->a_step && b_step == p->b_step));
 }
 
-/* Both in products.c, which is linked only into programs with products: a static function here would
- * refer to the matrix product from every program at -O0. */
+/* Both are in products.c, which is linked only into programs with products: a static function here
+ * would reference the matrix product from every program at -O0. */
 void tl_run_product(tl_product *p, tl_ctx *c);
 void tl_run_products(tl_ctx *c, tl_product *const *products, int count, const void *then);
 
-/* A product that may be deferred: all pieces of a loop's matmul_acc are run as one. `is_lasting`:
- * both operands stay where they are until then. */
+/* A product that may be deferred: all pieces of a loop's matmul_acc run as one. `is_lasting`: both
+ * operands stay unchanged until then. */
 TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_lasting, tl_ctx *c) {
     if (c->phase == TL_FINISH) return;
     int64_t n = p->pieces - 1;
@@ -89,9 +89,9 @@ TL_INLINE void tl_add_piece(tl_product *p, const tl_matmul_args *args, int is_la
     if (!is_lasting) tl_run_product(p, c);
 }
 
-/* Where products that were deferred are flushed. Nothing but products was computed before: a kernel is
- * entered to collect them, and again to go on once they were run beside those of other tasks.
- * Not 0: the kernel is to return. */
+/* Flush the deferred products. Only products were computed before this point: a kernel is entered
+ * once to collect them, and again to continue after they have run beside those of other tasks.
+ * Nonzero: the kernel must return. */
 TL_INLINE int tl_flush_products(tl_ctx *c, tl_product *const *products, int count) {
     if (c->phase == TL_FINISH) tl_guard(c->products, count, 0);
     if (c->phase == TL_COLLECT)

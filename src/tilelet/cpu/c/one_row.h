@@ -1,13 +1,13 @@
-/* One row of A times B, in FP32 or BF16: what matmul.c runs where C has one row.
+/* One row of A times B, in FP32 or BF16, as used by matmul.c where C has one row.
  *
- * All that counts is to read B at the speed of the memory. Memory is fastest in order, so rows that
- * follow one another are read one by one; and several B together are faster than one by one. Rows of
- * a wider matrix lie apart: ROW_STEPS of them are read together, a few lines of each at a time. C
- * stays in the cache; B is converted in registers.
+ * The bound is the memory bandwidth of reading B. Sequential reads are fastest, so contiguous rows
+ * are read one by one, and several B at once are faster than one after the other. Rows of a wider
+ * matrix lie apart: ROW_STEPS of them are read together, a few lines of each at a time. C stays in
+ * cache; B is converted in registers.
  *
- * A word of B in BF16 holds two columns: shifted up it is the first of them, and without its lower
- * half the second. To widen each by itself takes twice as long, about as long as the reading. So
- * while k runs, C has of every 2 * W columns the even ones first. */
+ * A word of B in BF16 holds two columns: shifted left it is the first of them, and without its
+ * lower half the second. Widening each separately takes twice as long, about as long as reading. So
+ * while k runs, the even ones of every 2 * W columns of C come first. */
 #ifndef TL_ONE_ROW_H
 #define TL_ONE_ROW_H
 
@@ -21,8 +21,8 @@
 #define READ_AHEAD 3072 /* bytes */
 #define NOTHING INT64_MIN
 
-/* c[0 .. vectors * W] += a[k] * b[k], for some steps of k; what is `ahead` bytes further on is
- * prefetched (NOTHING: nothing is). */
+/* c[0 .. vectors * W] += a[k] * b[k], for some steps of k; memory `ahead` bytes further on is
+ * prefetched (NOTHING: none). */
 TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
                         int64_t ahead, int vectors, int is_bf16) {
     int bytes = vectors * W * (is_bf16 ? 2 : 4);
@@ -51,7 +51,7 @@ TL_INLINE void add_rows(float *c, const float *a, const char *b, int64_t row_byt
     for (int j = 0; j < vectors; j++) store_vec(c + j * W, acc[j]);
 }
 
-/* `columns` is a multiple of W, with B in BF16 of 2 * W. */
+/* `columns` is a multiple of W, or of 2 * W for B in BF16. */
 static void add_columns(float *c, const float *a, const char *b, int64_t row_bytes, int64_t steps,
                         int64_t ahead, int64_t columns, int is_bf16) {
     int size = is_bf16 ? 2 : 4, least = is_bf16 ? 2 * W : W;
@@ -70,8 +70,8 @@ static void add_columns(float *c, const float *a, const char *b, int64_t row_byt
             add_rows(c, a, b, row_bytes, steps, ahead, 1, 0);
 }
 
-/* Rows that follow one another, each of so many times `strips` strips of ROW_VECTORS vectors. More
- * than one in a loop's body: else it takes longer than the reading. */
+/* Contiguous rows, each of a multiple of `strips` strips of ROW_VECTORS vectors. More than one per
+ * iteration: otherwise the loop is slower than reading. */
 TL_INLINE void add_in_order(float *c, const float *a, const char *b, int64_t rows, int64_t columns,
                             int64_t ahead, int strips, int is_bf16) {
     enum { COLUMNS = ROW_VECTORS * W };
@@ -100,7 +100,7 @@ TL_INLINE void add_rows_in_order(float *c, const float *a, const char *b, int64_
         add_in_order(c, a, b, rows, columns, ahead, 1, 1);
 }
 
-/* Some rows; what is `ahead` bytes further on is prefetched. */
+/* Some rows; memory `ahead` bytes further on is prefetched. */
 static void add_block(float *c, const float *a, const char *b, int64_t row_bytes, int64_t rows,
                       int64_t columns, int64_t ahead, int is_bf16) {
     if (is_in_order(row_bytes, columns, is_bf16)) {
@@ -113,11 +113,11 @@ static void add_block(float *c, const float *a, const char *b, int64_t row_bytes
     }
 }
 
-/* c += a b, over all k; `next` is what will be read after this B, in the same way, or NULL. */
+/* c += a b, over all k; `next` is the B that will be read next in the same way, or NULL. */
 static void add_all_rows(float *c, const float *a, const char *b, const char *next,
                          int64_t row_bytes, int64_t k, int64_t columns, int is_bf16) {
     int64_t last =
-        (READ_AHEAD + row_bytes - 1) / row_bytes; /* rows: what is ahead of them is next */
+        (READ_AHEAD + row_bytes - 1) / row_bytes; /* rows: those ahead of them belong to `next` */
     if (last < ROW_STEPS) last = ROW_STEPS;
     if (last > k) last = k;
     int64_t before = k - last, ahead = last * row_bytes;
@@ -126,10 +126,9 @@ static void add_all_rows(float *c, const float *a, const char *b, const char *ne
     add_block(c, a + before, rest, row_bytes, last, columns, next ? next - rest : 0, is_bf16);
 }
 
-/* The same for several B whose rows are in order, a row of each in turn; their C follow one another.
- * A processor that reads in several places at once reads up to half again as fast as in one: each
- * place has its own prefetcher, while prefetches of a program's own share the few buffers of misses
- * of the first cache. */
+/* The same for several B with contiguous rows, one row of each in turn; their C are contiguous.
+ * Reading several streams is up to 1.5 times as fast as one: each has its own hardware prefetcher,
+ * whereas software prefetches share the few miss buffers of the L1 cache. */
 static void add_streams(float *c, const float *a, const char *const *b, int count, int64_t k,
                         int64_t columns, int is_bf16) {
     int64_t row_bytes = columns * (is_bf16 ? 2 : 4);
@@ -139,7 +138,7 @@ static void add_streams(float *c, const float *a, const char *const *b, int coun
                               is_bf16);
 }
 
-/* Of every 2 * W columns the even ones first; and back. */
+/* Move the even ones of every 2 * W columns first; and back. */
 static void part_columns(float *restrict to, const float *restrict from, int64_t columns) {
     for (int64_t n = 0; n < columns; n += 2 * W)
         for (int i = 0; i < W; i++) {

@@ -1,4 +1,4 @@
-/* Operands of products in any dtype to FP32, as they lie or transposed. */
+/* Convert operands of products from any dtype to FP32, as stored or transposed. */
 #ifndef TL_OPERANDS_H
 #define TL_OPERANDS_H
 
@@ -39,7 +39,7 @@ TL_INLINE tl_f32x8 tl_loadn_uint8(const uint8_t *p, int n) {
     X(TL_INT8, int8_t, int8)                                                                       \
     X(TL_UINT8, uint8_t, uint8)
 
-/* dst[r][c] = src[r][c]; rows of dst are filled with zeros up to `width` (at least cols). */
+/* dst[r][c] = src[r][c]; rows of dst are zero-padded to `width` (at least cols). */
 static void convert_rows(float *dst, int64_t ld_dst, const char *src, int type, int64_t ld_src,
                          int64_t rows, int64_t cols, int64_t width) {
 #define CASE(dtype, elem, name)                                                                    \
@@ -83,7 +83,7 @@ TL_INLINE void transpose8(tl_f32x8 x[8]) {
 
 TL_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Loads of `rows` x `cols` elements (at most 8 x 8), transposed, stored as `cols` x `width`. */
+/* Load `rows` x `cols` elements (at most 8 x 8), transpose, store as `cols` x `width`. */
 #define TRANSPOSE_FEW(elem, name, to, ld_to, from, ld_from, rows, cols, width)                     \
     do {                                                                                           \
         tl_f32x8 x[8] = {{0}};                                                                     \
@@ -102,7 +102,7 @@ TL_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
             tl_store_f32((to) + i * (ld_to), x[i]);                                                \
     } while (0)
 
-/* dst[c][r] = src[r][c]; rows of dst are filled with zeros up to `width` (at least rows). */
+/* dst[c][r] = src[r][c]; rows of dst are zero-padded to `width` (at least rows). */
 static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int type,
                                int64_t ld_src, int64_t rows, int64_t cols, int64_t width) {
 #define CASE(dtype, elem, name)                                                                    \

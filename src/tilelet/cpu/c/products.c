@@ -6,7 +6,7 @@ void tl_run_product(tl_product *p, tl_ctx *c) {
     p->pieces = 0;
 }
 
-/* Run several independent products side by side. */
+/* Run several independent products in parallel. */
 void tl_run_products(tl_ctx *c, tl_product *const *products, int count, const void *then) {
     tl_product all[TL_PRODUCTS];
     int total = 0;

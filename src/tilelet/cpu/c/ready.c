@@ -1,8 +1,8 @@
-/* The ready tasks: in turn, at random, or several that read neighboring columns of one matrix or
+/* Ready tasks: taken in order, at random, or in batches that read adjacent columns of one matrix or
  * are read together.
  *
- * A task that is better run with its neighbors lets others go first until they are all there. It
- * cannot be deferred for long: no more than MAX_IN_FLIGHT tasks are on their way. */
+ * A task that benefits from a batch lets others run first until the batch is complete. The delay is
+ * limited: at most MAX_IN_FLIGHT tasks are unfinished. */
 #include "state.h"
 
 enum { LOOK_AHEAD = 64 }; /* tasks */
@@ -25,14 +25,14 @@ static tl_task *find(tl_ready *ready, const tl_task *like, const char *b) {
     return t;
 }
 
-/* Whether it is better run with its neighbors, if there are any. */
+/* Whether it benefits from running with adjacent tasks, if there are any. */
 static int is_batchable(const tl_task *t) {
     return t->b && !t->is_in_order && t->kernel->batch_max > 1;
 }
 
 static void add(tl_queue *q, tl_task *t) {
     if (q->tail - q->head == MAX_IN_FLIGHT) {
-        /* Full of gaps: close them. */
+        /* Too many gaps: compact. */
         uint64_t to = q->head;
         for (uint64_t from = q->head; from != q->tail; from++) {
             tl_task *moved = q->ring[from & (MAX_IN_FLIGHT - 1)];
@@ -60,7 +60,7 @@ static tl_task *find_batchable(tl_ready *ready, const tl_task *like, const char 
     return t && t->queue == &ready->batchable ? t : NULL;
 }
 
-/* With a new task its batch_hint may be complete: they wait no longer. */
+/* A new task may complete its batch: then the batch stops waiting. */
 static void gather(tl_ready *ready, const tl_task *t) {
     tl_task *batch_hint[TL_SIDE_BY_SIDE], *other;
     int64_t step = t->kernel->b_stride;
@@ -128,17 +128,17 @@ int tl_only_batchable(const tl_rt *rt) {
     return rt->ready.count && rt->ready.count == rt->ready.batchable.count;
 }
 
-/* How many tasks one thread is to take of those that are ready, `first` being taken. */
+/* Number of ready tasks that one thread should take, with `first` already taken. */
 static uint64_t fair_share(const tl_rt *rt, const tl_task *first) {
     uint64_t all = rt->ready.count + 1, threads = (uint64_t)rt->args->threads;
     if (first->kernel->streams < 2) return threads > 1 ? (all + threads - 1) / threads : all;
-    /* Reading is shared by those that read: only threads that have nothing to do count. */
+    /* Readers share the bandwidth, so only idle threads count. */
     int64_t idle = rt->args->threads - rt->busy - (LOAD(rt->is_submitting) && !rt->is_ahead);
     return idle > 1 ? (all + (uint64_t)idle - 1) / (uint64_t)idle : all;
 }
 
-/* Tasks after `first` whose products are best read together with its own, in turn, or run after
- * them. */
+/* Tasks after `first` whose products are best read together with its own, or run right after them.
+ */
 static int take_in_order(tl_rt *rt, tl_task *first, tl_task **tasks) {
     tl_ready *ready = &rt->ready;
     uint64_t fair = fair_share(rt, first);
@@ -156,7 +156,7 @@ static int take_in_order(tl_rt *rt, tl_task *first, tl_task **tasks) {
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
     tl_ready *ready = &rt->ready;
     if (ready->count == 0) return 0;
-    /* Every thread is to have something to do. */
+    /* Leave work for every thread. */
     uint64_t threads = rt->args->threads > 1 ? (uint64_t)rt->args->threads : 1;
     uint64_t fair = (ready->count + threads - 1) / threads;
     if ((uint64_t)most > fair) most = (int)fair;

@@ -1,9 +1,9 @@
-/* The record of a run: what the control program submitted, for the device model and the checks. */
+/* Record of a run: what the control program submitted, for the device model and the checks. */
 #include <stdlib.h>
 
 #include "state.h"
 
-/* Room for so many words more; NULL if there is no memory. */
+/* Reserve space for more words; NULL if out of memory. */
 static int64_t *more_words(tl_record *r, int64_t words) {
     if (r->count + words > r->capacity) {
         int64_t capacity = r->capacity ? 2 * r->capacity : 1 << 16;
@@ -53,7 +53,7 @@ void tl_note_task(tl_ctx *c, const tl_task *t, const tl_kernel *kernel, int is_r
     for (int i = 0; kernel && i < kernel->scalars; i++) *to++ = t->scalars[i].i;
 }
 
-/* Called when the words were read. */
+/* Called after the words have been read. */
 __attribute__((visibility("default"))) void tl_free_record(tl_record *r) {
     free(r->words);
     *r = (tl_record){0};

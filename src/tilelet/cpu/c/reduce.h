@@ -29,7 +29,7 @@
 TL_FOLD_ROW(sum, +)
 TL_FOLD_ROW(prod, *)
 
-/* The same for a row that is computed piece by piece, each but the last a multiple of eight. */
+/* The same for a row computed in pieces, whose lengths are multiples of eight except the last. */
 typedef struct {
     tl_f32x8 lanes;
     int64_t count;
@@ -53,7 +53,7 @@ typedef struct {
 TL_FOLD_PIECES(sum, +)
 TL_FOLD_PIECES(prod, *)
 
-/* Signed integers in the order of the floats, -0 below +0. NaN is looked for on its own. */
+/* Signed integers ordered like the floats, -0 below +0. NaN is handled separately. */
 TL_INLINE int32_t ts_ordered(float x) {
     int32_t bits = (int32_t)ts_bits(x);
     return bits ^ ((bits >> 31) & 0x7fffffff);

@@ -1,4 +1,4 @@
-/* The task runtime. Threads: the caller's, which runs the control program and helps with tasks
+/* The task runtime. Threads: the caller's, which runs the control program and executes tasks
  * whenever it has to wait, and `threads - 1` workers. */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -8,8 +8,8 @@
 
 enum {
     FAR_BYTES = 64 << 20,
-    PLENTY = 32, /* tasks that are not done, for each thread */
-    SPINS = 2000 /* looks at the ready tasks before a thread goes to sleep */
+    PLENTY = 32, /* unfinished tasks per thread */
+    SPINS = 2000 /* polls of the ready tasks before a thread goes to sleep */
 };
 
 /* --- small things ------------------------------------------------------------------------------ */
@@ -27,8 +27,8 @@ int tl_stopping(const tl_rt *rt) { return LOAD(rt->stop_at) != NEVER || cancelle
 
 /* --- running tasks ----------------------------------------------------------------------------- */
 
-/* With the lock held. Of several failures the earliest in program order is the one that counts,
- * because it is the one that would have come first without threads. */
+/* With the lock held. Of several faults the earliest in program order is kept, as in a sequential
+ * run. */
 static void note_fault(tl_rt *rt, const tl_fault *fault, uint64_t number) {
     if (number < rt->stop_at) {
         rt->fault = *fault;
@@ -37,7 +37,7 @@ static void note_fault(tl_rt *rt, const tl_fault *fault, uint64_t number) {
     }
 }
 
-/* Whether a task is not to run any more. */
+/* Whether a task must not run any more. */
 static int is_called_off(const tl_ctx *c, const tl_task *t) {
     return cancelled(c->rt) || t->number > LOAD(c->rt->stop_at);
 }
@@ -61,12 +61,12 @@ static void note(outcome *o, int kind, const tl_ctx *c) {
     if (kind) o->fault = c->fault;
 }
 
-/* Tasks of one kernel: each up to its products; all products side by side, the first of every task
- * before the second; each to its end. `then` is what the tasks after them will multiply by. */
+/* Tasks of one kernel: each up to its products; then all products in parallel, the first of every
+ * task before the second; then each to its end. `then` is the B of the next tasks. */
 static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char *then,
                          outcome *outcomes) {
     tl_product handed[TL_SIDE_BY_SIDE][TL_PRODUCTS], products[TL_SIDE_BY_SIDE * TL_PRODUCTS];
-    int counts[TL_SIDE_BY_SIDE]; /* of products; 0: the task has ended */
+    int counts[TL_SIDE_BY_SIDE]; /* number of products; 0: the task has ended */
     int64_t total = 0, room = tasks[0]->kernel->scratch_bytes;
     char *scratch = c->scratch;
     for (int i = 0; i < count; i++) {
@@ -109,7 +109,8 @@ static void finish(tl_rt *rt, tl_task *t, const outcome *o) {
     if (rt->control_sleeps) pthread_cond_signal(&rt->progress);
 }
 
-/* Takes tasks and runs them; with the lock held, which is let go meanwhile. 0 if none is ready. */
+/* Take tasks and run them; called with the lock held, which is released meanwhile. 0 if none is
+ * ready. */
 static int work(tl_ctx *c) {
     tl_rt *rt = c->rt;
     tl_task *tasks[TL_SIDE_BY_SIDE];
@@ -120,7 +121,7 @@ static int work(tl_ctx *c) {
     rt->busy++;
     unlock(rt);
     c->then = then;
-    if (!tasks[0]->b || (count == 1 && !TL_GUARDED)) /* guards want to see a way that is repeated */
+    if (!tasks[0]->b || (count == 1 && !TL_GUARDED)) /* checks detect repeated execution */
         note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
     else
         run_together(c, tasks, count, then, outcomes);
@@ -133,7 +134,7 @@ static int work(tl_ctx *c) {
 int tl_help(tl_ctx *c) {
     tl_rt *rt = c->rt;
     if (LOAD(rt->ready.count) == 0) return 0;
-    int32_t goes_on = rt->is_submitting; /* not once the control program has ended */
+    int32_t goes_on = rt->is_submitting; /* not after the control program has ended */
     STORE(rt->is_submitting, 0);
     lock(rt);
     int has_worked = work(c);
@@ -163,9 +164,9 @@ void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
     STORE(rt->is_submitting, goes_on);
 }
 
-/* A new thread is often put on the processor of the one that made it, and waits there for some
- * milliseconds until it is moved. So it is made to start on another, and then let go. Other C
- * libraries than glibc have no such attribute of a thread. */
+/* A new thread often starts on its creator's processor and waits there for milliseconds until it is
+ * migrated. So pin it to another processor at start, then unpin it. Only glibc has this thread
+ * attribute. */
 #ifdef __GLIBC__
 static void start_elsewhere(const cpu_set_t *processors, pthread_attr_t *attributes) {
     cpu_set_t others = *processors;
@@ -176,8 +177,8 @@ static void start_elsewhere(const cpu_set_t *processors, pthread_attr_t *attribu
 }
 #endif
 
-/* With the lock held, which is let go meanwhile. A task that is better run in batch_hint waits a
- * little for it, if more tasks are about to come: they come in a fraction of its time. */
+/* With the lock held, which is released meanwhile. A task that benefits from a batch waits briefly
+ * for it if more tasks are about to be submitted. */
 static void wait_for_company(tl_rt *rt) {
     uint64_t enough = TL_SIDE_BY_SIDE * (uint64_t)rt->args->threads;
     if (!tl_only_batchable(rt) || rt->ready.count >= enough || !LOAD(rt->is_submitting)) return;
@@ -255,7 +256,7 @@ int tl_bypasses_cache(const tl_win *w) { return w->buf && w->buf->bytes >= FAR_B
 tl_win *tl_task_windows(tl_task *t) { return t->windows; }
 tl_word *tl_task_scalars(tl_task *t) { return t->scalars; }
 
-/* The task being submitted waits for task `number`. */
+/* Make the task being submitted depend on task `number`. */
 static void found(void *runtime, uint64_t number) {
     tl_rt *rt = runtime;
     tl_task *t = task_of(rt, number);
@@ -282,7 +283,8 @@ static edge *new_edge(tl_rt *rt) {
     return e;
 }
 
-/* Hand the task over to the threads. Without memory for its edges it waits here instead. */
+/* Hand the task to the threads. If its edges cannot be allocated, wait for its dependencies here.
+ */
 static int64_t launch(tl_ctx *c, tl_task *t) {
     tl_rt *rt = c->rt;
     lock(rt);
@@ -320,7 +322,7 @@ static void depend_on(tl_rt *rt, const int64_t *deps, int64_t count) {
         if (deps[i] >= 0 && (uint64_t)deps[i] + 1 < rt->submitted) found(rt, (uint64_t)deps[i] + 1);
 }
 
-/* What the task touches of its arguments: whom it has to wait for. */
+/* Determine the footprint of the task in its arguments, and its dependencies. */
 static void find_dependencies(tl_ctx *c, tl_task *t) {
     tl_rt *rt = c->rt;
     const tl_kernel *kernel = t->kernel;
@@ -350,14 +352,14 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
         t->b = b->data;
         t->is_in_order = b->rank > 1 && b->stride[b->rank - 2] * b->itemsize == kernel->b_stride;
     }
-    if (out_of_memory) /* what it waits for could not be written down: wait for everything */
+    if (out_of_memory) /* its dependencies could not be recorded: wait for everything */
         for (uint64_t n = t->number > MAX_IN_FLIGHT ? t->number - MAX_IN_FLIGHT + 1 : 1;
              n < t->number; n++)
             wait_task(c, n);
 }
 
-/* Every block is a task of its own: those that touch the same memory wait for each other in turn.
- * The id is that of a join of them all. */
+/* Every block is a separate task: those that touch the same memory run in order. The id is that of
+ * a join of all. */
 static int64_t submit_blocks(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps,
                              int64_t dep_count) {
     tl_rt *rt = c->rt;
@@ -389,7 +391,7 @@ static int64_t id_of(const tl_task *t) { return (int64_t)t->number - 1; }
 
 int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count) {
     int64_t parts = blocks ? blocks : t->kernel->iterations;
-    int64_t id = id_of(t) + (parts > 1 ? parts : 0); /* that of the join, if there are parts */
+    int64_t id = id_of(t) + (parts > 1 ? parts : 0); /* the join, if any */
     tl_note_task(c, t, t->kernel, 1, id, blocks, deps, dep_count);
     if (parts > 1) return submit_blocks(c, t, parts, deps, dep_count);
     depend_on(c->rt, deps, dep_count);
@@ -423,7 +425,7 @@ int tl_wait(tl_ctx *c, const tl_win *w, int writing) {
              n <= rt->submitted; n++)
             wait_task(c, n);
     } else {
-        /* Marks are left by tasks; here none is being submitted. */
+        /* Marks belong to tasks; none is being submitted here. */
         const tl_use *own = &w->buf->uses[use];
         for (uint32_t i = 0; i <= own->overlapping.count; i++) {
             const tl_use *u = i ? &w->buf->uses[own->overlapping.items[i - 1]] : own;
@@ -519,7 +521,7 @@ static int run_control(tl_ctx *c) {
         if (finished != rt->submitted && !tl_help(c)) tl_wait_for_progress(c, finished);
     }
     lock(rt);
-    /* The control program's own fault came after every task it had submitted. */
+    /* The control program's own fault comes after all tasks it has submitted. */
     if (kind && kind != TL_STOPPED) note_fault(rt, &fault, rt->submitted + 1);
     unlock(rt);
     if (rt->stop_at != NEVER) {
@@ -529,7 +531,7 @@ static int run_control(tl_ctx *c) {
     return cancelled(rt) ? TL_STOPPED : TL_OK;
 }
 
-/* If the system gives fewer threads, fewer do the work. */
+/* Fewer threads are acceptable. */
 static int64_t start_workers(tl_rt *rt, pthread_t *workers, tl_ctx *contexts, int64_t count) {
     int64_t started = 0;
     if (count == 0) return 0;
@@ -538,7 +540,7 @@ static int64_t start_workers(tl_rt *rt, pthread_t *workers, tl_ctx *contexts, in
 #ifdef __GLIBC__
     cpu_set_t *processors = malloc(sizeof *processors);
     if (processors && sched_getaffinity(0, sizeof *processors, processors)) {
-        free(processors); /* there are more processors than such a set can name */
+        free(processors); /* more processors than the set can represent */
         processors = NULL;
     }
     if (processors) start_elsewhere(processors, &attributes);

@@ -1,12 +1,12 @@
-/* The task runtime: what generated programs are written against.
+/* The task runtime: interface of generated programs.
  *
  * A program is a control function and kernels. The control function runs on the calling thread and
  * submits tasks: a kernel with windows of global memory and scalars. A task runs when every earlier
- * task that it depends on is done: on its argument windows (read after write, write after write,
- * write after read), or named explicitly. So results do not depend on threads or schedule.
+ * task that it depends on is done: dependencies follow from its argument windows (read after write,
+ * write after write, write after read) or are explicit. Results do not depend on threads or
+ * schedule.
  *
- * Functions that can fail return 0 or a fault kind; the fault itself is left in the context.
- */
+ * Functions that can fail return 0 or a fault kind; the fault itself is stored in the context. */
 #ifndef TL_RT_H
 #define TL_RT_H
 
@@ -27,8 +27,8 @@ typedef union {
     double f;
 } tl_word;
 
-/* A strided box of a buffer. valid: the part that loads take; reach: the part for which memory
- * exists, when the window overhangs its tensor. Both are `shape` otherwise. Strides in elements. */
+/* A strided box of a buffer. valid: the part that loads read; reach: the part backed by memory, if
+ * the window overhangs its tensor. Otherwise both equal `shape`. Strides are in elements. */
 typedef struct {
     char *data;
     tl_buf *buf;
@@ -56,32 +56,32 @@ enum {
 
 typedef struct {
     int32_t kind, site;
-    int32_t buffer; /* site that names the buffer it happened in; negative: none */
+    int32_t buffer; /* site that names the buffer of the fault; negative: none */
     uint64_t task;
     int64_t n[2 * TL_RANK + 4];
 } tl_fault;
 
-/* How a kernel is entered: to run; or up to where its first products are flushed, to hand them over;
- * or to go on from there, with those products in place. */
+/* How a kernel is entered: to run; up to its first flush, to hand its products over; or from there
+ * on, with those products computed. */
 enum { TL_WHOLE, TL_COLLECT, TL_FINISH };
 enum { TL_PRODUCTS = 4 };
 
-/* What one thread works with. */
+/* Per-thread context. */
 typedef struct {
     tl_rt *rt;
     char *scratch; /* the tiles of the running kernel */
     void *matmul;  /* working memory of tl_matmul */
     int64_t block, blocks;
     volatile int32_t *cancel;
-    int32_t manual; /* scopes around the control program's place where dependencies are explicit */
+    int32_t manual; /* nesting depth of scopes with explicit dependencies */
     int32_t phase, product_count;
     tl_product products[TL_PRODUCTS];
-    const char *then; /* what the next task of this kernel will multiply by first, or NULL */
+    const char *then; /* B of the next task of this kernel, or NULL */
     tl_fault fault;
 } tl_ctx;
 
-/* With the address sanitizer, products that were run cannot be touched (`on`) while a kernel repeats
- * its way to where they are flushed. */
+/* With the address sanitizer: make computed products inaccessible (`on`) while a kernel repeats its
+ * way to the flush. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define TL_GUARDED 1
@@ -110,24 +110,24 @@ typedef struct {
     const char *name;
     int32_t windows, scalars;
     const char *directions; /* one of r, w, b (both) for each window */
-    /* Cuts windows down to the part that block `block` of a task with these scalars can touch; may
+    /* Restrict windows to the part that block `block` of a task with these scalars can touch; may
      * be NULL. */
     void (*footprint)(const tl_word *x, int64_t block, tl_win *f);
-    /* Tasks that are better run together, up to `batch_max` of them (1: none): their products have
-     * the same A, and B `b_stride` bytes further. A and B are what these windows touch first. */
+    /* Tasks that should run together, up to `batch_max` (1: none): their products have the same A,
+     * and B `b_stride` bytes further on. A and B are the footprints of these windows. */
     int32_t batch_max, a_window, b_window;
     int64_t b_stride;
-    /* The same if each B has its rows in order, wherever it lies: so many tasks are read together, or
-     * run one after the other with A prepared once (1: none). */
+    /* The same if each B has contiguous rows at any address: the number of tasks read together, or
+     * run consecutively with A packed once (1: none). */
     int32_t streams, same_a;
     int64_t scratch_bytes;
-    int32_t iterations; /* a task that is no spmd task is so many blocks (1: just itself) */
+    int32_t iterations; /* blocks of a task that is not an spmd task (1: just itself) */
 } tl_kernel;
 
 typedef struct {
     const tl_kernel *kernels;
     int32_t kernel_count, max_windows, max_scalars;
-    int64_t scratch_bytes; /* of a thread */
+    int64_t scratch_bytes; /* per thread */
     int (*control)(tl_ctx *c, const tl_win *w, const tl_word *x);
     /* tl_matmul_side_by_side; NULL without products, so that matmul.c need not be compiled. */
     void (*run_products)(const tl_product *products, int64_t count, const void *then,
@@ -137,64 +137,65 @@ typedef struct {
 /* An op that runs in Python: its number, windows of its operands and results, scalars. */
 typedef int (*tl_host_fn)(int64_t op, tl_win *tiles, const tl_word *scalars, int64_t block);
 
-/* All that was submitted, task after task, as words. Of each: the call, its id, whether it runs,
- * the blocks (0: no spmd task), whether it stands in a manual scope, how many ids it names, these
- * ids; of each window the buffer, its size, the site that names it, the first byte, rank, shape,
- * strides, valid and existing part; the scalars. */
+/* Record of all submitted tasks, as words. For each task: the call, its id, whether it runs, the
+ * blocks (0: no spmd task), whether it is in a manual scope, the number of explicit dependencies,
+ * their ids; for each window the buffer, its size, the site with its name, the first byte, rank,
+ * shape, strides, valid and existing part; the scalars. */
 typedef struct {
     int64_t *words;
     int64_t count, capacity;
-    int32_t is_incomplete; /* there was no memory for more */
+    int32_t is_incomplete; /* out of memory */
 } tl_record;
 
 typedef struct {
     tl_win *windows; /* the entry's tensors; `buf` is set by the run */
     const tl_word *scalars;
-    const int64_t *buffer_of; /* the buffer of each tensor: arrays that share memory share one */
+    const int64_t *buffer_of; /* buffer of each tensor: overlapping arrays share one */
     char *const *bases;       /* first byte of each buffer */
-    const int32_t *names;     /* site that names each buffer */
+    const int32_t *names;     /* site with the name of each buffer */
     const uint8_t *readonly;  /* whether no task writes the buffer */
     int64_t window_count, buffer_count;
     int64_t threads;
-    int64_t seed;   /* of a random schedule; negative: in order */
-    int64_t memory; /* bytes that temporaries may take */
+    int64_t seed;   /* seed of a random schedule; negative: in order */
+    int64_t memory; /* limit of bytes for temporaries */
     volatile int32_t *cancel;
     tl_host_fn host;
-    int64_t *counts;   /* tasks of each kernel, filled in */
-    tl_record *record; /* filled in unless it is NULL */
-    tl_fault *fault;   /* filled in if the result is not 0 */
+    int64_t *counts;   /* tasks of each kernel; output */
+    tl_record *record; /* output unless NULL */
+    tl_fault *fault;   /* output if the result is nonzero */
 } tl_run_args;
 
 int tl_run(const tl_program *program, const tl_run_args *args);
-/* The same, for the main thread of a program with a handler of its own for Ctrl-C, which can do no
- * more than take note of it meanwhile: `cancel` is set. */
+/* The same, for the main thread of a program with its own Ctrl-C handler, which meanwhile can only
+ * record the signal: `cancel` is set. */
 int tl_run_here(const tl_program *program, const tl_run_args *args);
 
 /* --- for generated control code ---------------------------------------------------------------- */
 
 typedef struct tl_task tl_task;
 
-/* A task to be filled in, or NULL if the run is to stop. Waits while too many are under way. `call`
- * is the number of the place in the program. */
+/* Return a task to fill in, or NULL if the run must stop. Waits while too many are unfinished.
+ * `call` identifies the op in the program. */
 tl_task *tl_begin(tl_ctx *c, int32_t kernel, int32_t call);
 tl_win *tl_task_windows(tl_task *t);
 tl_word *tl_task_scalars(tl_task *t);
-/* Submit it, with a number of blocks if it is an spmd task (else 0); `deps` are ids of tasks to wait
- * for (negative ones are skipped). Gives its id. */
+/* Submit it, with a number of blocks for an spmd task (else 0); `deps` are ids of tasks to wait for
+ * (negative ones are skipped). Returns its id. */
 int64_t tl_submit(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count);
 /* The same for a task whose predicate is false: it only waits. */
 int64_t tl_skip(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int64_t dep_count);
-/* A task that is nothing but a join of others. Negative if the run is to stop. */
+/* Submit a join of other tasks. Negative if the run must stop. */
 int64_t tl_join(tl_ctx *c, int32_t call, const int64_t *deps, int64_t dep_count);
-/* Wait until everything that touches the window is done (or, unless `writing`, that writes it). */
+/* Wait for all tasks that touch the window (unless `writing`: that write it). */
 int tl_wait(tl_ctx *c, const tl_win *w, int writing);
-/* Fresh memory, for a task that writes all of it; or filled with repetitions of `pattern`. */
+/* Allocate memory for a task that overwrites it completely; or filled with repetitions of
+ * `pattern`. */
 int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize);
 int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
               uint64_t pattern);
 void tl_retain(const tl_win *w);
 void tl_release(tl_ctx *c, const tl_win *w);
-/* As a variable that owns a reference: retain the new window, release the old one. */
+/* Assign to a variable that owns a reference: retain the new window, release the old one. */
 void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w);
 
 int tl_stopping(const tl_rt *rt);
@@ -204,22 +205,22 @@ int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *
 
 /* --- faults and windows: for kernels too -------------------------------------------------------- */
 
-/* Fault exits are cold: gcc 12 otherwise takes them for likely, the loops behind them for cold, and
- * leaves those loops scalar. */
+/* Fault exits are cold: gcc 12 otherwise considers them likely and the loops after them cold, and
+ * does not vectorize those loops. */
 #define TL_COLD __attribute__((cold))
 TL_COLD int tl_fail(tl_ctx *c, int kind, int site, int64_t a, int64_t b, int64_t d, int64_t e);
-/* A window that is not inside `w` (NULL: inside a tile). */
+/* Fault: a window that is not inside `w` (NULL: inside a tile). */
 TL_COLD int tl_fail_window(tl_ctx *c, int site, int axis, int64_t start, int64_t size,
                            int64_t extent, const tl_win *w);
 TL_COLD int tl_fail_region(tl_ctx *c, int site, const int64_t *valid, const int64_t *shape,
                            int rank);
 
-/* What becomes of a window past the edge: an error; not valid there; or, of a view that the control
- * program makes, valid as far as it is said to be, so that whoever loads what is not there fails.
- * TL_SIZED: an error, and `limits` are sizes that the text gives, so that none may be negative. */
+/* Treatment of a window past the edge: an error; invalid there; or, for a view of the control
+ * program, valid as declared, so that a load of missing memory fails. TL_SIZED: an error, and
+ * `limits` are sizes from the text, none of which may be negative. */
 enum { TL_INSIDE, TL_CLAMP, TL_VIEW, TL_SIZED };
 
-/* The window of `shape` at `offset`; only `limits` (NULL: all) has to lie inside. */
+/* The window of `shape` at `offset`; only `limits` (NULL: all) must lie inside. */
 int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *offset,
              const int64_t *shape, const int64_t *limits, int edge);
 void tl_drop_axes(tl_win *w, uint32_t dropped);
@@ -227,19 +228,19 @@ void tl_swap_axes(tl_win *w, int a, int b);
 int tl_reshape(tl_ctx *c, int site, tl_win *w, const int64_t *shape, int rank);
 int tl_reinterpret(tl_ctx *c, int site, tl_win *w, int itemsize, const int64_t *shape, int rank);
 int tl_mark_valid(tl_ctx *c, int site, tl_win *w, int64_t rows, int64_t columns);
-/* Address of one element, checked. */
+/* Bounds-checked address of one element. */
 int tl_element(tl_ctx *c, int site, const tl_win *w, const int64_t *indices, char **out);
 /* The valid region of a reshaped value. */
 int tl_reshape_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *valid, int rank,
                      const int64_t *new_shape, int64_t *new_valid, int new_rank);
-/* The region of a value after a box was written into it (`assemble`). */
+/* The region of a value after a box has been written into it (`assemble`). */
 int tl_insert_valid(tl_ctx *c, int site, const int64_t *shape, const int64_t *target,
                     const int64_t *source, const int64_t *offset, int rank, int64_t *out);
-/* Prefetches a box of a matrix, as far as there is one. */
+/* Prefetch a box of a matrix, clipped to the matrix. */
 void tl_read_ahead(const tl_win *w, const int64_t *offset, const int64_t *shape);
-/* Repetitions of eight bytes. */
+/* Fill with repetitions of eight bytes. */
 void tl_fill(void *memory, int64_t bytes, uint64_t pattern);
-/* The box `valid` between a dense tile of `shape` and strided memory. */
+/* Copy the box `valid` between a dense tile of `shape` and strided memory. */
 void tl_copy_in(void *to, const void *from, const int64_t *shape, const int64_t *valid,
                 const int64_t *stride, int rank, int itemsize);
 void tl_copy_out(void *to, const void *from, const int64_t *shape, const int64_t *valid,
@@ -247,7 +248,7 @@ void tl_copy_out(void *to, const void *from, const int64_t *shape, const int64_t
 void tl_zero_outside(void *tile, const int64_t *shape, const int64_t *valid, int rank,
                      int itemsize);
 
-/* For footprints: arithmetic that stops at the ends, and one axis of a window cut to [low, high). */
+/* For footprints: saturating arithmetic, and one axis of a window clipped to [low, high). */
 static inline __attribute__((unused)) int64_t tl_sum(int64_t a, int64_t b) {
     int64_t r;
     return __builtin_add_overflow(a, b, &r) ? (a < 0 ? INT64_MIN + 1 : INT64_MAX) : r;

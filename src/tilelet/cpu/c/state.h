@@ -1,6 +1,6 @@
-/* The state of a run, shared by the files of the runtime. One lock guards the ready tasks, the
- * edges between tasks and the pool of memory; dependencies are worked out by the control thread
- * alone (depend.c). */
+/* State of a run, shared by the files of the runtime. One lock guards the ready tasks, the edges
+ * between tasks and the memory pool; dependencies are computed by the control thread alone
+ * (depend.c). */
 #ifndef TL_STATE_H
 #define TL_STATE_H
 
@@ -10,8 +10,8 @@
 #include "rt.h"
 
 enum {
-    MAX_IN_FLIGHT = 1024, /* tasks submitted and not done, at most; a power of two */
-    BUCKETS = 512,        /* of ready tasks by what they may be run together with; a power of two */
+    MAX_IN_FLIGHT = 1024, /* limit of unfinished tasks; a power of two */
+    BUCKETS = 512,        /* buckets of ready tasks by batch; a power of two */
     SIZE_CLASSES = 256,
     LOCK_SPINS = 200
 };
@@ -27,34 +27,34 @@ typedef struct edge {
 } edge;
 
 struct tl_task {
-    uint64_t number;         /* from 1 */
+    uint64_t number;         /* 1-based */
     const tl_kernel *kernel; /* NULL: a join */
     int64_t block, blocks;
-    int32_t call;           /* where it was submitted */
+    int32_t call;           /* the op that submitted it */
     int32_t pending;        /* tasks it waits for */
     int32_t is_done;        /* atomic */
-    uint64_t mark;          /* the task that last looked at this one for a dependency */
-    struct tl_queue *queue; /* of ready tasks, and its place there */
+    uint64_t mark;          /* the task that last examined this one for a dependency */
+    struct tl_queue *queue; /* ring of ready tasks, and its index there */
     uint64_t place;
-    const char *a, *b;   /* where the operands of its products begin, if their kernel has them */
-    int32_t is_in_order; /* b has rows one after the other: there are no columns beside it */
+    const char *a, *b;   /* first bytes of its products' operands, if the kernel has any */
+    int32_t is_in_order; /* b has contiguous rows: there are no columns beside it */
     tl_task *same_bucket;
-    edge *successors, *last_successor; /* in the order of submission */
+    edge *successors, *last_successor; /* in submission order */
     tl_win *windows;
     tl_word *scalars;
 };
 
-/* A ring of tasks, with gaps where tasks were taken out of turn. */
+/* A ring of tasks, with gaps where tasks were taken out of order. */
 typedef struct tl_queue {
     tl_task *ring[MAX_IN_FLIGHT];
-    uint64_t head, tail; /* the head is no gap */
+    uint64_t head, tail; /* the head is not a gap */
     uint64_t count;
 } tl_queue;
 
 /* Tasks that can run, in the order in which they became ready. */
 typedef struct {
-    tl_queue immediate, batchable; /* those that wait for a batch are batchable */
-    uint64_t count;                /* of both; atomic for those who spin */
+    tl_queue immediate, batchable; /* tasks that wait for a batch are in `batchable` */
+    uint64_t count;                /* number in both; atomic for spinning threads */
     tl_task *buckets[BUCKETS];
 } tl_ready;
 
@@ -64,7 +64,7 @@ typedef struct {
 } tl_scratch;
 
 typedef struct {
-    const tl_program *program; /* whose runs it is large enough for */
+    const tl_program *program; /* the program it is large enough for */
     tl_task *tasks, **found;
     tl_win *windows, *touched, *of_blocks;
     tl_word *scalars, *of_blocks_scalars;
@@ -77,38 +77,38 @@ struct tl_rt {
     const tl_run_args *args;
     pthread_mutex_t lock;
     pthread_cond_t work, progress;
-    int32_t sleepers, control_sleeps; /* waiting for `work`, for `progress` */
-    int32_t closing;                  /* no more tasks will come */
+    int32_t sleepers, control_sleeps; /* threads waiting for `work`, for `progress` */
+    int32_t closing;                  /* no more tasks will be submitted */
     int32_t busy;                     /* threads that run tasks */
-    /* There are tasks for a while: the control thread helps with any that is ready. What a task needs
-     * to know should not be written long before it runs: it would have left the caches by then.
-     * Only where weights are read as fast as memory allows: tasks that are better run in a batch
-     * find each other among those that were submitted ahead. */
+    /* Enough tasks are queued: the control thread executes any that is ready. A task's record
+     * should not be written long before the task runs: it would have left the caches by then. Only
+     * where weights are read at memory speed: tasks that benefit from a batch find each other among
+     * those submitted ahead. */
     int32_t has_streams;
     int32_t is_ahead;
-    int32_t is_submitting; /* atomic: the control program runs, more may come soon */
-    tl_workspace *space;   /* memory of what follows */
-    tl_task *tasks;        /* MAX_IN_FLIGHT of them, used in a ring */
-    uint64_t submitted;    /* tasks so far; control thread only */
+    int32_t is_submitting; /* atomic: the control program runs, more tasks may come soon */
+    tl_workspace *space;   /* allocation of the following arrays */
+    tl_task *tasks;        /* MAX_IN_FLIGHT of them, used as a ring */
+    uint64_t submitted;    /* number of tasks so far; control thread only */
     uint64_t finished;     /* atomic */
     tl_ready ready;
     edge *free_edges;
-    void *edge_blocks; /* all memory of edges, chained */
+    void *edge_blocks; /* allocations of edges, linked */
     tl_task **found;   /* predecessors of the task being submitted */
     uint32_t found_count;
-    tl_win *touched;   /* what it touches of its arguments */
+    tl_win *touched;   /* footprints of its arguments */
     tl_win *of_blocks; /* arguments of the blocks being submitted */
     tl_word *of_blocks_scalars;
     uint64_t stop_at; /* atomic: the first task known to have failed; later ones do not run */
     tl_fault fault;   /* its fault */
     uint64_t random;
-    void *processors;           /* that threads may run on: a cpu_set_t, or NULL */
-    tl_buf *pool[SIZE_CLASSES]; /* dead temporaries by size class */
-    tl_buf *empty;              /* those whose memory was given back */
-    tl_buf *all;                /* every temporary ever made, chained by `older` */
+    void *processors;           /* processors that threads may use: a cpu_set_t, or NULL */
+    tl_buf *pool[SIZE_CLASSES]; /* pooled temporaries by size class */
+    tl_buf *empty;              /* temporaries whose memory was freed */
+    tl_buf *all;                /* all temporaries, linked by `older` */
     int64_t pooled_bytes;
     int64_t live_bytes; /* atomic: written with the lock held, read without */
-    int64_t buffers;    /* made so far, those of the arguments included */
+    int64_t buffers;    /* number of buffers so far, including the arguments' */
 };
 
 static inline void relax(void) {
@@ -119,7 +119,7 @@ static inline void relax(void) {
 #endif
 }
 
-/* The lock is held for a fraction of a microsecond at a time: to sleep would take far longer. */
+/* The lock is held for a fraction of a microsecond: sleeping would take far longer. */
 static inline void lock(tl_rt *rt) {
     for (int i = 0; i < LOCK_SPINS; i++) {
         if (pthread_mutex_trylock(&rt->lock) == 0) return;
@@ -131,31 +131,31 @@ static inline void unlock(tl_rt *rt) { pthread_mutex_unlock(&rt->lock); }
 
 static inline int cancelled(const tl_rt *rt) { return *rt->args->cancel != 0; }
 
-/* buffers.c: references to temporaries; `locked` says whether the caller holds the lock. */
+/* buffers.c: references to temporaries; `locked`: the caller holds the lock. */
 void tl_add_reference(tl_buf *b);
 void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked);
 void tl_free_buffers(tl_rt *rt);
 
-/* ready.c, all with the lock held. `tl_take_ready` gives up to `batch_max` tasks that are best run
- * together, the first of them in turn (or at random); `tl_only_batchable` says whether all that
- * are ready wait for a batch. */
+/* ready.c, all with the lock held. `tl_take_ready` returns up to `batch_max` tasks that should run
+ * together, the first of them in order (or at random); `tl_only_batchable` returns whether all
+ * ready tasks wait for a batch. */
 void tl_push_ready(tl_rt *rt, tl_task *t);
 int tl_take_ready(tl_rt *rt, tl_task **tasks, int most);
 int tl_only_batchable(const tl_rt *rt);
-/* What this thread, which has taken `count` tasks, will probably multiply by next, if that is read in
- * the same way. */
+/* The B that this thread, which has taken `count` tasks, will probably read next in the same way.
+ */
 const char *tl_next_b(const tl_rt *rt, const tl_task *taken, int count);
 uint64_t tl_random(tl_rt *rt);
 
-/* record.c: writes a task down, if that is wanted. */
+/* record.c: record a task, if requested. */
 void tl_note_task(tl_ctx *c, const tl_task *t, const tl_kernel *kernel, int is_run, int64_t id,
                   int64_t blocks, const int64_t *deps, int64_t dep_count);
 
-/* workspace.c: NULL if there is no memory; `submitted` is the number of tasks of the run. */
+/* workspace.c: NULL if out of memory; `submitted` is the number of tasks of the run. */
 tl_workspace *tl_take_workspace(const tl_program *program, int64_t threads);
 void tl_leave_workspace(tl_workspace *s, uint64_t submitted);
 
-/* rt.c: one task, by the control thread, if one is ready; else wait until something has changed. */
+/* rt.c: run one ready task on the control thread, or wait until something changes. */
 int tl_help(tl_ctx *c);
 void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before);
 

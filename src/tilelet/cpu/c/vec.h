@@ -1,16 +1,15 @@
 /* Vectors of the native CPU engine, from GNU C vector extensions: one source for SSE, AVX2, AVX-512
  * and NEON, with gcc or clang, and no intrinsics headers.
  *
- * Two widths. Elementwise code, conversions and reductions work on *eight lanes whatever the ISA*
- * (`tl_f32x8`; the compiler splits them where registers are shorter), because the numerics contract
- * fixes an eight-lane order for sums. Only products use the machine's own width, `TL_VEC_BYTES`
- * (wide_vec.h).
+ * There are two widths. Elementwise code, conversions and reductions work on *eight lanes on every
+ * ISA* (`tl_f32x8`; the compiler splits them where registers are shorter), because the numerics
+ * contract fixes an eight-lane order for sums. Only products use the machine's own width,
+ * `TL_VEC_BYTES` (wide_vec.h).
  *
- * Flags that any file including this must be compiled with:
- *     -std=gnu11 -O2 -march=native -ffp-contract=off -fno-math-errno -fno-trapping-math -Wno-psabi
- * and -lm at the link. Never -ffast-math. `-ffp-contract=off` is what keeps `a * b + c` two
- * roundings; where the contract wants one, `tl_fma*` says so.
- */
+ * Files that include this must be compiled with -std=gnu11 -O2 -march=native -ffp-contract=off
+ * -fno-math-errno -fno-trapping-math -Wno-psabi and linked with -lm. Never use -ffast-math.
+ * `-ffp-contract=off` keeps `a * b + c` two roundings; `tl_fma*` rounds once where the contract
+ * requires it. */
 #ifndef TL_VEC_H
 #define TL_VEC_H
 
@@ -25,7 +24,7 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #endif
 
-#ifndef __has_builtin /* build.py looks for this text */
+#ifndef __has_builtin /* build.py searches for this text */
 #error "no vector types"
 #endif
 
@@ -39,7 +38,7 @@
 #endif
 #endif
 
-/* Whether fmaf is one instruction; clang does not say so by FP_FAST_FMAF. */
+/* Whether fmaf is one instruction; clang does not define FP_FAST_FMAF. */
 #if defined(FP_FAST_FMAF) || defined(__FMA__) || defined(__aarch64__) || defined(__ARM_FEATURE_FMA)
 #define TL_HAS_FMA 1
 #else
@@ -129,8 +128,8 @@ TL_INLINE int tl_any(tl_i32x8 mask) {
 }
 
 #if !TL_HAS_FMA
-/* a * b + c rounded once, without hardware FMA: exact product in double; the sum's rounding error
- * decides whether to move it to the neighbor with an odd last bit (round to odd), from where
+/* a * b + c rounded once, without hardware FMA: exact product in double; the rounding error of the
+ * sum decides whether to move it to the neighbor with an odd last bit (round to odd), from which
  * narrowing to FP32 rounds as from the exact value. */
 TL_INLINE float tl_fma_by_double(float a, float b, float c) {
     double product = (double)a * (double)b, start = c;

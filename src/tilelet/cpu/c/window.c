@@ -1,4 +1,4 @@
-/* Windows of global memory: every one is checked where it is made. The rules are those of
+/* Windows of global memory, bounds-checked on creation. The rules are those of
  * src/tilelet/interp/movement.py and src/tilelet/ops/valid.py. */
 #include "depend.h"
 #include "rt.h"
@@ -40,12 +40,12 @@ static int fail_shapes(tl_ctx *c, int kind, int site, const tl_win *w, const int
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* How much of the `shape` window at `start` lies before `extent`. */
+/* Extent of the part of the `shape` window at `start` that lies before `extent`. */
 static int64_t seen(int64_t extent, int64_t start, int64_t size) {
     return start >= extent ? 0 : max64(0, min64(extent - start, size));
 }
 
-/* Whether all of an axis is said to be valid: then a load has to find memory there. */
+/* Whether a whole axis is declared valid: a load must then find memory there. */
 static int is_claimed(const tl_win *w, int axis) { return w->valid[axis] == w->shape[axis]; }
 
 int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *offset,
@@ -71,7 +71,7 @@ int tl_slice(tl_ctx *c, int site, tl_win *out, const tl_win *w, const int64_t *o
         result.shape[i] = shape[i];
         result.reach[i] = there;
         result.valid[i] = edge == TL_VIEW && is_claimed(w, i) ? shape[i] : min64(valid, there);
-        /* Of a window that has no memory at all only the extents are looked at. */
+        /* Only the extents of a window without memory are examined. */
         if (there > 0) result.data += offset[i] * w->stride[i] * w->itemsize;
     }
     *out = result;
@@ -132,7 +132,7 @@ static int64_t count_of(const int64_t *shape, int rank) {
     return n;
 }
 
-/* Strides that show the same elements in row-major order under another shape; 0 if impossible. */
+/* Strides of the same elements in row-major order under another shape; 0 if impossible. */
 static int reshaped_strides(const tl_win *w, const int64_t *shape, int rank, int64_t *stride) {
     int64_t run_length[TL_RANK], run_stride[TL_RANK];
     int runs = 0;

@@ -1,12 +1,12 @@
-/* What a run needs whatever it computes. To get it from the system, zeroed, and to give it back takes
- * longer than a short run, and a part of a long one: that of the last run is kept. */
+/* Workspace of a run, independent of what it computes. Allocating it zeroed and freeing it takes
+ * longer than a short run, so the workspace of the last run is kept. */
 #include <stdlib.h>
 
 #include "state.h"
 
 enum {
-    FEW_TASKS = 64, /* a run of more has touched much memory, which goes back to the system ... */
-    FEW_RUNS = 2    /* ... unless the program has been run more often: it will be again */
+    FEW_TASKS = 64, /* a run with more tasks has touched much memory, which is freed ... */
+    FEW_RUNS = 2    /* ... unless the program has run more often, and will probably run again */
 };
 
 static tl_workspace *kept; /* atomic */
@@ -29,7 +29,7 @@ static void free_workspace(tl_workspace *s) {
     free(s);
 }
 
-/* Scratch of so many threads. */
+/* Scratch memory of the threads. */
 static int has_scratch(tl_workspace *s, int64_t threads) {
     if (threads <= s->threads) return 1;
     tl_scratch *more = realloc(s->scratch, (size_t)threads * sizeof *more);
@@ -68,7 +68,7 @@ static tl_workspace *new_workspace(const tl_program *program) {
 
 tl_workspace *tl_take_workspace(const tl_program *program, int64_t threads) {
     tl_workspace *s = __atomic_exchange_n(&kept, NULL, __ATOMIC_ACQ_REL);
-    if (s && s->program != program) { /* of another in this library: it may be too small */
+    if (s && s->program != program) { /* of another program: may be too small */
         free_workspace(s);
         s = NULL;
     }
@@ -81,7 +81,7 @@ tl_workspace *tl_take_workspace(const tl_program *program, int64_t threads) {
 void tl_leave_workspace(tl_workspace *s, uint64_t submitted) {
     uint64_t before = __atomic_fetch_add(&runs, 1, __ATOMIC_RELAXED);
     if (s && (submitted <= FEW_TASKS || before >= FEW_RUNS)) {
-        /* Task numbers begin anew: nothing may remind of those of this run. */
+        /* Task numbers restart: clear everything that refers to those of this run. */
         uint64_t used = submitted < MAX_IN_FLIGHT ? submitted + 1 : MAX_IN_FLIGHT;
         memset(s->tasks, 0, used * sizeof *s->tasks);
         s = __atomic_exchange_n(&kept, s, __ATOMIC_ACQ_REL);
