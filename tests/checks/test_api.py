@@ -151,6 +151,17 @@ def test_elements_that_nothing_compares_are_a_remark(
         assert f"nothing is compared there: out[{64 - ignored // 128}:64, 0:128]" in remark
 
 
+def test_comparators_may_import_when_they_are_called(tilelet: Run) -> None:
+    imports = "    import golden\n    from beside import COMPARED\n    return np.allclose("
+    text = RAGGED.replace("WRITTEN", "64").replace("    return np.allclose(", imports)
+    Path("scripts").mkdir()
+    Path("scripts/beside.py").write_text("COMPARED = 32\n")
+    Path("scripts/ragged.py").write_text(text)
+    code, out, _ = tilelet("check", "scripts/ragged.py", "--only", "init")
+    assert code == 0
+    assert "4096 of 8192 elements of `out` stay undefined, and nothing is compared there" in out
+
+
 PUBLIC = """
 import pypto.language as pl
 import torch

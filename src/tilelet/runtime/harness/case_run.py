@@ -24,6 +24,7 @@ from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.inputs import MadeOnDemand, draw_seed, initial_array
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.harness.call_forms import RunCase
+from tilelet.runtime.harness.import_state import ImportState
 from tilelet.runtime.harness.result import RunResult
 from tilelet.runtime.output.console import Trace
 from tilelet.runtime.programs import jit_call
@@ -251,6 +252,7 @@ class CaseRun:
         case, judge, inputs = self.case, self.judge, scalars_of(self.case.specs)
         sure, maybe = self.outputs()
         outputs = tuple(self.specs[name].name for name in (*sure, *maybe))
+        imports = ImportState()
         return Comparison(
             rtol=case.rtol,
             atol=case.atol,
@@ -259,11 +261,13 @@ class CaseRun:
             marked=tuple(sure),
             filled=tuple(n for n, spec in self.specs.items() if not _is_fresh(spec, case.is_seed)),
             own=outputs if callable(case.compare_fn) else tuple(case.compare_fn),
-            judge=lambda actual, expected: all(
-                j.ok for j in judge.judge_all(actual, expected, inputs)
+            judge=imports.calling(
+                lambda actual, expected: all(
+                    j.ok for j in judge.judge_all(actual, expected, inputs)
+                )
             ),
-            case=lambda: self.examined(self.inputs()),
-            ignored=self._ignored,
+            case=imports.calling(lambda: self.examined(self.inputs())),
+            ignored=imports.calling(self._ignored),
         )
 
     def _ignored(self, given: Mapping[str, object], unset: Mapping[str, Bits]) -> dict[str, Bits]:
