@@ -7,6 +7,7 @@ have none of any check.
 from __future__ import annotations
 
 import inspect
+import textwrap
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 import tilelet
 import tilelet.language as pl
+from tilelet.checks.findings import Status
 
 RANDOM = np.random.default_rng(0)
 PROGRAMS: dict[str, tuple[Any, list[str], tuple[Any, ...]]] = {}
@@ -406,3 +408,48 @@ def test_the_other_machine_says_the_same_of_races(name: str) -> None:
     program, codes, arguments = PROGRAMS[name]
     found = tilelet.check(program, *arguments, platform="a5", only=["race", "init"]).findings
     assert sorted({f.code for f in found}) == codes
+
+
+CHUNKS_IN_A_CHUNK = """
+for b in pl.parallel(0, 2, 1, chunk=2):
+    tile = pl.exp(pl.slice(x, [16, 4096], [b * 16, 0]))
+    for c in pl.parallel(0, 4, 1, chunk=2):
+        part = pl.slice(tile, [16, 1024], [0, c * 1024])
+        out = pl.assemble(out, pl.neg(part), [b * 16, c * 1024])
+"""
+PARTIALLY_VALID = """
+rows = pl.read(n, [0])
+tile = pl.exp(pl.slice(x, [16, 4096], [0, 0], valid_shape=[rows, 4096]))
+again = pl.create_tensor([16, 4096], dtype=pl.FP32)
+again = pl.assemble(again, pl.neg(tile), [0, 0])
+out = pl.assemble(out, pl.add(again, tile), [0, 0])
+"""
+ONE_SEQUENCE = "out = pl.assemble(out, pl.exp(pl.slice(x, [16, 4096], [0, 0])), [0, 0])\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "divides"), [(CHUNKS_IN_A_CHUNK, True), (PARTIALLY_VALID, True), (ONE_SEQUENCE, False)]
+)
+def test_nothing_is_said_of_kernels_that_a_compiler_divides(body: str, divides: bool) -> None:
+    text = f"""
+import tilelet.language as pl
+@pl.program
+class Auto:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[32, 4096], pl.FP32],
+        n: pl.Tensor[[1], pl.INT32],
+        out: pl.Out[pl.Tensor[[32, 4096], pl.FP32]],
+    ):
+        with pl.auto_incore():
+{textwrap.indent(body, " " * 12)}
+        return out
+"""
+    program = pl.parse(text)
+    assert ("W0404" in [d.code for d in program.cautions]) == divides
+    arguments = zeros(32, 4096), np.array([9], np.int32), zeros(32, 4096)
+    (part,) = tilelet.check(program, *arguments, platform="a2a3", only=["capacity"]).parts
+    assert [f.code for f in part.findings] == ([] if divides else ["E0911"])
+    assert (part.status is Status.NOT_CHECKED) == divides
+    assert len(part.remarks) == divides

@@ -889,6 +889,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     cautions.DirectionIgnored: lambda at: cautions.DirectionIgnored(at("pl.Out"), "x"),
     cautions.PromotedToTile: lambda at: cautions.PromotedToTile(at("x[3]"), (128,), (1, 128)),
     cautions.ImplicitScope: lambda at: cautions.ImplicitScope(at("pl.mul(x, 0.0)"), "pl.mul"),
+    cautions.UndividedScope: lambda at: cautions.UndividedScope(
+        at("pl.parallel(0, 2, 1, chunk=1)"), "other chunk loops are in this one"
+    ),
     cautions.LanesAtOnce: lambda at: cautions.LanesAtOnce(at("pl.tile.get_subblock_idx()")),
     cautions.OwnExtents: lambda at: cautions.OwnExtents(
         at("out: pl.Out"), "out", "pl.Tensor[[M, 8], pl.FP32]", "pl.Tensor[[4, 8], pl.FP32]"

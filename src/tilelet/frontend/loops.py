@@ -8,7 +8,12 @@ from collections.abc import Hashable
 from tilelet import dtypes
 from tilelet.analysis.bounds import of_index
 from tilelet.dataclasses import dataclass
-from tilelet.diag.catalogue.cautions import LoopMayNotRun, NoEffect, RetiredSpelling
+from tilelet.diag.catalogue.cautions import (
+    LoopMayNotRun,
+    NoEffect,
+    RetiredSpelling,
+    UndividedScope,
+)
 from tilelet.diag.catalogue.names import TypeChangedInLoop, UndefinedName
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity
 from tilelet.diag.catalogue.python import (
@@ -320,6 +325,8 @@ def _lower_loop_body(ctx: Context, s: ast.For | ast.While, live: Names, chunked:
         return
     body, handing_on = (s.body[:-1], s.body[-1:]) if _is_yield(ctx, s.body[-1]) else (s.body, [])
     info = scopes.ScopeInfo("implied", ctx.loc(s.iter))
+    if scopes.has_chunk_loop(body):
+        ctx.sink.add(UndividedScope(info.loc, "other chunk loops are in this one"))
     scopes.lower_scope(ctx, info, body, ctx.flow.live_before(handing_on, live))
     for statement in handing_on:
         lower_statement(ctx, statement, live)

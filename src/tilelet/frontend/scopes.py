@@ -6,7 +6,12 @@ import ast
 from collections.abc import Hashable
 
 from tilelet.dataclasses import dataclass, field
-from tilelet.diag.catalogue.cautions import ImplicitScope, NoEffect, RetiredSpelling
+from tilelet.diag.catalogue.cautions import (
+    ImplicitScope,
+    NoEffect,
+    RetiredSpelling,
+    UndividedScope,
+)
 from tilelet.diag.catalogue.ops import UnknownKeyword
 from tilelet.diag.catalogue.scopes import (
     BadScopeArgument,
@@ -393,7 +398,7 @@ def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> 
     Statements of the control program (windows, shapes, memory, single elements) stay outside; each
     sequence of compute statements between them is a kernel.
     """
-    if info.controls_tasks or not _has_several_runs(ctx, body):
+    if info.controls_tasks or not _has_several_runs(ctx, info, body):
         return False
     ctx.module.ambiguous.add("whole_scopes")
     return not ctx.module.reading.whole_scopes
@@ -406,23 +411,26 @@ def _lower_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names
     return None
 
 
-def _has_several_runs(ctx: Context, body: list[ast.stmt]) -> bool:
+def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
     """Return whether there are several compute sequences and splitting keeps the results.
 
     It does not if one sequence passes a partially valid value to another, since memory has no valid
-    region, or if memory is written after a window of it was taken, since a tile is a copy.
+    region, or if memory is written after a window of it was taken, since a tile is a copy: that is
+    a caution.
     """
     made: set[str] = set()
     partly = {n for s in ast.walk(ctx.source.tree) if _marks_valid(s) for n in _stored_names(s)}
     before: set[str] = set()  # partially valid names that earlier sequences made
     now: set[str] = set()
-    runs, was, wrote = 0, False, False
+    runs, was, wrote, changes = 0, False, False, ""
     inside = ctx.fork(in_chunked=True)
     for s in body:
         computes = _belongs_in_scope(inside, s, made)
         used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
-        if computes and (wrote or used & before):
-            return False
+        if computes and used & before:
+            changes = f"`{min(used & before)}` is partially valid and used again"
+        elif computes and wrote:
+            changes = "memory is written before the last statement that computes"
         wrote = wrote or _may_write(inside, s)
         stored = ctx.flow.stores([s])
         if used & partly:
@@ -435,7 +443,9 @@ def _has_several_runs(ctx: Context, body: list[ast.stmt]) -> bool:
         was = computes
         if computes or (isinstance(s, ast.Assign) and not _is_scalar_text(inside, s.value, made)):
             made |= stored
-    return runs > 1
+    if changes and runs > 1:
+        ctx.sink.add(UndividedScope(info.loc, changes))
+    return runs > 1 and not changes
 
 
 def _may_write(ctx: Context, s: ast.stmt) -> bool:

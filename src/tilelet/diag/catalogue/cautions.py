@@ -94,6 +94,18 @@ class ImplicitScope(Caution, code="W0401"):
         )
 
 
+class UndividedScope(Caution, code="W0404"):
+    """An automatic scope runs as one kernel, but a compiler divides it."""
+
+    def __init__(self, loc: Loc, why: str) -> None:
+        super().__init__(
+            "this part of an automatic scope runs as one kernel, but a compiler may divide it",
+            [Label(loc, why)],
+            notes=["the number of tasks, their time and what fits on chip may differ"],
+            helps=["write the scopes: `with pl.at(level=pl.Level.CORE_GROUP):`"],
+        )
+
+
 class LanesAtOnce(Caution, code="W0403"):
     """A kernel shared by two vector cores asks which of them it runs on."""
 

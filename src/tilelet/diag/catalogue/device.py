@@ -199,6 +199,7 @@ class OnChipOverflow(UserError, code="E0911", consequence=Consequence.REFUSED):
             helps=helps,
         )
         self.causes = ((space, peak),)
+        self.kernel = kernel
 
 
 class SerializedStages(Caution, code="W0920", consequence=Consequence.SLOW):
