@@ -104,6 +104,24 @@ def test_the_index_of_a_misplaced_load_is_inferred() -> None:
     )
 
 
+def test_the_statements_that_compute_an_inferred_index_are_candidates() -> None:
+    """No change of `k0 = j * TILE` alone was tried that gives `(i - 1 + j) * TILE`."""
+    (found,) = scores("held_out", "window_attention: values from the start", BUDGET)
+    score, answer = found
+    assert (score.grade, score.has_fault, score.size) == ("bounded", True, 2)
+    assert "`k0 + i * 32 - 32` instead of `k0`" in str(answer)
+    assert "loaded from [0, 0]; from [32, 0] the next value would agree" in str(answer)
+
+
+def test_a_parameter_that_is_used_nowhere_is_combined_with_a_tile() -> None:
+    (found,) = scores("held_out", "norm_rope: no gain", BUDGET)
+    score, answer = found
+    assert (score.grade, score.has_fault) == ("repaired", True)
+    assert "+ normed = pl.col_expand_mul(pl.row_expand_mul(tile, inverse), gain[:, :])" in str(
+        answer
+    )
+
+
 def test_a_bound_says_on_what_it_depends() -> None:
     (found,) = scores("programs", "int8: lost block", 0.01)
     text = str(found[1])

@@ -37,7 +37,7 @@ from tilelet.divergence.repair import Repair
 from tilelet.divergence.rounding_bounds import Violation, WideTrace
 from tilelet.divergence.source_text import source_diff
 from tilelet.ir.core import Direction
-from tilelet.ir.spec import REGISTRY, Cost, Trait
+from tilelet.ir.spec import Cost, Trait
 
 _GROWTH_SHARE = 0.05
 """Share of output elements that may differ from the golden in double precision, too, if the program
@@ -164,14 +164,14 @@ def divergence_data(found: Divergence) -> dict[str, Any]:
         "first": found.first.to_data() if found.first else None,
         "agreeing": [
             {
-                **statement.to_data(),
+                **one.statement.to_data(),
                 "golden": {
-                    "name": match.array.name,
-                    "line": match.array.line,
-                    "part": match.array.part and [match.array.part.start, match.array.part.stop],
+                    "name": one.array.name,
+                    "line": one.array.line,
+                    "part": one.array.part and [one.array.part.start, one.array.part.stop],
                 },
             }
-            for statement, match in found.agreeing
+            for one in found.agreeing
         ],
         "windows": [
             {**statement.to_data(), "taken": list(taken), "right": list(right)}
@@ -354,7 +354,11 @@ def _outcome(repair: Repair) -> str:
 def _candidates(found: Divergence) -> UserError:
     labels = [(r.edit.loc, r.edit.text) for r in found.repairs]
     lines = ", ".join(str(line) for line in sorted({s.loc.line for s in found.listed}))
-    what = f"one of {len(found.listed)} statements is wrong: a change of each corrects the outputs"
+    changed = len({r.place for r in found.repairs})
+    which = "each" if changed == len(found.listed) else f"{changed} of them"
+    what = (
+        f"one of {len(found.listed)} statements is wrong: a change of {which} corrects the outputs"
+    )
     notes = [f"lines {lines}: one change is enough", *_windows_text(found), *_worst_text(found)]
     if len(found.listed) == 1:
         what = "a change of this statement corrects the outputs; not all others were tried"
@@ -386,9 +390,10 @@ def _bounded(found: Divergence) -> UserError:
 def _agreeing_text(found: Divergence) -> list[str]:
     """List the computed tiles that agree, for the reader to see whether they are those meant."""
     made = {
-        s.loc.line: f"line {s.loc.line}, `{s.tile}`: {match.array.where}"
-        for s, match in found.agreeing
-        if not REGISTRY[s.op].is_window_load
+        one.statement.loc.line: f"line {one.statement.loc.line}, `{one.statement.tile}`: "
+        f"{one.array.where}"
+        for one in found.agreeing
+        if not one.is_load
     }
     shown = list(made.values())[:_MAX_AGREEING_SHOWN]
     return [f"agrees: {'; '.join(shown)}"] if shown else []
@@ -415,7 +420,7 @@ def _effort(found: Divergence) -> str:
 def _agrees(found: Divergence) -> list[tuple[Loc, str]]:
     if found.last is None:
         return []
-    return [(found.last[0].loc, f"agrees with {found.last[1].array.where}")]
+    return [(found.last.statement.loc, f"agrees with {found.last.array.where}")]
 
 
 def _unwritten(found: Divergence) -> UserError:

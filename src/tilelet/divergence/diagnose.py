@@ -18,7 +18,8 @@ from tilelet.divergence.case import GoldenCase, Statement, Worst
 from tilelet.divergence.edits import Edit
 from tilelet.divergence.error_map import Bools, regions_of
 from tilelet.divergence.evidence import Agreement
-from tilelet.divergence.matching import CLOSE, Match, Matcher
+from tilelet.divergence.golden_trace import Intermediate
+from tilelet.divergence.matching import CLOSE, Matcher
 from tilelet.divergence.misplaced import WindowSearch
 from tilelet.divergence.outer_values import with_outer_values
 from tilelet.divergence.record import NOBODY, STEPS_PER_SECOND, is_tensor_load
@@ -27,7 +28,7 @@ from tilelet.divergence.replay import Replay
 from tilelet.divergence.slices import Slice, Slicer
 from tilelet.divergence.source_text import assignments_without_op
 from tilelet.ir.core import Op
-from tilelet.ir.spec import REGISTRY, Trait
+from tilelet.ir.spec import Trait
 from tilelet.tasks.window import Shape, Window
 
 REPAIRED, BOUNDED, NOT_FOUND = "repaired", "bounded", "not found"
@@ -61,6 +62,15 @@ KINDS = {
 
 
 @dataclass(frozen=True)
+class Agreeing:
+    """A tile that agrees with an array of the golden; `is_load`: it was loaded, not computed."""
+
+    statement: Statement
+    array: Intermediate
+    is_load: bool
+
+
+@dataclass(frozen=True)
 class Divergence:
     """What is known of a wrong output.
 
@@ -87,7 +97,7 @@ class Divergence:
     worst: Worst
     listed: tuple[Statement, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    agreeing: tuple[tuple[Statement, Match], ...] = ()
+    agreeing: tuple[Agreeing, ...] = ()
     first: Statement | None = None
     before: float = math.nan
     after: float = math.nan
@@ -102,9 +112,9 @@ class Divergence:
     notes: tuple[str, ...] = ()
 
     @property
-    def last(self) -> tuple[Statement, Match] | None:
+    def last(self) -> Agreeing | None:
         """The last tile that agrees; loads only if no computed tile does."""
-        made = [one for one in self.agreeing if not REGISTRY[one[0].op].is_window_load]
+        made = [one for one in self.agreeing if not one.is_load]
         return next(iter(made or self.agreeing), None)
 
     @property
@@ -191,12 +201,13 @@ class Diagnosis:
         )
         self._replay.outputs(None)  # the memory of the recorded run
         loads = search.misplaced(near)
-        first = [next(x for x in some if x.is_misplaced) for some in loads.values()]
-        windows = tuple((self._slicer.statement(x.event), x.taken, x.right[0]) for x in first)
         repairs = self._search.run_inferred(list(search.edits(loads)), region)
+        repaired = dict.fromkeys(r.edit.op for r in repairs)
+        first = [next(x for x in loads[op] if x.is_misplaced) for op in repaired or loads]
+        windows = tuple((self._slicer.statement(x.event), x.taken, x.right[0]) for x in first)
         if not repairs:
             return replace(base, windows=windows)
-        ops = self._slicer.with_scalars(dict.fromkeys(r.edit.op for r in repairs))
+        ops = self._slicer.with_scalars(repaired)
         behind = self._with_silent(self._slicer.statements(ops, near.everything))
         found = self._graded(repairs, near, region.output)
         listed = _by_line([*found.listed, *behind])
@@ -283,12 +294,12 @@ class Diagnosis:
         """Return how many suspects precede a suspect: 0 if all its inputs agree."""
         return sum(1 for n in self._trace.events[number].inputs if n in near.inside)
 
-    def _agreeing(self, near: Slice) -> tuple[tuple[Statement, Match], ...]:
+    def _agreeing(self, near: Slice) -> tuple[Agreeing, ...]:
         """Return the last agreeing tile of each op at which the slice ends, the latest first."""
-        found: dict[Op, tuple[Statement, Match]] = {}
+        found: dict[Op, Agreeing] = {}
         for n in sorted(near.agreeing, reverse=True):
-            event = self._trace.events[n]
-            found.setdefault(event.op, (self._slicer.statement(n), near.agreeing[n]))
+            op, array = self._trace.events[n].op, near.agreeing[n].array
+            found.setdefault(op, Agreeing(self._slicer.statement(n), array, is_tensor_load(op)))
         return tuple(found.values())
 
     def _focus(self) -> tuple[int, str]:

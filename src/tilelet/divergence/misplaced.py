@@ -196,7 +196,8 @@ class WindowSearch:
                         yield Edit(op, "offset", what, (*ops, moved))
 
     def _terms(self, op: Op, found: Sequence[Load]) -> Iterator[_Term]:
-        """Yield loop indices and their quotients and remainders, as the source can name them."""
+        """Yield 1, and the indices of loops that have names, their quotients and remainders."""
+        yield _Term("", lambda: (1, ()), (1,) * len(found))
         visible: Visible = self._edits.visible_in(self._trace.function[op])
         iterations = [dict(self._trace.iteration(self._trace.events[m.event])) for m in found]
         for value in visible.scalars(op):
@@ -257,8 +258,17 @@ def _fits(
 
 
 def _factors(term: _Term, shifts: Sequence[set[int]]) -> list[int]:
-    """Return the factors with which a term alone is a shift of some load, small ones first."""
-    found = {n // v for v, some in zip(term.values, shifts) if v for n in some if n % v == 0}
+    """Return the factors of a term that explain a shift, or the difference of two, small first."""
+    known = [*zip(term.values, shifts), (0, {0})]
+    found = {
+        (n - m) // (v - w)
+        for (v, some), (w, others) in itertools.combinations(known, 2)
+        if v != w
+        for n in some
+        for m in others
+        if (n - m) % (v - w) == 0
+    }
+    found |= {-f for f in found}
     return sorted(found - {0}, key=lambda f: (abs(f), f))[:_MAX_FACTORS]
 
 
@@ -281,5 +291,6 @@ def _expression(
             return None
         ops += (*start[1], *scaled[1], *added[1])
         total = added[0]
-        text += f" {'+' if factor > 0 else '-'} {term.text} * {abs(factor)}"
+        shown = f"{term.text} * {abs(factor)}" if term.text else str(abs(factor))
+        text += f" {'+' if factor > 0 else '-'} {shown}"
     return text, total, tuple(ops)

@@ -92,7 +92,10 @@ class ScopedEdits:
             for i, op in enumerate(ops):
                 self._near[op] = [*ops[max(0, i - _NEAR) : i], *ops[i + 1 : i + 1 + _NEAR]]
         self.loops = {op.blocks[0].terminator: op for op in self._function if op.name == "for"}
-        shapes = [p.type.shape for p in program.main.params if isinstance(p.type, TensorType)]
+        tensors = [p for p in program.main.params if isinstance(p.type, TensorType)]
+        used = {v.name for op in self._function if op.name != "call" for v in op.operands}
+        self._unused = {p.name for p in tensors} - used
+        shapes = [p.type.shape for p in tensors if isinstance(p.type, TensorType)]
         self._extents = {n for shape in shapes for n in shape if isinstance(n, int) and n > 1}
 
     def visible_in(self, function: Function) -> Visible:
@@ -313,6 +316,7 @@ class ScopedEdits:
         transformed = [
             *_normalized(middle, op.loc),
             *_masked(op, middle, visible),
+            *self._by_unused(op, middle, visible),
             *(
                 found
                 for other in visible.tiles(op)
@@ -325,6 +329,24 @@ class ScopedEdits:
             shown = text.replace(f"({middle.name}", "({}", 1)
             parts = first, *ops[:-1], last
             yield edits.of_result(Edit(op, "missing op", text, parts, None, 3, "", shown))
+
+    def _by_unused(
+        self, op: Op, old: Value, visible: Visible
+    ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+        """Combine a tile with a parameter that the program uses nowhere."""
+        spec = REGISTRY["slice"]
+        for tensor in visible.before[op]:
+            shape = tensor.type.shape if isinstance(tensor.type, TensorType) else ()
+            if tensor.name not in self._unused or len(shape) != 2:
+                continue
+            try:
+                whole = bind(spec, tensor, tuple(shape), (0, 0))  # type: ignore[arg-type]
+                load = make_op(spec, whole, in_scope=True, loc=op.loc)
+            except UserError:
+                continue
+            for name in _combining_ops(old, load.result):
+                for _, ops, value in _applied(name, (old, load.result), op.loc):
+                    yield f"pl.{name}({old.name}, {tensor.name}[:, :])", (load, *ops), value
 
     def _exchanged(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Apply two consecutive ops of a tile in the other order; move a factor behind an op."""
