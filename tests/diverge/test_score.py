@@ -117,9 +117,7 @@ def test_a_parameter_that_is_used_nowhere_is_combined_with_a_tile() -> None:
     (found,) = scores("held_out", "norm_rope: no gain", BUDGET)
     score, answer = found
     assert (score.grade, score.has_fault) == ("repaired", True)
-    assert "+ normed = pl.col_expand_mul(pl.row_expand_mul(tile, inverse), gain[:, :])" in str(
-        answer
-    )
+    assert "pl.col_expand_mul(pl.row_expand_mul(tile, inverse), gain[:, :])" in str(answer)
 
 
 def test_a_bound_says_on_what_it_depends() -> None:
