@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from tilelet.cli.commands.write import GYM_ACTIONS, GymCommand
+from tilelet.cli.commands.agents import GYM_ACTIONS, GymCommand
 from tilelet.cli.examples import example_files
 from tilelet.cli.pages import print_text, write_text
 from tilelet.diag.catalogue.command import BadFlag, FileMissing

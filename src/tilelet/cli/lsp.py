@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 
-from tilelet.cli.commands.write import LspCommand
+from tilelet.cli.commands.agents import LspCommand
 from tilelet.cli.options import DEFAULT_MACHINE
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.command import MissingModule

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from tilelet.cli.declaration import Command, option, script
-from tilelet.cli.values import OneOf, folder, machines, name_list, new_file, periods, whole_number
+from tilelet.cli.values import (
+    OneOf,
+    folder,
+    machines,
+    name_list,
+    new_file,
+    periods,
+    positive,
+    whole_number,
+)
 from tilelet.dataclasses import dataclass
 from tilelet.scripts.target import Target
 
@@ -44,6 +53,16 @@ def execute_option() -> Any:
 
 def as_runtime_option() -> Any:
     return option("count as the device's runtime does: allocations, both halves of mixed kernels")
+
+
+def jobs_option() -> Any:
+    about = "processes (one per core)"
+    return option(about, default=None, parse=positive, metavar="N", rivals="where")
+
+
+def executor_option() -> Any:
+    about = "a dask scheduler whose workers do the work"
+    return option(about, default=None, metavar="dask://HOST:PORT", rivals="where")
 
 
 def engine_option(**more: Any) -> Any:

@@ -13,9 +13,6 @@ _MODULES = {
     "check": "write",
     "export": "write",
     "examples": "write",
-    "lsp": "write",
-    "mcp": "write",
-    "gym": "write",
     "verdict": "debug",
     "diverge": "debug",
     "explain": "debug",
@@ -33,6 +30,9 @@ _MODULES = {
     "bench": "machine",
     "calibrate": "machine",
     "completion": "machine",
+    "lsp": "agents",
+    "mcp": "agents",
+    "gym": "agents",
     "report": "unlisted",
     "list": "unlisted",
     "version": "unlisted",
@@ -45,6 +45,9 @@ class _Commands(Mapping[str, type[Command]]):
     def __getitem__(self, name: str) -> type[Command]:
         module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
         return getattr(module, f"{name.capitalize()}Command")
+
+    def __contains__(self, name: object) -> bool:
+        return name in _MODULES
 
     def __iter__(self) -> Iterator[str]:
         return iter(_MODULES)

@@ -14,8 +14,10 @@ from tilelet.cli.options import (
     RunOptions,
     as_runtime_option,
     execute_option,
+    executor_option,
     format_option,
     html_option,
+    jobs_option,
     open_option,
     platform_option,
 )
@@ -173,15 +175,8 @@ class TuneCommand(DeviceOptions, group=SPEED):
         parse=OneOf("exhaustive", "descent", "random"),
     )
     search_seed: int = option("search in another order", default=0, parse=whole_number, metavar="N")
-    jobs: int | None = option(
-        "processes (one per core)", default=None, parse=positive, metavar="N", rivals="where"
-    )
-    executor: str | None = option(
-        "a dask scheduler whose workers do the work",
-        default=None,
-        metavar="dask://HOST:PORT",
-        rivals="where",
-    )
+    jobs: int | None = jobs_option()
+    executor: str | None = executor_option()
     results: Path | None = option(
         "keep scores there, and go on from them", default=None, parse=new_file, metavar="FILE"
     )
@@ -218,15 +213,8 @@ class OptimiseCommand(DeviceOptions, group=SPEED):
     )
     unproved: bool = option("take what only holds for the inputs tried, too")
     in_place: bool = option("write the result to the script")
-    jobs: int | None = option(
-        "processes (one per core)", default=None, parse=positive, metavar="N", rivals="where"
-    )
-    executor: str | None = option(
-        "a dask scheduler whose workers do the work",
-        default=None,
-        metavar="dask://HOST:PORT",
-        rivals="where",
-    )
+    jobs: int | None = jobs_option()
+    executor: str | None = executor_option()
 
     def run(self) -> int:
         with interrupt.deferred():

@@ -7,16 +7,12 @@ from pathlib import Path
 from tilelet.checks.registry import CHECKS
 from tilelet.cli.declaration import Command, argument, option
 from tilelet.cli.options import (
-    JSON,
-    TEXT,
     DeviceOptions,
     RunOptions,
     ScriptOptions,
     execute_option,
-    format_option,
     html_option,
     open_option,
-    platform_option,
 )
 from tilelet.cli.values import (
     OneOf,
@@ -25,7 +21,6 @@ from tilelet.cli.values import (
     folder,
     name_list,
     new_file,
-    positive,
     seconds,
 )
 from tilelet.dataclasses import dataclass
@@ -33,7 +28,6 @@ from tilelet.runtime.gc_pause import no_garbage
 from tilelet.scripts import interrupt
 
 WRITE = "write kernels"
-GYM_ACTIONS = ("list", "show", "score")
 
 
 def run_script(options: RunOptions) -> int:
@@ -214,74 +208,3 @@ class ExamplesCommand(Command, group=WRITE):
         from tilelet.cli.examples import examples_command
 
         return examples_command(self.names, self.copy)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LspCommand(Command, group=WRITE):
-    """Serve an editor: diagnostics, hover, lenses and actions for kernels.
-
-    Examples:
-      tilelet lsp                 speaks the Language Server Protocol on stdin and stdout
-      pip install "tilelet[lsp]"  what it needs
-
-    Files are read, never executed. docs/editors.md has the settings of VS Code, Neovim and Emacs.
-    """
-
-    platform: str | None = platform_option()
-
-    def run(self) -> int:
-        from tilelet.cli.lsp import lsp_command
-
-        return lsp_command(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class McpCommand(Command, group=WRITE):
-    """Serve a coding assistant: the commands as tools of the Model Context Protocol.
-
-    Examples:
-      tilelet mcp                 speaks the protocol on stdin and stdout
-      pip install "tilelet[mcp]"  what it needs
-
-    docs/agents.md says how to write, judge and improve a kernel with these tools.
-    """
-
-    def run(self) -> int:
-        from tilelet.cli.mcp import mcp_command
-
-        return mcp_command()
-
-
-@dataclass(frozen=True, kw_only=True)
-class GymCommand(Command, group=WRITE):
-    """List, show and score the tasks of the gym: kernels to write, without an NPU.
-
-    Examples:
-      tilelet gym list                        60 tasks in three levels
-      tilelet gym show softmax                specification, golden and naive kernel: a reference
-      tilelet gym score my/ --json            files named by their tasks: my/softmax.py
-      tilelet gym score my/ other/ --html board.html
-      tilelet gym score my/ --executor dask://host:8786
-
-    A score is the share of the floor that is reached, the mean of a2a3 and a5; 0 unless the
-    candidate is right on all inputs and no check has a finding. Candidates are never executed.
-    """
-
-    action: str = argument("list, show or score", "ACTION", words=lambda: GYM_ACTIONS)
-    names: list[str] = argument("a task to show, or folders to score", "NAME", nargs="*")
-    format: str = format_option(TEXT, JSON)
-    jobs: int | None = option(
-        "processes (one per core)", default=None, parse=positive, metavar="N", rivals="where"
-    )
-    executor: str | None = option(
-        "a dask scheduler whose workers do the work",
-        default=None,
-        metavar="dask://HOST:PORT",
-        rivals="where",
-    )
-    html: Path | None = html_option()
-
-    def run(self) -> int:
-        from tilelet.cli.gym import gym_command
-
-        return gym_command(self)
