@@ -29,12 +29,12 @@
 #define PAIRED_KC (2 * KC)
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
-#define GROUP 512            /* columns of C that stay in the cache while k runs, at most */
+#define GROUP 512            /* limit of columns of C that stay in cache while k runs */
 #define PAIRED_GROUP 256     /* the same with pairs: two blocks of B fit the L2 cache */
 #define FLIPPED_GROUP 192    /* the same where C^T is held in scratch */
 #define MAX_IN_PLACE 512     /* elements from one row of B to the next */
-#define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read so often that it is worth making */
-#define MAX_UPRIGHT 4        /* rows with which C^T is not worth its empty lanes */
+#define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read often enough to be worth packing */
+#define MAX_UPRIGHT 4        /* rows up to which C^T wastes too many lanes */
 
 /* --- kernels ----------------------------------------------------------------------------------- */
 
@@ -54,8 +54,8 @@ typedef struct {
     float panels[2][PANELS * PANEL_PITCH];
     float tile[MR1 * PANEL];
     float flipped[ROW_BLOCK * FLIPPED_GROUP];
-    int a_exponent, b_exponents[2]; /* the least of the words in `a` and in `panels` */
-    tl_matmul_args prepared;        /* whose A is in `a`, all of it; its `a` is NULL: nobody's */
+    int a_exponent, b_exponents[2]; /* the least word in `a` and in `panels` */
+    tl_matmul_args prepared;        /* the product whose A is in `a`, if any */
     const void *fed;                /* the B whose first block was prefetched last */
 } workspace;
 
@@ -76,13 +76,13 @@ static int is_integer(const tl_matmul_args *x) {
     return x->a_type == TL_INT8 || x->a_type == TL_UINT8;
 }
 
-/* Whether the operands are words of pairs. */
+/* Whether the operands are packed as words of pairs. */
 static int is_paired(const tl_matmul_args *x) {
     if (!TL_HAS_DOT || x->a_type != TL_BF16 || x->b_type != TL_BF16) return 0;
     if (x->k % 2 || x->a_trans) return 0;
     /* Pairs of a transposed B are moved as words. */
     if (x->b_trans && (x->ldb % 2 || (uintptr_t)x->b % sizeof(uint32_t))) return 0;
-    static int is_in_order; /* 0: nobody has looked */
+    static int is_in_order; /* 0: not yet determined */
     int known = __atomic_load_n(&is_in_order, __ATOMIC_RELAXED);
     if (!known) {
         known = dot_is_in_order() ? 1 : -1;
@@ -93,12 +93,12 @@ static int is_paired(const tl_matmul_args *x) {
 
 static int steps_of(const tl_matmul_args *x, int kc) { return is_paired(x) ? kc / 2 : kc; }
 
-/* Steps of k in a block, at most. */
+/* Maximum steps of k in a block. */
 static int block_of_k(const tl_matmul_args *x) { return is_paired(x) ? PAIRED_KC : KC; }
 
-/* Whether passes take B from where it lies: one of several that are read one after the other. A
- * single one is not in the cache yet, and making panels waits for memory less. Rows far apart are on
- * pages of their own, and often in the same sets of the caches. */
+/* Whether passes read B in place: one of several that are read consecutively. A single one is not
+ * in cache yet, and packing panels waits less for memory. Rows far apart lie on different pages,
+ * and often in the same cache sets. */
 static int is_in_place(const tl_matmul_args *x) {
     return x->then && is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MAX_IN_PLACE &&
            x->m <= MAX_ROWS_IN_PLACE;
@@ -124,7 +124,7 @@ typedef struct {
     int cols, kc;
 } block;
 
-/* Whether a strip is converted while the one before it is computed. */
+/* Whether a strip is converted while the previous one is computed. */
 static int is_converted_ahead(const tl_matmul_args *x, const block *strip) {
     return x->b_type == TL_BF16 && !x->b_trans && strip->cols == STRIP && strip->kc > 0 &&
            !is_in_place(x);
@@ -147,7 +147,7 @@ static halves pair_transposed(float *panel, const char *from, int64_t ldb, int c
     return least;
 }
 
-/* The block's part of B as panels; columns are filled up to whole vectors. Of words, the least
+/* Pack the block's part of B into panels, padded to whole vectors. For words, return the least
  * exponent. */
 static int convert_b(const tl_matmul_args *x, const block *now, float *panels) {
     const char *b = element(x->b, x->b_type, x->ldb, x->b_trans, now->k0, now->n0);
@@ -167,7 +167,7 @@ static int convert_b(const tl_matmul_args *x, const block *now, float *panels) {
     return least_exponent(least);
 }
 
-/* The block's part of A, from `to` on. Of words, the least exponent. */
+/* Pack the block's part of A, starting at `to`. For words, return the least exponent. */
 static int convert_a(const tl_matmul_args *x, const block *now, float *to) {
     const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
     halves least = ~(halves){0};
@@ -182,10 +182,10 @@ static int convert_a(const tl_matmul_args *x, const block *now, float *to) {
     return least_exponent(least);
 }
 
-/* With one panel of B every row of A is used in one pass only: it is converted just before. */
+/* With one panel of B every row of A is used in one pass only: it is converted right before. */
 static int is_converted_by_pass(const tl_matmul_args *x) { return x->n <= PANEL; }
 
-/* Whether all of A is converted at once, if there is room. */
+/* Whether all of A is converted at once, if memory suffices. */
 static int is_prepared_whole(const tl_matmul_args *x) {
     int64_t blocks = (x->k + block_of_k(x) - 1) / block_of_k(x);
     return !is_converted_by_pass(x) && x->m * blocks <= ROW_BLOCK;
@@ -196,7 +196,7 @@ static int has_same_a(const tl_matmul_args *x, const tl_matmul_args *y) {
            x->a_type == y->a_type && x->a_trans == y->a_trans && is_paired(x) == is_paired(y);
 }
 
-/* All of A, unless the product before had the same. */
+/* Convert all of A, unless the previous product had the same A. */
 static void prepare_whole(const tl_matmul_args *x, workspace *work) {
     if (has_same_a(x, &work->prepared)) return;
     float *to = work->a;
@@ -209,7 +209,7 @@ static void prepare_whole(const tl_matmul_args *x, workspace *work) {
     work->prepared = *x;
 }
 
-/* Where the block's part of A is, once it was converted. */
+/* Address of the block's part of A, once converted. */
 static const float *prepared_a(const tl_matmul_args *x, const block *now, const workspace *work) {
     if (!is_prepared_whole(x)) return work->a;
     return work->a + now->k0 / block_of_k(x) * x->m * A_PITCH;
@@ -229,7 +229,7 @@ static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
         f->lines[i] = smaller(i / in_row, at_once - 1) * row_bytes + i % in_row * 64;
 }
 
-/* What a pass is given: the lines that are left, or one that is in the cache anyway. */
+/* Prefetches of a pass: the remaining lines, or one that is in cache anyway. */
 static feed *feed_for(feed *f, feed *nothing, const pass *p) {
     if (f->left <= 0) {
         nothing->next.row = (const char *)p->panel;
@@ -239,13 +239,13 @@ static feed *feed_for(feed *f, feed *nothing, const pass *p) {
     return f;
 }
 
-/* Prefetches whatever is left. */
+/* Prefetch the remaining lines. */
 static void feed_rest(feed *f) {
     f->next = feed_lines(f->next, f->lines, f->step, f->left);
     f->left = 0;
 }
 
-/* Copies rows x cols 4-byte elements, zeros if src is NULL. */
+/* Copy rows x cols 4-byte elements; zeros if src is NULL. */
 static void copy_rows(void *dst, int64_t ld_dst, const void *src, int64_t ld_src, int64_t rows,
                       int64_t cols) {
     for (int64_t r = 0; r < rows; r++) {
@@ -263,7 +263,7 @@ static void add_integers(uint32_t *c, int64_t ldc, const float *tile, int64_t ro
         for (int64_t j = 0; j < cols; j++) c[r * ldc + j] += (uint32_t)(int32_t)tile[r * PANEL + j];
 }
 
-/* Where C has its element (row, column). */
+/* Address of element (row, column) of C. */
 static float *place_in_c(const tl_matmul_args *x, int64_t row, int64_t column) {
     if (!x->parts) return (float *)x->c + row * x->ldc + column;
     return (float *)x->parts[column / x->part_columns] + row * x->ldc + column % x->part_columns;
@@ -274,7 +274,7 @@ static operands operands_of(const tl_matmul_args *x, const workspace *work, int 
     return sums_are_normal(work->a_exponent, work->b_exponents[ready]) ? PAIRS : HALVES;
 }
 
-/* A pass that takes B from where it lies, or by halves from a panel that is made for it. */
+/* A pass that reads B in place, or by halves from a panel packed for it. */
 static void run_or_by_halves(const tl_matmul_args *x, const block *panel, const pass *p, int rows,
                              workspace *work) {
     int looks = *p->b_exponent == UNSEEN;
@@ -284,7 +284,7 @@ static void run_or_by_halves(const tl_matmul_args *x, const block *panel, const 
     run_by_halves(p, rows, 2);
 }
 
-/* A pass that has a kernel for its rows, over whole vectors. */
+/* A pass with a kernel for exactly its rows, over whole vectors. */
 static void run_whole(const tl_matmul_args *x, const block *panel, const pass *p, int rows,
                       int vectors, int ready, workspace *work) {
     if (p->b)
@@ -313,8 +313,8 @@ static void run_on_copy(const tl_matmul_args *x, const block *panel, const pass 
         copy_rows(p->c, p->ldc, work->tile, PANEL, valid, cols);
 }
 
-/* All passes over one strip whose B is in work->panels[ready], or is taken from where it lies; `next`
- * is converted on the way. */
+/* All passes over one strip whose B is in work->panels[ready], or is read in place; `next` is
+ * converted meanwhile. */
 static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed *ahead,
                       conversion *next, halves *least, workspace *work) {
     int first = now->k0 == 0;
@@ -388,7 +388,7 @@ static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k
                    .kc = (int)smaller(x->k - k0, block_of_k(x))};
 }
 
-/* The first block of the product that will be next. */
+/* The first block of the next product. */
 static void feed_next_product(feed *f, const tl_matmul_args *x, workspace *work) {
     tl_matmul_args next = *x;
     next.b = x->then;
@@ -397,15 +397,15 @@ static void feed_next_product(feed *f, const tl_matmul_args *x, workspace *work)
     work->fed = next.b;
 }
 
-/* How often a group's passes take UNROLL steps. */
+/* Number of UNROLL steps in a group's passes. */
 static int turns_of(const tl_matmul_args *x, const block *group) {
     int panels = (group->cols + PANEL - 1) / PANEL;
     int passes = passes_of(group->rows, rows_of_pass(x, 2));
     return panels * passes * (steps_of(x, group->kc) / UNROLL);
 }
 
-/* One block of k over one group of columns; `after` is the block that will follow. The first strip
- * is in work->panels[*ready]; in the end that of `after` is. */
+/* One block of k over one group of columns; `after` is the block that follows. The first strip is
+ * in work->panels[*ready]; at the end, that of `after` is. */
 static void run_group(const tl_matmul_args *x, const block *group, const block *after, int *ready,
                       workspace *work) {
     feed ahead;
@@ -432,8 +432,8 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
     feed_rest(&ahead);
 }
 
-/* With few rows, k runs first, and a group of C stays in the cache. With many, columns do: A
- * costs more to convert again for every group than C to pass through the cache for every k. */
+/* With few rows, k is the inner loop, and a group of C stays in cache. With many, columns are:
+ * converting A again for every group costs more than moving C through the cache for every k. */
 static block block_after(const tl_matmul_args *x, const block *now) {
     int64_t right = now->n0 + now->cols, down = now->k0 + now->kc;
     if (now->rows > FEW_ROWS)
@@ -473,11 +473,11 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
     }
 }
 
-/* Whether C^T is computed: with few rows most lanes of it would be empty, and transposing B costs
- * less than that. */
+/* Whether C^T is computed: with few rows most of its lanes would be empty, and transposing B costs
+ * less. */
 static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MAX_UPRIGHT; }
 
-/* C^T = B A^T by blocks that fit the scratch, each transposed into C. */
+/* Compute C^T = B A^T in blocks that fit the scratch memory, each transposed into C. */
 static void run_flipped(const tl_matmul_args *x, workspace *work) {
     for (int64_t n0 = 0; n0 < x->n; n0 += ROW_BLOCK) {
         for (int64_t m0 = 0; m0 < x->m; m0 += FLIPPED_GROUP) {
@@ -517,12 +517,12 @@ static int is_one_row(const tl_matmul_args *x) {
            x->n % (x->b_type == TL_BF16 ? 2 * W : W) == 0 && x->k <= ROW_BLOCK * A_PITCH;
 }
 
-/* Columns from `column` on that stand in one memory, at most `columns`. */
+/* Number of columns from `column` on in the same part of C, at most `columns`. */
 static int64_t columns_in_part(const tl_matmul_args *x, int64_t column, int64_t columns) {
     return x->parts ? smaller(x->part_columns - column % x->part_columns, columns) : columns;
 }
 
-/* Columns of C from `n0` on, into `c` as they are held while k runs; and back. */
+/* Copy columns of C from `n0` on into `c`, in the order used while k runs; and back. */
 static void begin_row(const tl_matmul_args *x, int64_t n0, int64_t columns, float *c) {
     for (int64_t n = 0, some; n < columns; n += some) {
         some = columns_in_part(x, n0 + n, columns - n);
@@ -567,7 +567,7 @@ static int is_stream(const tl_matmul_args *x) {
            is_in_order(x->ldb * element_size(x->b_type), x->n, x->b_type == TL_BF16);
 }
 
-/* All as the first of them, but for B and C. */
+/* All products equal the first except for B and C. */
 static int is_alike(const tl_matmul_args *x, const tl_matmul_args *y) {
     return is_stream(y) && x->a == y->a && x->a_type == y->a_type && x->b_type == y->b_type &&
            x->n == y->n && x->k == y->k;
@@ -603,7 +603,7 @@ void tl_matmul(const tl_matmul_args *x, void *scratch) {
     run_product(x, work);
 }
 
-/* The product with pieces that continue each other evenly as one. */
+/* Merge pieces at equal distances into one product. */
 static tl_product with_long_pieces(const tl_product *product) {
     tl_product whole = *product;
     tl_matmul_args *x = &whole.args;
@@ -639,7 +639,7 @@ void tl_matmul_pieces(const tl_product *product, void *scratch) {
 
 /* --- several products side by side ------------------------------------------------------------- */
 
-/* Whether q's columns of B follow p's, and everything else is the same. */
+/* Whether q's columns of B follow p's, and everything else is equal. */
 static int is_neighbor(const tl_product *p, const tl_product *q) {
     const tl_matmul_args *x = &p->args, *y = &q->args;
     return (const char *)y->b == at(x->b, x->n, x->b_type) && x->a == y->a && x->lda == y->lda &&
@@ -649,13 +649,13 @@ static int is_neighbor(const tl_product *p, const tl_product *q) {
            p->pieces == q->pieces && p->a_step == q->a_step && p->b_step == q->b_step;
 }
 
-/* Whether the product may be the first of several that are run as one. */
+/* Whether the product may be the first of several that run as one. */
 static int is_sociable(const tl_product *p) {
     const tl_matmul_args *x = &p->args;
     return x->n % PANEL == 0 && x->k > 0 && p->pieces > 0 && (!x->start || x->start == x->c);
 }
 
-/* The first products, if they can be read together; how many that are (else 1). */
+/* Run the first products together if possible; return their number (else 1). */
 static int streams_of(const tl_product *products, int64_t count, tl_matmul_args *streams) {
     int n = 0;
     for (; n < count && n < TL_STREAMS && products[n].args.m == 1; n++) {

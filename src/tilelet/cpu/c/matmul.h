@@ -24,19 +24,19 @@ typedef struct {
     const void *a;
     const void *b;
     int64_t lda, ldb;
-    /* The result, [m][n] FP32 (INT32 for INT8/UINT8 operands), rows ldc elements apart. Must not
+    /* The result, [m][n] FP32 (INT32 for INT8/UINT8 operands), with row stride ldc. Must not
      * overlap a or b. */
     void *c;
     int64_t ldc;
-    /* C in several memories, `part_columns` wide each (whole panels) and all with rows ldc apart;
-     * the first is `c`. NULL: it is all in `c`. The chains then start at NULL or at `c`. */
+    /* C in several parts of `part_columns` columns (whole panels), all with row stride ldc; the
+     * first is `c`. NULL: all of it is in `c`. The chains then start at NULL or at `c`. */
     void *const *parts;
     int64_t part_columns;
-    /* Where the chains start: NULL for +0; else [m][n] of the result's type, rows ld_start apart.
-     * May be `c` itself (with ld_start == ldc): matmul_acc in place. */
+    /* Initial values of the chains: NULL for +0; else [m][n] of the result's type, with row stride
+     * ld_start. May be `c` itself (with ld_start == ldc): matmul_acc in place. */
     const void *start;
     int64_t ld_start;
-    /* B of the product that will be next, if that is known and it has the same shape: read ahead. */
+    /* B of the next product, if known and of the same shape: prefetched. */
     const void *then;
     int64_t m, n, k;        /* may be 0: k == 0 copies `start` (or writes zeros) */
     uint8_t a_type, b_type; /* tl_dtype: two floats of any kinds, or two of INT8/UINT8 */
@@ -49,23 +49,23 @@ typedef struct {
 /* c = start + a b. */
 void tl_matmul(const tl_matmul_args *args, void *scratch);
 
-/* A product in pieces of k that continue each other: piece p reads args.a and args.b p times
- * `a_step` and `b_step` bytes further on; args.k is the length of one piece. */
+/* A product in consecutive pieces of k: piece p reads args.a and args.b at p times `a_step` and
+ * `b_step` bytes; args.k is the length of one piece. */
 typedef struct {
     tl_matmul_args args;
     int64_t pieces, a_step, b_step;
 } tl_product;
 
-/* One product; pieces that continue the same rows and columns evenly are run as one. */
+/* One product; evenly spaced pieces of the same rows and columns run as one. */
 void tl_matmul_pieces(const tl_product *product, void *scratch);
 
-enum { TL_SIDE_BY_SIDE = 8 }; /* products that are run as one, at most */
+enum { TL_SIDE_BY_SIDE = 8 }; /* limit of products that run as one */
 
-enum { TL_STREAMS = 4 }; /* products of one row that are read together, at most */
+enum { TL_STREAMS = 4 }; /* limit of one-row products that are read together */
 
-/* Several products, each with its own C: where one's columns of B follow those of the one before
- * it and all else is the same, they are run as one; those of one row, whose B have their rows in
- * order, are read together. `then` is the B of the next ones, as in tl_matmul_args. */
+/* Several products, each with its own C: those with adjacent columns of B and everything else equal
+ * run as one; one-row products whose B have contiguous rows are read together. `then` is the B of
+ * the next ones, as in tl_matmul_args. */
 void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
                             void *scratch);
 

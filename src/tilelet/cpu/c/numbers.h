@@ -1,9 +1,8 @@
-/* Element types and arithmetic, bit for bit as src/tilelet/numerics defines them.
+/* Element types and arithmetic, bit for bit as defined by src/tilelet/numerics.
  *
- * Values of BF16, FP16 and the FP8 types are computed on as `float`; a result is rounded to its type
- * after every op (`ts_round_*`). One element at a time, for generated loops: branch-free where it
- * matters, so that the compiler vectorizes the loops these are inlined into.
- */
+ * BF16, FP16 and FP8 values are computed as `float`; a result is rounded to its type after every op
+ * (`ts_round_*`). Functions take one element, for generated loops, and are branch-free where it
+ * matters, so that the compiler vectorizes the loops they are inlined into. */
 #ifndef TL_NUMBERS_H
 #define TL_NUMBERS_H
 
@@ -40,8 +39,8 @@ TL_INLINE int64_t ts_max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 TL_INLINE float ts_from_bf16(ts_bf16 h) { return ts_f32((uint32_t)h << 16); }
 
-/* The fields moved into place are the value times 2^-112: one exact product puts that right, also
- * for subnormals. */
+/* The shifted fields are the value times 2^-112: one exact product corrects that, also for
+ * subnormals. */
 TL_INLINE float ts_from_f16(ts_f16 h) {
     uint32_t fields = (uint32_t)(h & 0x7fff) << 13;
     uint32_t sign = (uint32_t)(h & 0x8000) << 16;
@@ -85,8 +84,8 @@ TL_INLINE uint32_t ts_shift(uint32_t fixed, uint32_t shift, uint32_t negative, i
     }
 }
 
-/* A float's code counts its values in order, so "the next value up" is code + 1, also across
- * binades. All arguments but `bits` are constants where this is inlined. */
+/* The code of a float is its ordinal, so the next value up is code + 1, also across binades. All
+ * arguments but `bits` are constants after inlining. */
 TL_INLINE uint32_t ts_narrow(uint32_t bits, uint32_t mantissa, uint32_t bias, uint32_t max_code,
                              uint32_t inf_code, uint32_t nan_code, uint32_t width, int mode) {
     uint32_t negative = bits >> 31, magnitude = bits & 0x7fffffff;
@@ -112,7 +111,7 @@ TL_INLINE uint32_t ts_narrow(uint32_t bits, uint32_t mantissa, uint32_t bias, ui
 
 TL_INLINE ts_bf16 ts_to_bf16(float f, int mode) {
     if (mode == TL_RINT || mode == TL_ROUND) {
-        /* Rounding up the greatest finite number gives the code of infinity by itself. */
+        /* Rounding up the greatest finite number yields the code of infinity. */
         uint32_t bits = ts_bits(f), up = mode == TL_RINT ? 0x7fff + (bits >> 16 & 1) : 0x8000;
         uint32_t nan = (bits & 0x80000000) | 0x7fc00000;
         return (ts_bf16)((f != f ? nan : bits + up) >> 16);
@@ -129,7 +128,7 @@ TL_INLINE ts_e5m2 ts_to_e5m2(float f, int mode) {
     return (ts_e5m2)ts_narrow(ts_bits(f), 2, 15, 0x7b, 0x7c, 0x7e, 8, mode);
 }
 
-/* Only of values that the type holds: programs do not round to these two. */
+/* Only for representable values: programs do not round to these two. */
 TL_INLINE ts_e8m0 ts_to_e8m0(float f, int mode) {
     (void)mode;
     return (ts_e8m0)(f != f ? 255 : ts_bits(f) >> 23);
@@ -138,7 +137,7 @@ TL_INLINE ts_e2m1 ts_to_e2m1(float f, int mode) {
     return (ts_e2m1)ts_narrow(ts_bits(f), 1, 1, 0x7, 0x7, 0x7, 4, mode);
 }
 
-/* Of a value that the type holds already: no rounding left to do. */
+/* For a representable value: needs no rounding. */
 TL_INLINE ts_bf16 ts_as_bf16(float f) { return (ts_bf16)(ts_bits(f) >> 16); }
 
 TL_INLINE float ts_round_bf16(float f, int mode) { return ts_from_bf16(ts_to_bf16(f, mode)); }
@@ -164,8 +163,9 @@ TL_INLINE float ts_integral(float x, int mode) {
     return step ? whole + __builtin_copysignf(1.0f, x) : whole;
 }
 
-/* `top` is the greatest float that the type holds. Adding 0 makes -0 to +0: without it gcc (12, -O3
- * -fno-trapping-math) turns a conversion to an integer and back into `trunc`, which keeps -0. */
+/* `top` is the greatest float that the type can represent. Adding 0 turns -0 into +0: without it
+ * gcc (12, -O3 -fno-trapping-math) replaces a conversion to an integer and back by `trunc`, which
+ * keeps -0. */
 #define TL_F32_TO_INT(name, type, lowest, highest, low, top)                                       \
     TL_INLINE type ts_f32_to_##name(float x, int mode) {                                           \
         float v = ts_integral(x, mode) + 0.0f;                                                     \
@@ -182,7 +182,7 @@ TL_F32_TO_INT(u16, uint16_t, 0, UINT16_MAX, 0.0f, 65535.0f)
 TL_F32_TO_INT(u32, uint32_t, 0, UINT32_MAX, 0.0f, 0x1.fffffep31f)
 TL_F32_TO_INT(u64, uint64_t, 0, UINT64_MAX, 0.0f, 0x1.fffffep63f)
 
-/* An integer, given as sign and magnitude, as FP32. */
+/* Convert an integer, given as sign and magnitude, to FP32. */
 TL_INLINE float ts_int_to_f32(uint64_t magnitude, int negative, int mode) {
     float result;
     if (mode == TL_RINT || magnitude <= (1u << 24)) {
@@ -199,7 +199,7 @@ TL_INLINE float ts_int_to_f32(uint64_t magnitude, int negative, int mode) {
         case TL_ODD: up = rest && !(kept & 1); break;
         default: up = 0; break;
         }
-        /* kept has 24 bits; one more keeps it exact, as a power of two. */
+        /* kept has 24 bits; if rounding adds one, it is a power of two and still exact. */
         result = (float)(kept + (uint64_t)up) * ts_f32((uint32_t)(127 + drop) << 23);
     }
     return negative ? -result : result;
@@ -219,7 +219,7 @@ TL_INLINE float ts_zero_if_undefined(float x, float result) {
 
 TL_INLINE float ts_max_f32(float a, float b) {
     float greater = a > b ? a : b;
-    /* Equal numbers have equal bits, except for two zeros: +0 is the greater one. */
+    /* Equal numbers have equal bits, except for the two zeros: +0 is greater. */
     greater = a == b ? ts_f32(ts_bits(a) & ts_bits(b)) : greater;
     return a != a || b != b ? a + b : greater;
 }
@@ -246,8 +246,8 @@ TL_INLINE float ts_rem_f32(float a, float b) {
 
 /* exp, at most 1 ulp off: x = n ln 2 + r, a polynomial of degree 6 in r, scaled by 2^n. */
 TL_INLINE float ts_exp_f32(float x) {
-    float low = -104.0f > x ? -104.0f : x; /* the result is 0 from there on */
-    float shifted = __builtin_fmaf(low, 0x1.715476p0f, 0x1.8p23f); /* its last bits are n */
+    float low = -104.0f > x ? -104.0f : x;                         /* the result is 0 below this */
+    float shifted = __builtin_fmaf(low, 0x1.715476p0f, 0x1.8p23f); /* its low bits are n */
     float n = shifted - 0x1.8p23f;
     float r = __builtin_fmaf(n, -0x1.62e4p-1f, low);
     r = __builtin_fmaf(n, -0x1.7f7d1cp-20f, r);
@@ -257,8 +257,8 @@ TL_INLINE float ts_exp_f32(float x) {
     p = __builtin_fmaf(p, r, 0x1.55548ep-3f);
     p = __builtin_fmaf(p, r, 0x1.fffff8p-2f);
     p = __builtin_fmaf(p, r * r, r) + 1.0f;
-    /* 2^n goes straight into the exponent. Small results are made 2^64 times too large first, so
-     * that they are rounded only once, by the product that makes them subnormal. */
+    /* 2^n is added to the exponent. Small results are first scaled by 2^64, so that they are
+     * rounded only once, by the product that makes them subnormal. */
     uint32_t small = x < -86.0f ? 0xffffffffu : 0u;
     float scaled = ts_f32(ts_bits(p) + (ts_bits(shifted) << 23) + (small & 64u << 23));
     float result = scaled * ts_f32((small & 0x1f800000u) | (~small & 0x3f800000u));

@@ -1,16 +1,16 @@
-/* Products of BF16 two steps of k at a time, where the processor has an instruction for that.
+/* BF16 products of two steps of k at a time, where the processor has an instruction for it.
  *
- * A word holds the elements of k (upper half) and k + 1 (lower half) of a row of A or a column of B.
- * AVX512-BF16's dot product adds to each lane the product of the upper halves and then that of the
- * lower ones, each time as an FMA that rounds to nearest even: two steps of the contract's chain, in
- * its order. Its manual says so, and `dot_is_in_order` looks. But it takes subnormal numbers for
- * zero, operands and sums alike, so there must be none:
+ * A word holds the elements of k (upper half) and k + 1 (lower half) of a row of A or a column of
+ * B. AVX512-BF16's dot product adds to each lane the product of the upper halves and then that of
+ * the lower ones, each as an FMA that rounds to nearest even: two steps of the contract's chain, in
+ * its order. The manual specifies this, and `dot_is_in_order` verifies it. But it treats subnormal
+ * operands and sums as zero, so there must be none:
  *
- * An element of BF16 with exponent field e >= 1 is a multiple of 2^(e - 134). With the least fields ea
- * of A and eb of B, zeros apart, all products are multiples of 2^(ea + eb - 268); and if C starts with
- * multiples of 2^-126 and ea + eb >= 142, then every sum is a multiple of 2^-126 before and after it
- * is rounded: zero, or not subnormal. Elsewhere `step_by_halves` takes the same words apart.
- */
+ * An element of BF16 with exponent field e >= 1 is a multiple of 2^(e - 134). With the least fields
+ * ea of A and eb of B, ignoring zeros, all products are multiples of 2^(ea + eb - 268); if C starts
+ * with multiples of 2^-126 and ea + eb >= 142, then every sum is a multiple of 2^-126 before and
+ * after rounding: zero, or not subnormal. Otherwise `step_by_halves` processes the halves of the
+ * same words separately. */
 #ifndef TL_PAIRS_H
 #define TL_PAIRS_H
 
@@ -19,7 +19,7 @@
 
 #include "wide_vec.h"
 
-/* TL_EMULATE_DOT: the instruction in C, for tests (2: one that adds in the other order). */
+/* TL_EMULATE_DOT: the instruction in C, for tests (2: adding in the other order). */
 #if defined(TL_EMULATE_DOT) || (defined(__AVX512BF16__) && TL_VEC_BYTES == 64)
 #define TL_HAS_DOT 1
 #else
@@ -55,8 +55,8 @@ TL_INLINE vec dot_vec(vec c, words a, words b) {
     return c;
 }
 
-/* Whether dot_vec does what is written above: numbers between 1/2 and 2, where the sums of every
- * second step are rounded and any other order or way to round shows within a few of them. */
+/* Whether dot_vec behaves as described above: with numbers between 1/2 and 2 the sum of every
+ * second step is rounded, and any other order or rounding shows after a few steps. */
 static __attribute__((noinline, unused)) int dot_is_in_order(void) {
     enum { TRIES = 32 };
     uint32_t state = 1;
@@ -82,12 +82,13 @@ static __attribute__((noinline, unused)) int dot_is_in_order(void) {
 
 /* --- how small the numbers are ----------------------------------------------------------------- */
 
-/* The least magnitude of BF16 elements, zeros apart, less one: so zeros are the largest of all. */
+/* The least magnitude of BF16 elements minus one, ignoring zeros, which become the largest value.
+ */
 TL_INLINE halves least_halves(halves least, words x) {
     return smaller_halves(least, ((halves)x & 0x7fff) - 1);
 }
 
-/* The exponent field of the least of them; more than any if all are zeros. */
+/* Its exponent field; larger than any if all elements are zero. */
 static int least_exponent(halves least) {
     int magnitude = 0xffff;
     for (int i = 0; i < 2 * W; i++) magnitude = least[i] < magnitude ? least[i] : magnitude;
@@ -103,8 +104,8 @@ TL_INLINE words least_word(words least, vec x) {
     return smaller_words(least, ((words)x & 0x7fffffffu) - 1);
 }
 
-/* Whether numbers of FP32, by the least of their magnitudes less one, are multiples of 2^-126: a
- * number of 24 bits is if it is not below 2^-103. */
+/* Whether FP32 numbers, given by their least magnitude minus one, are multiples of 2^-126: a 24-bit
+ * number is if it is at least 2^-103. */
 static int starts_are_normal(words least) {
     uint32_t magnitude = 0xffffffffu;
     for (int i = 0; i < W; i++) magnitude = least[i] < magnitude ? least[i] : magnitude;
@@ -113,7 +114,7 @@ static int starts_are_normal(words least) {
 
 /* --- operands to words ------------------------------------------------------------------------- */
 
-/* W elements of 16 bits as words. gcc widens in halves unless it is told how. */
+/* Widen W 16-bit elements to words. By itself gcc widens in halves. */
 TL_INLINE words load_widened(const void *p) {
     typedef uint16_t elements __attribute__((vector_size(TL_VEC_BYTES / 2)));
     elements x;
@@ -132,7 +133,7 @@ TL_INLINE words pair_columns(const void *upper, const void *lower) {
     return load_widened(upper) << 16 | load_widened(lower);
 }
 
-/* `count` words as they lie in memory, k in the lower half, with their halves swapped. */
+/* `count` words as stored in memory, k in the lower half, with their halves swapped. */
 static halves swap_row(float *to, const char *from, int64_t count, halves least) {
     int64_t i = 0;
     for (; i + W <= count; i += W) {
@@ -148,8 +149,8 @@ static halves swap_row(float *to, const char *from, int64_t count, halves least)
     return least_halves(least, x);
 }
 
-/* Pairs of rows, `cols` columns of each, to rows of words `ld_to` apart; filled up with zeros to whole
- * vectors. */
+/* Convert pairs of rows of `cols` columns to rows of words with stride `ld_to`, zero-padded to
+ * whole vectors. */
 static halves pair_rows(float *to, int64_t ld_to, const char *from, int64_t row_bytes,
                         int64_t pairs, int cols, halves least) {
     for (int64_t k = 0; k < pairs; k++, to += ld_to, from += 2 * row_bytes)

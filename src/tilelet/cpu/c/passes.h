@@ -9,13 +9,13 @@
 #include "vec.h"
 #include "wide_vec.h"
 
-#define KC 256   /* steps: of one k each, or with pairs of two */
+#define KC 256   /* steps of one k each, or with pairs of two */
 #define UNROLL 4 /* steps of k, for each of which a line is prefetched and a row converted */
-#define A_PITCH (KC + 16) /* floats; one line more keeps rows in different sets of the L1 cache */
+#define A_PITCH (KC + 16) /* floats; one extra line keeps rows in different sets of the L1 cache */
 #define PANEL (2 * W)
 #define STRIP 32 /* columns; a line of BF16 */
 #define PANELS (STRIP / PANEL)
-#define PANEL_PITCH (KC * PANEL + 16) /* floats; one line more keeps panels in different sets */
+#define PANEL_PITCH (KC * PANEL + 16) /* floats; one extra line keeps panels in different sets */
 #define SLOTS 32                      /* lines that are prefetched together: some rows of a group */
 
 /* Rows of one pass by vectors of columns. Accumulators, a row of the panel and one value of A fit
@@ -41,8 +41,8 @@
     X(1, 2, name, kind) X(2, 2, name, kind) X(4, 2, name, kind) X(6, 2, name, kind)
 #endif
 
-/* Keeps a value in a register: compilers would rather load it again for each use, and the loads
- * then limit the kernel. */
+/* Keep a value in a register: compilers would reload it for each use, and the loads would limit the
+ * kernel. */
 TL_INLINE vec held(vec v) {
 #if defined(__x86_64__) || defined(__i386__)
     __asm__("" : "+v"(v));
@@ -52,18 +52,18 @@ TL_INLINE vec held(vec v) {
     return v;
 }
 
-/* What a step of a pass takes: a number in FP32 of A and a row of them of B; words of pairs (pairs.h);
- * or such words, half by half. */
+/* Operands of a step: FP32 values of A and B; words of pairs (pairs.h); or such words, half by
+ * half. */
 typedef enum { NUMBERS, PAIRS, HALVES } operands;
 
 /* One pass: some rows of A times a panel of B, for one block of k. */
 typedef struct {
     const float *a;     /* [rows][A_PITCH] */
-    int a_exponent;     /* of words: the least, with those of other rows */
+    int a_exponent;     /* for words: the least, including other rows */
     const float *panel; /* [steps][PANEL] */
-    const char *b;      /* or the same where it lies: rows `row_bytes` apart */
+    const char *b;      /* or the same in place, with row stride `row_bytes` */
     int64_t row_bytes;
-    int *b_exponent;    /* of the words of this panel: the least, or UNSEEN */
+    int *b_exponent;    /* for words: the least of this panel, or UNSEEN */
     const float *start; /* NULL: zeros */
     int64_t ld_start;
     float *c;
@@ -71,10 +71,10 @@ typedef struct {
     int steps;
     struct feed *ahead;
     struct conversion *next;
-    halves *least; /* of the words that `next` makes */
+    halves *least; /* least word that `next` produces */
 } pass;
 
-/* The next line to prefetch: a row, and which of its lines. */
+/* The next line to prefetch: row, and line within it. */
 typedef struct {
     const char *row;
     int slot;
@@ -83,17 +83,16 @@ typedef struct {
 /* Rows of B to prefetch, as many at once as SLOTS lines hold. */
 typedef struct feed {
     feed_place next;
-    int64_t step;         /* bytes from the first row of these to that of the next ones */
-    int left;             /* lines until all rows were prefetched */
-    int in_turn;          /* lines for every UNROLL steps of a pass */
+    int64_t step;         /* bytes between the first rows of consecutive groups */
+    int left;             /* lines until all rows are prefetched */
+    int in_turn;          /* lines per UNROLL steps of a pass */
     int64_t lines[SLOTS]; /* offsets from the row */
 } feed;
 
-/* Prefetches so many lines; where it goes on. A place in memory would hold up the pass that waits
- * for it. */
+/* Prefetch some lines; return where to continue. Keeping that in memory would stall the pass. */
 TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t step, int count) {
     __asm__ volatile(
-        ""); /* gcc takes prefetching for nothing, and drops it with an unused result */
+        ""); /* gcc considers prefetching free of effects, and drops it with an unused result */
     for (; count > 0; count--) {
         __builtin_prefetch(next.row + lines[next.slot], 0, 2);
         if (++next.slot == SLOTS) {
@@ -104,14 +103,14 @@ TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t s
     return next;
 }
 
-/* A strip of BF16 that is being converted to panels. No vectors: a pass keeps a copy, and numbers
- * need no least word. */
+/* A strip of BF16 that is being converted to panels. Without vectors: a pass keeps a copy, and FP32
+ * values need no least word. */
 typedef struct conversion {
     const char *from;
     int64_t row_bytes;
     float *to;
     int steps_left;
-    int in_turn; /* steps for every UNROLL steps of a pass */
+    int in_turn; /* steps per UNROLL steps of a pass */
 } conversion;
 
 TL_INLINE void convert_step(conversion *x, halves *least, operands kind) {
@@ -143,8 +142,8 @@ static int convert_rest(conversion x, halves least, operands kind) {
     return least_exponent(least);
 }
 
-/* acc + a b. Left to itself, gcc overwrites a or b instead of acc, copies registers back and runs out
- * of them. */
+/* acc + a b. By itself gcc overwrites a or b instead of acc, copies registers back and runs out of
+ * them. */
 TL_INLINE vec accumulate(vec acc, vec a, vec b) {
 #if defined(__FMA__) && !defined(__clang__)
     __asm__("vfmadd231ps %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
@@ -200,8 +199,7 @@ TL_INLINE void run_halves(const pass *p, int rows, int vectors) {
         for (int j = 0; j < vectors; j++) store_vec(p->c + r * p->ldc + j * W, acc[r][j]);
 }
 
-/* A pass over pairs where subnormal numbers may come up; nothing is prefetched or converted on the
- * way. */
+/* A pass over pairs where subnormal numbers may occur; it neither prefetches nor converts. */
 static __attribute__((noinline)) void run_by_halves(const pass *p, int rows, int vectors) {
     enum { SOME = 4 };
     pass now = *p;
@@ -266,7 +264,7 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
 
 typedef void (*kernel)(const pass *);
 
-/* Kernels by their vectors of columns and their rows; NULL for row counts that have none. */
+/* Kernels by vectors of columns and rows; NULL for row counts without a kernel. */
 typedef kernel kernel_table[3][MR1 + 1];
 
 #define DEFINE_KERNEL(rows, vectors, name, kind)                                                   \
@@ -282,7 +280,7 @@ typedef kernel kernel_table[3][MR1 + 1];
 
 extern const kernel_table tl_pair_kernels; /* in pair_kernels.c */
 
-/* Passes over so many rows, at most `most` in one. */
+/* Passes over some rows, at most `most` at a time. */
 static int passes_of(int64_t rows, int most) { return (int)((rows + most - 1) / most); }
 
 #endif

@@ -1,4 +1,4 @@
-/* What each task touches in L2. `cells.py` is the definition; this gives the same numbers. */
+/* L2 accesses of each task. `cells.py` is the definition; this computes the same numbers. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "structures.h"
 
-/* First byte, one past the last, and bytes asked for. */
+/* First byte, one past the last, and bytes requested. */
 typedef struct {
     double first, last, wanted;
 } Span;
@@ -16,7 +16,7 @@ static double clipped(double x, double low, double high) {
     return x < high ? x : high;
 }
 
-/* `scan` is how far a parameter of unknown extents has been read by the tasks before. */
+/* `scan` is how far earlier tasks have read a parameter of unknown extents. */
 static Span span_of(const CellsInput *in, const CellsPart *p, int64_t i, int64_t *scan) {
     int64_t region = p->regions[i], layout = in->layout[region];
     int same_rank = in->rank_of[layout] == p->rank;
@@ -44,14 +44,14 @@ static Span span_of(const CellsInput *in, const CellsPart *p, int64_t i, int64_t
         last = first + length < last ? first + length : last;
         *scan += length;
     }
-    /* A box with gaps that no transfer touches counts for what is moved. */
+    /* A box with gaps that no transfer touches counts only the bytes moved. */
     int64_t moved = p->amount[i] > p->item ? p->amount[i] : p->item;
     if (moved < wanted) wanted = moved;
     Span span = {(double)first, (double)last, (double)wanted};
     return span;
 }
 
-/* The fewest rows that an access of each buffer spans. */
+/* The minimum number of rows that an access of each buffer spans. */
 __attribute__((visibility("default"))) void tl_cells_least(const CellsInput *in, double *least) {
     for (int64_t k = 0; k < in->parts; k++) {
         const CellsPart *p = in->part + k;
@@ -90,7 +90,7 @@ static void place(const CellsInput *in, const Grid *g, int64_t buffer, Span s,
     out->share[at] = touched / (rows * columns);
 }
 
-/* Every access in the order of tasks; those of one task in the order of parts. */
+/* All accesses in task order; those of one task in the order of parts. */
 __attribute__((visibility("default"))) int tl_cells_place(const CellsInput *in, const Grid *grid,
                                                           const CellsOutput *out) {
     int64_t *next = malloc((size_t)(in->tasks + 1) * sizeof(int64_t));

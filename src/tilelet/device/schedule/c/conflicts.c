@@ -1,5 +1,5 @@
-/* Tasks that touch the same bytes, one of them writing, and that nothing orders. `conflicts.py` is
-   the definition; this finds the same. */
+/* Unordered tasks that touch the same bytes, at least one of them writing. `conflicts.py` is the
+ * definition; this finds the same. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,11 @@
 
 enum { READ, WRITE, ATOMIC };
 enum { UNORDERED, ACROSS };
-/* Which of the nodes before a node is its parent: the last; the first; one of the same call, which
-   is how tasks hand a tensor on. */
+/* Choice of a node's parent among its predecessors: the last; the first; or one of the same call,
+ * since tasks of one call often pass a tensor on. */
 enum { LATEST, EARLIEST, ALIKE, FORESTS };
 
-/* A forest in the graph, with one edge to each node: `first` of a node to `last` are the numbers of
-   all that it leads to. */
+/* A spanning forest of the graph: the descendants of a node have the numbers `first` to `last`. */
 typedef struct {
     int64_t *first, *last;
 } Forest;
@@ -21,17 +20,17 @@ typedef struct {
 typedef struct {
     const ConflictInput *in;
     Forest forests[FORESTS];
-    Index index;             /* of the regions that were touched */
-    List *writers, *readers; /* accesses to each region that later ones may meet */
+    Index index;             /* of the regions touched */
+    List *writers, *readers; /* accesses to each region that later ones may conflict with */
     int64_t *task_of;        /* of each access */
-    int64_t *level;          /* of each node: longest way to it */
+    int64_t *level;          /* of each node: longest path to it */
     int64_t *latest;         /* of each join: the last task before it */
-    int64_t *mark, stamp;    /* nodes seen in this search: there is a way from each to `goal` */
+    int64_t *mark, stamp;    /* nodes visited in this search: each has a path to `goal` */
     int64_t goal;
-    int64_t work;  /* pairs looked at and edges followed so far */
-    int64_t joins; /* whose level is known */
+    int64_t work;  /* pairs examined and edges followed so far */
+    int64_t joins; /* nodes with a known level */
     List stack, found;
-    int64_t *pairs, *times, room; /* how often two accesses of a kind were found */
+    int64_t *pairs, *times, room; /* number of findings per kind of pair */
     int ok;
 } Search;
 
@@ -44,7 +43,7 @@ static void find_level(Search *s, int64_t node) {
     int64_t level = 0, latest = -1;
     for (int64_t i = in->ptr[node]; i < in->ptr[node + 1]; i++) {
         int64_t pred = in->pred[i];
-        /* Joins are numbered as they were made, so all before this one can be known by now. */
+        /* Joins are numbered in creation order, so all before this one are known. */
         while (pred >= in->tasks && s->joins <= pred - in->tasks) {
             int64_t next = in->tasks + s->joins++;
             find_level(s, next);
@@ -56,8 +55,8 @@ static void find_level(Search *s, int64_t node) {
     if (node >= in->tasks) s->latest[node - in->tasks] = latest;
 }
 
-/* Numbers the nodes of the forest given by `parent` (-1: a root) so that what lies below a node is
-   an interval. `child` and `sibling` are room for as many nodes. */
+/* Number the nodes of the forest given by `parent` (-1: a root) such that the subtree of a node is
+ * an interval. `child` and `sibling` are work arrays of the same size. */
 static void number(Forest *forest, int64_t nodes, const int64_t *parent, int64_t *child,
                    int64_t *sibling) {
     int64_t next = 0;
@@ -114,7 +113,7 @@ static int64_t parent_of(const Search *s, int64_t node, int forest) {
     return best;
 }
 
-/* All forests; needs the time of every node. */
+/* All forests; requires the level of every node. */
 static int plant(Search *s) {
     int64_t nodes = s->in->nodes;
     size_t bytes = ((size_t)nodes + 1) * sizeof(int64_t);
@@ -143,8 +142,8 @@ static int is_known(const Search *s, int64_t a, int64_t b) {
     return 0;
 }
 
-/* Whether there is a way from task `a` to task `b`. Nearly all pairs of a right program are ordered,
-   and a way along the forests shows that at once; the search is for the others. */
+/* Whether there is a path from task `a` to task `b`. Nearly all pairs of a correct program are
+ * ordered, and the forests show that immediately; the search handles the rest. */
 static int ordered(Search *s, int64_t a, int64_t b) {
     const ConflictInput *in = s->in;
     s->work++;
@@ -173,7 +172,7 @@ static int ordered(Search *s, int64_t a, int64_t b) {
     return 0;
 }
 
-/* Whether two tasks are in different iterations of one loop that says they are independent. */
+/* Whether two tasks are in different iterations of a loop declared independent. */
 static int across(const ConflictInput *in, int64_t a, int64_t b) {
     int64_t i = in->loop_ptr[a], j = in->loop_ptr[b];
     for (; i < in->loop_ptr[a + 1] && j < in->loop_ptr[b + 1]; i++, j++) {
@@ -183,7 +182,7 @@ static int across(const ConflictInput *in, int64_t a, int64_t b) {
     return 0;
 }
 
-/* Where the number of findings of this kind is counted. */
+/* Counter of findings of this kind. */
 static int64_t *count_of(Search *s, int64_t first, int64_t second, int64_t what) {
     uint64_t pair = ((uint64_t)first << 33) ^ ((uint64_t)second << 2) ^ (uint64_t)(what + 1);
     uint64_t hash = pair * 0x9E3779B97F4A7C15u;
@@ -204,7 +203,7 @@ static void report(Search *s, int64_t y, int64_t x, int64_t what) {
     s->ok &= append(&s->found, y) && append(&s->found, x) && append(&s->found, what);
 }
 
-/* An earlier access and a later one to the same bytes: whether the later one stands for both. */
+/* For an earlier and a later access to the same bytes: whether the later one subsumes both. */
 static int settled(Search *s, int64_t y, int64_t x) {
     const ConflictInput *in = s->in;
     int64_t a = s->task_of[y], b = s->task_of[x];
@@ -213,7 +212,7 @@ static int settled(Search *s, int64_t y, int64_t x) {
         return 0;
     }
     int64_t *times = count_of(s, in->key[y], in->key[x], UNORDERED);
-    if (times && *times >= in->most) return 1; /* known well enough */
+    if (times && *times >= in->most) return 1; /* sufficiently known */
     if (!ordered(s, a, b)) {
         report(s, y, x, UNORDERED);
         return 0;
@@ -241,7 +240,7 @@ static void sweep(Search *s, int64_t x, List *found) {
     overlapping(&s->index, region, found);
     for (int64_t i = 0; i < found->count; i++) {
         int64_t other = found->item[i];
-        /* A write stands for all that is ordered before it, where it covers it. */
+        /* A write subsumes everything ordered before it that it covers. */
         int drop = in->kind[x] == WRITE && other == region;
         meet_all(s, s->writers + other, x, drop);
         if (in->kind[x] != READ) meet_all(s, s->readers + other, x, drop);
@@ -301,7 +300,7 @@ __attribute__((visibility("default"))) int tl_conflicts(const ConflictInput *in,
     return s->ok ? 0 : 1;
 }
 
-/* Of every edge: 1 if the two tasks touch the same bytes, one writing; 0 if not; -1 for joins. */
+/* For every edge: 1 if the two tasks touch the same bytes, one writing; 0 if not; -1 for joins. */
 __attribute__((visibility("default"))) void tl_edges(const ConflictInput *in, int64_t *needed) {
     Rectangles regions = {in->regions, in->buffers, in->buffer, in->low,
                           in->high,    in->row,     in->pitch,  in->size};

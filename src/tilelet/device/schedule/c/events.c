@@ -1,6 +1,5 @@
-/* The event loop of the modelled device. `events.py` is the definition; this is the same, step by
- * step and operation by operation, so that both give the same bits. Compile without contracting
- * floating-point expressions. */
+/* The event loop of the modelled device. `events.py` is the definition; this repeats it operation
+ * by operation, so that both give the same bits. Compile with -ffp-contract=off. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,19 +17,19 @@ typedef struct {
     int state;
     int64_t task, cost, record, kernel;
     double begin, left, rate, demand, traffic, served;
-    /* a block that waits at the busy core */
+    /* a block queued at the busy core */
     int64_t next_task, next_cost, next_record;
     double next_arrival;
-    /* blocks that ended and that no scheduler has seen yet */
+    /* ended blocks that no scheduler has seen yet */
     int done;
     int64_t done_task[2], done_record[2];
     double done_visible[2];
     int64_t lead; /* the AIC of the mixed block that this AIV takes part in, or -1 */
     int idle;     /* as counted in `Sim.idle` */
-    int warm;     /* it has had a block */
+    int warm;     /* whether it has run a block */
 } Unit;
 
-/* Cores in ascending order: looking at few instead of all is what makes the loop fast. */
+/* Cores in ascending order: examining few instead of all makes the loop fast. */
 typedef struct {
     int64_t *core, count;
 } Cores;
@@ -43,10 +42,10 @@ typedef struct {
     int64_t *thread; /* of each core */
     Unit *unit;
     double now, *thread_free;
-    Cores busy;       /* those that start or run a block */
-    Cores *ended;     /* by thread: those with ended blocks that it has not seen yet */
-    int64_t *working; /* by thread: how many are busy */
-    int64_t *idle[2]; /* by thread: how many AICs and AIVs can take a block at once */
+    Cores busy;       /* cores that start or run a block */
+    Cores *ended;     /* by thread: cores with ended blocks that it has not seen yet */
+    int64_t *working; /* by thread: number of busy cores */
+    int64_t *idle[2]; /* by thread: number of AICs and AIVs that can take a block immediately */
     int64_t *pending, *blocks_left, *blocks_out;
     unsigned char *complete, *touched;
     double *bytes, *cold_part, *store_part; /* of each task */
@@ -61,8 +60,8 @@ typedef struct {
     double *stamp, *filled, *dirty, *arrived, inserted;
     int64_t *fresh;
     int64_t *stack;
-    double *served;        /* by kernel: how busy the slices of L2 are that serve its blocks */
-    int64_t *summed, sums; /* when that was summed last, and how often anything was */
+    double *served;        /* by kernel: load of the L2 slices that serve its blocks */
+    int64_t *summed, sums; /* when that was last summed, and how often anything was */
     int rates_stale;
 } Sim;
 
@@ -86,10 +85,10 @@ static void drop(Cores *list, int64_t core) {
     for (; i < list->count; i++) list->core[i] = list->core[i + 1];
 }
 
-/* A core that ran a block stays taken until a scheduler has seen its end. */
+/* A core that ran a block stays occupied until a scheduler has seen its end. */
 static int is_idle(const Unit *u) { return u->state == IDLE && u->done == 0 && u->lead < 0; }
 
-/* To be called whenever something that `is_idle` looks at has changed. */
+/* Call whenever something that `is_idle` depends on has changed. */
 static void recount(Sim *s, int64_t core) {
     Unit *u = &s->unit[core];
     int now = is_idle(u);
@@ -114,7 +113,7 @@ static void set_lead(Sim *s, int64_t core, int64_t lead) {
 
 /* L2 and the time of a block */
 
-/* Who asks meanwhile for lines that this task brings in waits for them as well. */
+/* Tasks that request lines which this task is loading wait for them as well. */
 static void set_arrival(Sim *s, int64_t count, double at) {
     for (int64_t i = 0; i < count; i++) s->arrived[s->fresh[i]] = at;
 }
@@ -124,14 +123,14 @@ static int64_t cost_of(const Work *w, int64_t task, int64_t block) {
     return w->cost[first + (end - first > 1 ? block : 0)];
 }
 
-/* Time of a block: between that with everything in L2 and that with nothing. */
+/* Duration of a block: between that with all data in L2 and that with none. */
 static double time_of(const Sim *s, int64_t task, int64_t cost) {
     double hot = s->w->hot[cost];
     double cold = s->cold_part[task] * (s->w->cold[cost] - hot);
     return hot + cold + s->store_part[task] * s->w->store[cost];
 }
 
-/* A block's part of what its task has to move from and to memory. */
+/* A block's share of its task's memory traffic. */
 static double bytes_of(const Sim *s, int64_t task, int64_t cost) {
     const Work *w = s->w;
     if (w->cost_ptr[task + 1] - w->cost_ptr[task] == 1)
@@ -190,7 +189,7 @@ static void touch(Sim *s, int64_t task, int64_t cost) {
     s->touched[task] = 1;
 }
 
-/* The level up to which every demand is met, such that all together use what there is. */
+/* The level up to which every demand is met such that the total equals the capacity. */
 static double level_of(const Sim *s) {
     double low = 0.0, level = NEVER;
     for (int round = 0; round < 64; round++) {
@@ -373,7 +372,7 @@ static void finish_node(Sim *s, int64_t first, double at) {
     }
 }
 
-/* Slots and heap of tasks that are done, in the order of their submission. */
+/* Free slots and heap of completed tasks, in submission order. */
 static void reclaim(Sim *s) {
     const Work *w = s->w;
     while (s->oldest < s->next && s->complete[s->oldest] && w->held_until[s->oldest] < s->next)
@@ -412,7 +411,7 @@ static void submit(Sim *s) {
     s->r->submitted[task] = at;
     s->r->totals[0] = at;
     if (s->pending[task] == 0) {
-        /* What it waited for may be about to be retired. */
+        /* Its dependencies may be about to be retired. */
         int64_t producer = s->r->released_by[task];
         double seen = producer >= 0 ? s->r->finished[producer] + s->c->resolve : 0.0;
         if (seen > at) at = seen;
@@ -437,7 +436,7 @@ static void unblock(Sim *s, double at) {
         s->r->totals[why] += at - since;
 }
 
-/* How much later than usual a core begins its first block. */
+/* Extra delay of a core's first block. */
 static double first_start(Sim *s, int64_t core) {
     if (s->unit[core].warm) return 0.0;
     s->unit[core].warm = 1;
@@ -505,7 +504,7 @@ static void retire(Sim *s, int64_t thread, int64_t core, int slot) {
     }
 }
 
-/* What a scheduler thread would do next, and when. */
+/* A scheduler thread's next action, and its time. */
 typedef struct {
     double at;
     int kind; /* 0 retire, 1 dispatch */
@@ -598,7 +597,7 @@ static int step(Sim *s) {
     return 1;
 }
 
-/* Everything that `Sim` owns comes from one list, so that it is freed in one place. */
+/* Everything that `Sim` owns is allocated from one list, so that it is freed in one place. */
 typedef struct {
     void *block[40];
     int count, failed;
@@ -657,7 +656,7 @@ static void set_up(Sim *s) {
         recount(s, i);
     }
     for (int64_t i = 0; i < w->cells; i++) s->stamp[i] = -1.0;
-    /* The threads enter their loops one after the other. */
+    /* The threads enter their loops one after another. */
     for (int64_t t = 0; t < s->c->threads; t++) s->thread_free[t] = s->c->stagger * (double)t;
     memcpy(s->pending, w->pred_count, (size_t)w->nodes * sizeof(int64_t));
     memcpy(s->blocks_left, w->blocks, (size_t)w->tasks * sizeof(int64_t));

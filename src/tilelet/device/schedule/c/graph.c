@@ -1,4 +1,4 @@
-/* The runtime's dependency rules. `graph.py` is the definition; this gives the same edges. */
+/* The runtime's dependency rules. `graph.py` is the definition; this computes the same edges. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 typedef struct {
     const GraphInput *in;
-    Index index;   /* of the regions that were written */
+    Index index;   /* of the regions written */
     List *writers; /* of each region */
     int64_t *mark; /* last node that has this predecessor */
     int64_t mark_capacity;
@@ -38,7 +38,7 @@ static void add_pred(Graph *g, int64_t task, int64_t node) {
     g->ok &= append(&g->pred, node);
 }
 
-/* Many writers that nobody has waited for together: one join stands for them from now on. */
+/* Many writers without a common successor: a join represents them from now on. */
 static void crowd(Graph *g, List *writers) {
     int64_t node = g->in->tasks + g->joins++;
     for (int64_t i = 0; i < writers->count; i++) g->ok &= append(&g->join_pred, writers->item[i]);
@@ -65,7 +65,7 @@ static void task_edges(Graph *g, int64_t task, List *found) {
         int64_t region = in->arg_region[a];
         List *writers = g->writers + region;
         place(&g->index, region);
-        /* A task that waits for the writers before it stands for them. */
+        /* A task that waits for the previous writers represents them. */
         if (in->arg_flags[a] & LOOKS_UP) writers->count = 0;
         if (writers->count == 0 || writers->item[writers->count - 1] != task)
             g->ok &= append(writers, task);

@@ -1,4 +1,4 @@
-/* Windows as rectangles, whether two of them share a byte, and an index of them by address. */
+/* Windows as rectangles: overlap test, and an index by address. */
 
 #ifndef TL_RECTANGLES_H
 #define TL_RECTANGLES_H
@@ -34,14 +34,14 @@ static inline int append(List *l, int64_t value) {
     return 1;
 }
 
-/* Bytes from row to row of a region; 0 if it has one row. */
+/* Row pitch of a region in bytes; 0 if it has one row. */
 static inline int64_t pitch_of(const Rectangles *in, int64_t region) {
     int64_t pitch = in->pitch[region];
     if (in->high[region] - in->low[region] == in->row[region]) return 0;
     return pitch < 0 ? -pitch : pitch;
 }
 
-/* The region as a box in a grid of `count` axes: false if it is none. */
+/* The region as a box in a grid of `count` axes; false if it is not a box. */
 static inline int intervals(const Rectangles *in, int64_t region, const int64_t *step, int count,
                             int64_t *start, int64_t *length) {
     int64_t rest = in->low[region], pitch = pitch_of(in, region);
@@ -88,13 +88,13 @@ static inline int overlap(const Rectangles *in, int64_t a, int64_t b) {
     return 1;
 }
 
-/* Regions of each buffer by address: the more regions it has, the more buckets. */
+/* Regions of each buffer by address: the more regions, the more buckets. */
 typedef struct {
     const Rectangles *in;
     List *buckets; /* of each buffer; its last list holds the wide ones */
     int64_t *first_bucket, lists;
     unsigned char *placed;
-    int64_t *seen, stamp; /* regions met in this lookup */
+    int64_t *seen, stamp; /* regions found in this lookup */
     int ok;
 } Index;
 
@@ -123,7 +123,7 @@ static inline int ascending(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The regions placed so far that `region` overlaps, in ascending order. */
+/* The indexed regions that `region` overlaps, in ascending order. */
 static inline void overlapping(Index *g, int64_t region, List *into) {
     const Rectangles *in = g->in;
     List *own = g->buckets + g->first_bucket[in->buffer[region]];

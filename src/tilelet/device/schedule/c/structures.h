@@ -1,4 +1,4 @@
-/* What the model hands to its C and gets back; `structures.py` says the same to Python. */
+/* Data exchanged between the model and its C code; `structures.py` declares the same for Python. */
 
 #ifndef TL_DEVICE_STRUCTURES_H
 #define TL_DEVICE_STRUCTURES_H
@@ -58,11 +58,11 @@ typedef struct {
     int64_t *ptr, *pred; /* predecessors of node n: pred[ptr[n]] .. */
 } GraphOutput;
 
-/* Of tasks that touch the same bytes (conflicts.c) */
+/* Of conflicting tasks (conflicts.c) */
 
 typedef struct {
     int64_t tasks, nodes, regions, buffers, most;
-    int64_t work;                               /* edges that may be followed; 0: any number */
+    int64_t work;                               /* limit of edges followed; 0: none */
     const int64_t *ptr, *pred;                  /* the graph: see GraphOutput */
     const int64_t *acc_ptr;                     /* accesses of each task */
     const int64_t *region, *block, *kind, *key; /* of each access */
@@ -72,7 +72,7 @@ typedef struct {
 } ConflictInput;
 
 typedef struct {
-    int64_t count, swept; /* findings, and tasks that were looked at */
+    int64_t count, swept; /* findings, and tasks examined */
     int64_t *found;       /* of each: first access, second access, what is wrong */
 } ConflictOutput;
 
@@ -117,8 +117,8 @@ typedef struct {
     const int64_t *pipe, *flags, *read_ptr, *write_ptr; /* of each step */
     const int64_t *reads, *writes, *next;
     const double *numbers; /* of each cost, see walk.c */
-    const int64_t *into;   /* what it moves: a parameter read, or one written, or -1 */
-    const int64_t *level;  /* to follow: which of a cost's numbers hold */
+    const int64_t *into;   /* what it moves: a parameter that is read or written, or -1 */
+    const int64_t *level;  /* which of a cost's numbers apply */
     const int64_t *code;
     double *out; /* of each level, see walk.c */
 } WalkInput;

@@ -1,5 +1,5 @@
-/* One execution of a kernel through its pipes. `kernel/pipes.py` is the definition; this is the
- * same, operation by operation, so that both give the same bits. */
+/* One execution of a kernel through its pipes. `kernel/pipes.py` is the definition; this repeats it
+ * operation by operation, so that both give the same bits. */
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 #define IS_POP 2
 #define ROUNDS -1
 
-/* Numbers of a cost: for each level how long its pipe is busy and how much later its result is
- * there; then exchanged, macs, served, and bytes moved. */
+/* Numbers of a cost: for each level the occupancy of its pipe and the latency of its result; then
+ * exchanged, macs, served, and bytes moved. */
 #define LEVELS 3
 #define LATENCY LEVELS
 #define SUMS (2 * LEVELS)
@@ -24,7 +24,7 @@
 typedef struct {
     const WalkInput *in;
     int64_t level;
-    /* `state` is what a loop looks at: times, then sums, then bytes by parameter and direction */
+    /* `state` is what a loop examines: times, then sums, then bytes by parameter and direction */
     double *state, *times, *sums, *moved, *begin;
     int64_t *touched, *current, *writer;
     int64_t touches, pipelined, length;
@@ -119,7 +119,7 @@ static void step_of(Walk *w, int64_t step, int64_t cost) {
 
 static int is_clock(const WalkInput *in, int64_t i) { return i < in->busy_at || i >= in->scalar; }
 
-/* Whether all times that advance do so alike, but for scalar units that run ahead. */
+/* Whether all times that advance do so equally, except for scalar units that run ahead. */
 static int settled(const Walk *w, const double *before, const double *after) {
     const WalkInput *in = w->in;
     double pace = 0.0;
@@ -145,7 +145,7 @@ static int64_t skip(Walk *w, const double *before, const double *after, int64_t 
 
 static int follow(Walk *w, const int64_t *code, const int64_t *end);
 
-/* Of one run of iterations from `done` on; returns the number of iterations done, or -1. */
+/* Iterations from `done` on; returns the number completed, or -1. */
 static int64_t follow_run(Walk *w, int64_t done, int64_t stop, int64_t period, const int64_t *body,
                           const int64_t *end, double *before, double *after) {
     int64_t kept = 0, touches[2] = {0, 0};
@@ -203,10 +203,10 @@ static int follow(Walk *w, const int64_t *code, const int64_t *end) {
     return 0;
 }
 
-/* Follows the course once for each level; returns 1 if there is no memory.
+/* Walk the course once per level; returns 1 if out of memory.
  *
- * Of each level it tells: the end; times without those of tiles; when each pipe began, -1 if it did
- * not; sums; bytes by parameter and direction, -1 if there is no such transfer. */
+ * For each level it reports: the end; times without those of tiles; when each pipe began, -1 if it
+ * did not; sums; bytes by parameter and direction, -1 if there is no such transfer. */
 __attribute__((visibility("default"))) int tl_walk(const WalkInput *in) {
     int64_t sides = 2 * in->params, length = in->size + 3 + sides;
     size_t bytes = (size_t)(length + sides + 2 * in->tiles) * 8;
