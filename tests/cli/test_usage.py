@@ -24,6 +24,7 @@ from tilelet.cli.values import (
     new_file,
     number,
     positive,
+    rank_count,
     seconds,
     token_list,
     variation,
@@ -53,6 +54,7 @@ BAD_VALUES = {
     new_file: "taken",
     variation: "=1",
     budget: "soon",
+    rank_count: "0",
     seconds: "soon",
     local_address: "https://example.org",
 }
