@@ -91,6 +91,15 @@ def random_matrix(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
     return rng.standard_normal(shape).astype(np.float32).astype(dtype.numpy)
 
 
+ONE_ROW_TYPES = [(BF16, BF16), (FP32, FP32), (FP32, BF16), (INT8, INT8), (UINT8, INT8)]
+
+
+def small_integers(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
+    """Small integers in the dtype of products of `dtype`: where their sums start."""
+    drawn = np.random.default_rng(seed).integers(-9, 9, shape)
+    return drawn.astype(np.int32 if dtype in INTEGERS else np.float32)
+
+
 def arguments(a: Stored, b: Stored, c: Array, start: Array | None) -> Arguments:
     k = a.window.shape[0 if a.is_transposed else 1]
     return Arguments(
@@ -128,7 +137,7 @@ def check(
 
 
 @pytest.mark.parametrize("flags", BUILDS)
-@pytest.mark.parametrize(("a_type", "b_type"), [(BF16, BF16), (FP32, FP32), (FP32, BF16)])
+@pytest.mark.parametrize(("a_type", "b_type"), ONE_ROW_TYPES)
 def test_one_row(flags: str, a_type: DType, b_type: DType) -> None:
     """Columns at and beside whole vectors and groups of them; k at and beside a few steps; rows
     apart, and one after the other with one, two, three or four strips of vectors in turn.
@@ -138,7 +147,7 @@ def test_one_row(flags: str, a_type: DType, b_type: DType) -> None:
     for n, k, pad in [(*size, 5) for size in apart] + [(*size, 0) for size in in_order]:
         a = stored(random_matrix((1, k), a_type, n), a_type, pad=3)
         b = stored(random_matrix((k, n), b_type, k), b_type, pad=pad)
-        start = random_matrix((1, n), FP32, 2)
+        start = small_integers((1, n), b_type, seed=2)
         check(a, b, None, flags=flags)
         check(a, b, start, flags=flags)
         check(a, b, start, in_place=True, flags=flags)
@@ -552,7 +561,7 @@ def test_rows_that_are_read_together_between_others(flags: str) -> None:
     start=st.sampled_from(["zeros", "in place", "elsewhere"]),
     pieces=st.integers(1, 3),
     depth=st.integers(1, 40),
-    types=st.sampled_from([(BF16, BF16), (FP32, FP32), (FP32, BF16)]),
+    types=st.sampled_from(ONE_ROW_TYPES),
     flags=st.sampled_from(list(BUILDS)),
     seed=st.integers(0, 1000),
 )
@@ -576,7 +585,6 @@ def test_rows_that_are_read_together(
     products = (Product * count)()
     kept: list[Any] = []
     wanted: list[Array] = []
-    rng = np.random.default_rng(seed)
     shared = stored(random_matrix((1, depth * pieces), a_type, seed), a_type)
     for i in range(count):
         odd = odd_one if i == odd_place else "none"
@@ -587,7 +595,7 @@ def test_rows_that_are_read_together(
             a = stored(random_matrix((1, k * pieces), a_type, seed + 50), a_type)
         values = random_matrix((k * pieces, n), b_type, seed + i)
         b = stored(values, b_type, pad=7 if odd == "apart" else 0)
-        first = rng.integers(-9, 9, (1, n)).astype(np.float32)
+        first = small_integers((1, n), b_type, seed=seed + i)
         c = first.copy()
         begin = {"zeros": None, "in place": c, "elsewhere": first}[start]
         args = arguments(a, b, c, begin)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tarfile
@@ -29,7 +28,7 @@ from tilelet.bench.sizes import (
     SMALL,
     SMALL_PREFILL,
 )
-from tilelet.bench.timing import Effort, Seconds
+from tilelet.bench.timing import Effort, Seconds, quartiles
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.harness import BadConfig
 
@@ -220,13 +219,6 @@ def by_clock(seconds: Seconds) -> float:
 
 def by_processor(seconds: Seconds) -> float:
     return seconds.processor
-
-
-def quartiles(values: Sequence[float]) -> list[float]:
-    """First quartile, median and third quartile."""
-    if len(values) == 1:
-        return [values[0]] * 3
-    return statistics.quantiles(values, n=4, method="inclusive")
 
 
 def compare(

@@ -20,8 +20,8 @@ from tilelet.bench.runner import Bench
 from tilelet.bench.startup import warm_environment
 from tilelet.runtime.programs.compiler import compile_program
 
-SMALL_CALL = Goal("seconds", 30e-6, is_upper=True)
-SHELL = Goal("seconds", 0.5, is_upper=True)
+SMALL_CALL = Goal("seconds", 20e-6, is_upper=True)
+SHELL = Goal("seconds", 0.3, is_upper=True)
 _CALLS = 200  # in a row, as in a loop
 
 _HELLO = """\

@@ -26,6 +26,8 @@ from tilelet.runtime.programs.engines import TaskCounter
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP32 = np.dtype(np.float32)
+INT8 = np.dtype(np.int8)
+_INT8_STD = 24.0  # few of a million normal numbers reach the ends of INT8
 _CONFIG = RunConfig(engine="cpu")
 
 
@@ -136,14 +138,31 @@ def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int =
     )
 
 
+def int8_case(data: Data, inner: int, columns: int) -> BenchCase:
+    """Return a case of one row times INT8 weights, whose bound is reading them."""
+    arguments: dict[str, Array] = {
+        "x": data.normal("x", (1, inner), INT8, _INT8_STD),
+        "w": data.normal("w", (inner, columns), INT8, _INT8_STD),
+        "scale": data.normal("scale", (1, columns), FP32),
+        "out": data.normal("out", (1, columns), FP32, 0.0),
+    }
+    work = Work(0.0, _touched(arguments))
+    sizes = {"inner": inner, "columns": columns}
+    return BenchCase(
+        f"[1,{inner}]x[{inner},{columns}] INT8", "bench/int8_row", sizes, arguments, work
+    )
+
+
 def vector_case(data: Data, op: str, rows: int, columns: int) -> BenchCase:
     """Return a case of a memory-bound program."""
     shape = (rows, columns)
     arguments = {"x": data.normal("x", shape, FP32)}
-    if op == "add":
+    if op in ("add", "swiglu"):
         arguments["y"] = data.normal("y", shape, FP32)
-    if op == "rmsnorm":
+    if op in ("rmsnorm", "layernorm"):
         arguments["weight"] = data.normal("weight", (1, columns), FP32)
+    if op == "layernorm":
+        arguments["bias"] = data.normal("bias", (1, columns), FP32)
     arguments["out"] = data.normal("out", shape, BF16 if op == "cast" else FP32, 0.0)
     work = Work(0.0, _touched(arguments))
     sizes = {"rows": rows, "columns": columns}

@@ -1,4 +1,4 @@
-"""Programs of the bench: a matrix product and four memory-bound programs."""
+"""Programs of the bench: matrix products and memory-bound programs."""
 
 from __future__ import annotations
 
@@ -41,6 +41,33 @@ def build_matmul(
             return out
 
     return Matmul
+
+
+def build_int8_row(inner: int, columns: int, tile: int = 512) -> Program:
+    """One row times INT8 weights with a scale per column: INT8 in, FP32 out."""
+    K, N, TILE_N = inner, columns, tile
+
+    @pl.program
+    class Int8Row:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def int8_row(
+            self,
+            x: pl.Tensor[[1, K], pl.INT8],
+            w: pl.Tensor[[K, N], pl.INT8],
+            scale: pl.Tensor[[1, N], pl.FP32],
+            out: pl.Tensor[[1, N], pl.FP32],
+        ) -> pl.Tensor[[1, N], pl.FP32]:
+            for n in pl.parallel(0, N, TILE_N):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="columns"):
+                    w_tile = pl.slice(w, [K, TILE_N], [0, n])
+                    acc = pl.matmul(pl.slice(x, [1, K], [0, 0]), w_tile, out_dtype=pl.INT32)
+                    scaled = pl.mul(
+                        pl.cast(acc, target_type=pl.FP32), pl.slice(scale, [1, TILE_N], [0, n])
+                    )
+                out = pl.assemble(out, scaled, [0, n])
+            return out
+
+    return Int8Row
 
 
 def build_add(rows: int, columns: int, tile: int = 8) -> Program:
@@ -136,12 +163,72 @@ def build_rmsnorm(rows: int, columns: int, tile: int = 8, eps: float = 1e-6) -> 
     return RmsNorm
 
 
+def build_layernorm(rows: int, columns: int, tile: int = 8, eps: float = 1e-5) -> Program:
+    """LayerNorm of every row with a weight and a bias, FP32."""
+    M, N, TILE, EPS = rows, columns, tile, eps
+
+    @pl.program
+    class LayerNorm:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def layernorm(
+            self,
+            x: pl.Tensor[[M, N], pl.FP32],
+            weight: pl.Tensor[[1, N], pl.FP32],
+            bias: pl.Tensor[[1, N], pl.FP32],
+            out: pl.Tensor[[M, N], pl.FP32],
+        ) -> pl.Tensor[[M, N], pl.FP32]:
+            for r in pl.parallel(0, M, TILE):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="rows"):
+                    values = pl.slice(x, [TILE, N], [r, 0])
+                    mean = pl.mul(pl.row_sum(values), 1.0 / N)
+                    centered = pl.row_expand_sub(values, mean)
+                    square_sum = pl.reshape(pl.row_sum(pl.mul(centered, centered)), [1, TILE])
+                    variance = pl.add(pl.mul(square_sum, 1.0 / N), EPS)
+                    inverse = pl.reshape(pl.recip(pl.sqrt(variance)), [TILE, 1])
+                    gamma = pl.slice(weight, [1, N], [0, 0])
+                    beta = pl.slice(bias, [1, N], [0, 0])
+                    normed = pl.col_expand_mul(pl.row_expand_mul(centered, inverse), gamma)
+                    shifted = pl.col_expand_add(normed, beta)
+                out = pl.assemble(out, shifted, [r, 0])
+            return out
+
+    return LayerNorm
+
+
+def build_swiglu(rows: int, columns: int, tile: int = 8) -> Program:
+    """SwiGLU of a gate `x` and a value `y`, FP32."""
+    M, N, TILE = rows, columns, tile
+
+    @pl.program
+    class SwiGlu:
+        @pl.function(type=pl.FunctionType.Opaque)
+        def swiglu(
+            self,
+            x: pl.Tensor[[M, N], pl.FP32],
+            y: pl.Tensor[[M, N], pl.FP32],
+            out: pl.Tensor[[M, N], pl.FP32],
+        ) -> pl.Tensor[[M, N], pl.FP32]:
+            for r in pl.parallel(0, M, TILE):
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint="rows"):
+                    gate = pl.slice(x, [TILE, N], [r, 0])
+                    sigmoid = pl.recip(pl.add(pl.exp(pl.neg(gate)), 1.0))
+                    swish = pl.mul(gate, sigmoid)
+                    product = pl.mul(swish, pl.slice(y, [TILE, N], [r, 0]))
+                out = pl.assemble(out, product, [r, 0])
+            return out
+
+    return SwiGlu
+
+
 OWN: dict[str, Callable[..., Program]] = {
     "bench/matmul": build_matmul,
     "bench/add": build_add,
     "bench/cast": build_cast,
     "bench/softmax": build_softmax,
     "bench/rmsnorm": build_rmsnorm,
+    "bench/layernorm": build_layernorm,
+    "bench/swiglu": build_swiglu,
+    "bench/int8_row": build_int8_row,
 }
 
 

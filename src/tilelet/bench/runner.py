@@ -18,7 +18,16 @@ from tilelet.bench.cases import BenchCase, Work
 from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
 from tilelet.bench.report import Goal, Report, Row
-from tilelet.bench.timing import Effort, Form, Missing, Timing, extra_memory, in_turn, once
+from tilelet.bench.timing import (
+    Effort,
+    Form,
+    Missing,
+    Timing,
+    extra_memory,
+    in_turn,
+    once,
+    quartiles,
+)
 from tilelet.cpu.run.engine import thread_count
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.native.toolchain import find_compiler
@@ -153,9 +162,18 @@ class Bench:
             row = self.add(form.name, form.note)
             if form.name in timings:
                 self._speed(row, work, timings[form.name])
-                row.figures["ours_is_faster"] = _ratio(timings[form.name], timings[ours])
+                self._compare(row, timings[form.name], timings[ours])
             if form.name in goals:
                 row.goals = self._goals(goals[form.name])
+
+    def _compare(self, row: Row, theirs: Timing, ours: Timing) -> None:
+        """Add the time ratio with its quartiles, and the ratio of processor times."""
+        pairs = list(zip(theirs.times, ours.times))
+        low, median, high = quartiles([t.clock / o.clock for t, o in pairs])
+        row.figures["ours_is_faster"] = median
+        row.figures["ours_is_faster_low"], row.figures["ours_is_faster_high"] = low, high
+        ratios = [t.processor / o.processor for t, o in pairs]
+        row.figures["ours_is_faster_by_processor_time"] = statistics.median(ratios)
 
     def _goals(self, *goals: Goal) -> list[Goal]:
         """Return the goals that apply: none at small sizes, scaling only on two threads."""

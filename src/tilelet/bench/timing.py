@@ -86,6 +86,13 @@ class Timing:
         return statistics.median(flops * threads / t.processor / p.flops for t, p in pairs)
 
 
+def quartiles(values: Sequence[float]) -> list[float]:
+    """First quartile, median and third quartile."""
+    if len(values) == 1:
+        return [values[0]] * 3
+    return statistics.quantiles(values, n=4, method="inclusive")
+
+
 def once(form: Form) -> Seconds:
     """Run once; scale the time of a part to the whole work."""
     clock, processor = time.perf_counter(), time.process_time()

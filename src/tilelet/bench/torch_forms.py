@@ -98,6 +98,14 @@ class Blocks:
         return self._buffers[columns]
 
 
+def int8_linear(x: Tensor, w: Tensor, scale: Tensor) -> Callable[[], object] | None:
+    """Return `x` times INT8 weights [out, in] with scales; None in a torch without that op."""
+    import torch
+
+    product: Any = getattr(torch, "_weight_int8pack_mm", None)
+    return None if product is None else quietly(lambda: product(x, w, scale))
+
+
 def compiled_linear(x: Tensor, w: Tensor) -> Callable[[], object]:
     """Compile `F.linear` with autotuning; may raise."""
     import torch

@@ -512,9 +512,9 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
 /* --- one row ----------------------------------------------------------------------------------- */
 
 static int is_one_row(const tl_matmul_args *x) {
-    return x->m == 1 && !x->a_trans && !x->b_trans && !is_integer(x) &&
-           (x->b_type == TL_BF16 || x->b_type == TL_FP32) &&
-           x->n % (x->b_type == TL_BF16 ? 2 * W : W) == 0 && x->k <= ROW_BLOCK * A_PITCH;
+    return x->m == 1 && !x->a_trans && !x->b_trans &&
+           (x->b_type == TL_BF16 || x->b_type == TL_FP32 || x->b_type == TL_INT8) &&
+           x->n % least_columns(x->b_type) == 0 && x->k <= ROW_BLOCK * A_PITCH;
 }
 
 /* Number of columns from `column` on in the same part of C, at most `columns`. */
@@ -556,7 +556,7 @@ static void run_one_row(const tl_matmul_args *x, workspace *work) {
         const char *first = at(x->b, n0, x->b_type);
         const char *next =
             n0 + columns < x->n ? first + columns * element_size(x->b_type) : x->then;
-        add_all_rows(c, work->a, first, next, row_bytes, x->k, columns, x->b_type == TL_BF16);
+        add_all_rows(c, work->a, first, next, row_bytes, x->k, columns, x->b_type);
         end_row(x, n0, columns, c);
     }
 }
@@ -564,7 +564,7 @@ static void run_one_row(const tl_matmul_args *x, workspace *work) {
 /* Whether the product may be one of several that are read together. */
 static int is_stream(const tl_matmul_args *x) {
     return x->k > 0 && is_one_row(x) && x->n <= GROUP && !x->parts &&
-           is_in_order(x->ldb * element_size(x->b_type), x->n, x->b_type == TL_BF16);
+           is_in_order(x->ldb * element_size(x->b_type), x->n, x->b_type);
 }
 
 /* All products equal the first except for B and C. */
@@ -581,7 +581,7 @@ static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
         b[i] = x[i].b;
         begin_row(&x[i], 0, x->n, work->flipped + i * x->n);
     }
-    add_streams(work->flipped, work->a, b, count, x->k, x->n, x->b_type == TL_BF16);
+    add_streams(work->flipped, work->a, b, count, x->k, x->n, x->b_type);
     for (int i = 0; i < count; i++) end_row(&x[i], 0, x->n, work->flipped + i * x->n);
 }
 
