@@ -17,6 +17,7 @@ from tilelet.checks import memory, polyhedra, race
 from tilelet.checks.findings import Status
 from tilelet.checks.prove import prove_bounds, prove_order
 from tilelet.checks.race import Races
+from tilelet.equivalence.order import is_ordered
 from tilelet.passes.pipeline import run_passes
 
 
@@ -55,6 +56,41 @@ def test_iterations_that_meet_give_a_counter_example() -> None:
     assert not proof.holds
     assert "may both access `out[" in proof.why
     assert "i = " in proof.why
+
+
+def inside_a_task(step: int, kind: str = "parallel"):
+    loop = getattr(pl, kind)
+
+    @pl.jit
+    def steps(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            for i in loop(4):
+                out[i * step : i * step + 8, :] = pl.exp(x[i * 8 : i * 8 + 8, :])
+        return out
+
+    return steps
+
+
+def test_parallel_iterations_of_one_task_must_be_apart() -> None:
+    assert proof_of(inside_a_task(8)).holds
+    assert proof_of(inside_a_task(4, "range")).holds
+    assert "may both access `out[" in proof_of(inside_a_task(4)).why
+    assert is_ordered(subject_of(inside_a_task(8)))
+    assert not is_ordered(subject_of(inside_a_task(4)))
+
+
+def test_parallel_iterations_of_one_task_that_fill_a_tile() -> None:
+    @pl.jit
+    def fills(x: pl.Tensor[[64, 64], pl.FP32], out: pl.Out[pl.Tensor[[64, 64], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            tile = pl.create_tensor([64, 64], dtype=pl.FP32)
+            for i in pl.parallel(8):
+                tile = pl.assemble(tile, x[i * 8 : i * 8 + 8, :], [(i // 2) * 8, 0])
+            out[:, :] = tile
+        return out
+
+    assert "share a tile" in proof_of(fills).why
+    assert not is_ordered(subject_of(fills))
 
 
 def test_blocks_of_a_task() -> None:

@@ -83,7 +83,6 @@ class ModelledRun:
         return SimpleNamespace(kernels=kernels, total_us=float(_TASKS), cores={"AIV": _CORES})
 
 
-@dataclass(frozen=True)
 class Quick(Subject):
     """A program whose kernels all matter, so that rules look at all of it."""
 

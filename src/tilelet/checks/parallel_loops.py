@@ -25,19 +25,28 @@ def dependent_iterations(program: Program) -> list[Finding]:
     return [finding for kernel in program.kernels for finding in _of_kernel(kernel)]
 
 
+def parallel_loops(program: Program) -> Iterator[ForView]:
+    """Yield the loops of `pl.parallel` in kernels that may have several iterations."""
+    for kernel in program.kernels:
+        yield from _loops_of(kernel)
+
+
+def _loops_of(kernel: Function) -> Iterator[ForView]:
+    for op in walk(kernel.body):
+        if op.name == "for" and ForView(op).kind == "parallel":
+            loop = ForView(op)
+            if loop.trip_count is None or loop.trip_count > 1:
+                yield loop
+
+
 def _of_kernel(kernel: Function) -> Iterator[Finding]:
     aliases = Aliases(kernel.body, {})
-    for op in walk(kernel.body):
-        if op.name != "for" or ForView(op).kind != "parallel":
-            continue
-        loop = ForView(op)
-        if loop.trip_count is not None and loop.trip_count < 2:
-            continue
+    for loop in _loops_of(kernel):
         shared = _carried_use(loop) or _shared_window(loop, aliases)
         if shared is not None:
             name, loc = shared
             use = (loc, "every iteration uses it")
-            problem = ParallelDependence(name, use, use, op.loc, f"`{name}`")
+            problem = ParallelDependence(name, use, use, loop.op.loc, f"`{name}`")
             place = Place(loc, "writes", kernel.name)
             yield make_finding("race", problem, places=(place,))
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tilelet.analysis.aliases import is_tensor
 from tilelet.checks.forms import Term, extent_form
+from tilelet.checks.parallel_loops import parallel_loops
 from tilelet.checks.polyhedra import (
     Access,
     Accesses,
@@ -38,10 +40,17 @@ class Proof:
 
 
 def prove_order(program: Program, stream: Stream) -> Proof:
-    """Prove that no two unordered accesses, at least one a write, touch the same bytes."""
+    """Prove that no two unordered accesses, at least one a write, touch the same bytes.
+
+    Iterations of `pl.parallel` in a kernel count as unordered: a compiler may rely on that.
+    """
     library = isl()
     if library is None:
         return Proof(False, INSTALL)
+    for loop in parallel_loops(program):
+        if any(not is_tensor(v) for v in loop.carried):
+            why = "iterations of `pl.parallel` share a tile or scalar"
+            return Proof(False, f"not proved for all sizes: {why} ({_place(loop.op.loc)})")
     found = Accesses.of(program)
     if found.gaps:
         loc, why = found.gaps[0]
@@ -92,6 +101,8 @@ class _Order:
         named = first.site in self.deps[second.site]
         if a.site is not b.site and not named and not self._waits(first, second):
             asked.append(Question(common))
+        if a.site is b.site:
+            asked += _parallel_questions(a, b)
         return asked
 
     def _before(self, a: Op, b: Op) -> bool:
@@ -147,6 +158,15 @@ class _Order:
             f"{_place(b.loc)} ({sides[1] or 'once'}) may both access "
             f"`{a.root.name}[{point['element']}]`{f' if {given}' if given else ''}"
         )
+
+
+def _parallel_questions(a: Access, b: Access) -> Iterator[Question]:
+    """Yield a question for each loop of `pl.parallel` in a kernel that is around both accesses."""
+    for i, (loop, other) in enumerate(zip(a.loops, b.loops)):
+        if loop.op is not other.op:
+            return
+        if i >= a.outer and loop.parallel:
+            yield Question(a.loops[:i], loop)
 
 
 def _named_dependencies(order: Mapping[Op, int]) -> dict[Op, set[Op]]:
