@@ -10,7 +10,7 @@ import pytest
 
 import tilelet.language as pl
 from tilelet.diag.core import UserError, UserErrors
-from tilelet.ops.equivalents import EQUIVALENTS, Equivalent, equivalent
+from tilelet.ops.equivalents import Equivalent, equivalent, equivalents
 
 FRAME = """
 import math
@@ -47,7 +47,7 @@ def compiled(folder: Path, statement: str, scope: str = "at(level=pl.Level.CORE_
     return ""
 
 
-BY_CODE = {found.code: name for name, found in EQUIVALENTS.items() if found.code}
+BY_CODE = {found.code: name for name, found in equivalents().items() if found.code}
 
 
 @pytest.mark.parametrize("code", BY_CODE)
@@ -58,7 +58,7 @@ def test_what_to_write_compiles(tmp_path: Path, code: str) -> None:
 
 
 def test_remarks_name_ops_that_exist() -> None:
-    for found in EQUIVALENTS.values():
+    for found in equivalents().values():
         for name in re.findall(r"\bpl\.(\w+)", found.code + found.remark):
             assert hasattr(pl, name), name
 
@@ -66,7 +66,7 @@ def test_remarks_name_ops_that_exist() -> None:
 def test_no_entry_hides_an_op() -> None:
     """A name that `pl` has is an op, not a mistake; these are also something else elsewhere."""
     also_methods = {"sum", "max", "min", "view"}
-    assert {name for name in EQUIVALENTS if name in vars(pl)} <= also_methods
+    assert {name for name in equivalents() if name in vars(pl)} <= also_methods
 
 
 @pytest.mark.parametrize(

@@ -17,121 +17,83 @@ from pathlib import Path
 # An alias is a module of ours, or a namespace with names from our modules.
 REAL = {"pypto.language": "tilelet.language"}
 
-_RUNTIME = {
+Contents = dict[str, str]  # home module: names, separated by spaces
+
+_RUNTIME: Contents = {
     "tilelet.runtime": (
-        "RunConfig",
-        "RunResult",
-        "TensorSpec",
-        "ScalarSpec",
-        "CompiledProgram",
-        "compile_program",
-        "run",
+        "RunConfig RunResult TensorSpec ScalarSpec CompiledProgram compile_program run"
     ),
-    "tilelet.compat.bench": ("BenchmarkStats", "benchmark"),
-    "tilelet.compat.surface": ("configure_log",),
-    "tilelet.compat.worker": ("ChipWorker", "RegistrationHandle"),
+    "tilelet.compat.bench": "BenchmarkStats benchmark",
+    "tilelet.compat.surface": "configure_log",
+    "tilelet.compat.worker": "ChipWorker RegistrationHandle",
     "tilelet.runtime.programs.ranks_worker": (
-        "DistributedRunHandle",
-        "DistributedWorker",
-        "StackedDeviceTensor",
+        "DistributedRunHandle DistributedWorker StackedDeviceTensor"
     ),
 }
-_SPECS = {"tilelet.runtime": ("TensorSpec", "ScalarSpec")}
-_VALIDATION = {
+_SPECS: Contents = {"tilelet.runtime": "TensorSpec ScalarSpec"}
+_VALIDATION: Contents = {
     "tilelet.runtime": (
-        "validate_golden",
-        "ratio_allclose",
-        "ratio_reldiff",
-        "topk_pair_compare",
-        "topk_set_compare",
-        "bf16_allclose_or_ulp",
-        "data_compare",
-        "input_prefix_ratio_allclose",
-        "mapped_pool_ratio_allclose",
-        "mapped_pool_ratio_reldiff",
-        "error_distribution",
+        "validate_golden ratio_allclose ratio_reldiff topk_pair_compare topk_set_compare"
+        " bf16_allclose_or_ulp data_compare input_prefix_ratio_allclose mapped_pool_ratio_allclose"
+        " mapped_pool_ratio_reldiff error_distribution"
     )
 }
-_GOLDEN_RUNNER = {
-    "tilelet.runtime": ("RunConfig", "RunResult", "run", "run_jit"),
-    "tilelet.compat.surface": ("_Stage",),
+_GOLDEN_RUNNER: Contents = {
+    "tilelet.runtime": "RunConfig RunResult run run_jit",
+    "tilelet.compat.surface": "_Stage",
 }
-_PASS_MANAGER = {"tilelet.compat.surface": ("OptimizationStrategy", "PassManager")}
-
-Contents = dict[str, tuple[str, ...]]
+_PASS_MANAGER: Contents = {"tilelet.compat.surface": "OptimizationStrategy PassManager"}
+_GOLDEN = [group["tilelet.runtime"] for group in (_GOLDEN_RUNNER, _SPECS, _VALIDATION)]
 
 NAMESPACES: dict[str, Contents] = {
-    "pypto": {"tilelet.compat.surface": ("DataType", "LogLevel", "set_log_level", "__version__")},
+    "pypto": {"tilelet.compat.surface": "DataType LogLevel set_log_level __version__"},
     "pypto.runtime": _RUNTIME,
     "pypto.runtime.runner": {
         **_RUNTIME,
-        "tilelet.compat.surface": (
-            "_SWIMLANE_CLI_HELP",
-            "_SWIMLANE_FULL_LEVEL",
-            "_SWIMLANE_MAX_LEVEL",
-        ),
+        "tilelet.compat.surface": "_SWIMLANE_CLI_HELP _SWIMLANE_FULL_LEVEL _SWIMLANE_MAX_LEVEL",
     },
     "pypto.runtime.distributed_runner": {
-        "tilelet.compat.ranks": ("_tensor_from_continuous",),
-        "tilelet.runtime.programs.ranks_worker": ("DistributedWorker",),
+        "tilelet.compat.ranks": "_tensor_from_continuous",
+        "tilelet.runtime.programs.ranks_worker": "DistributedWorker",
     },
-    "pypto.runtime.worker": {"tilelet.compat.worker": ("ChipWorker", "RegistrationHandle")},
-    "simpler.worker": {"tilelet.compat.worker": ("Worker",)},
+    "pypto.runtime.worker": {"tilelet.compat.worker": "ChipWorker RegistrationHandle"},
+    "simpler.worker": {"tilelet.compat.worker": "Worker"},
     "pypto.pypto_core": {
-        "tilelet.compat.surface": (
-            "LogLevel",
-            "_clear_thread_log_level",
-            "_set_thread_log_level",
-        )
+        "tilelet.compat.surface": "LogLevel _clear_thread_log_level _set_thread_log_level"
     },
-    "pypto.pypto_core.passes": {"tilelet.compat.surface": ("MemoryPlanner",)},
+    "pypto.pypto_core.passes": {"tilelet.compat.surface": "MemoryPlanner"},
     "pypto.runtime.tensor_spec": _SPECS,
     "pypto.pypto_core.ir": {
-        "tilelet.compat.building": ("Program", "Span"),
-        "tilelet.compat.chip": ("CoreType",),
-        "tilelet.ir.core": ("Function",),
+        "tilelet.compat.building": "Program Span",
+        "tilelet.compat.chip": "CoreType",
+        "tilelet.ir.core": "Function",
     },
     "pypto.backend": {
-        "tilelet.compat.chip": ("Backend910B",),
+        "tilelet.compat.chip": "Backend910B",
         "tilelet.compat.surface": (
-            "BackendType",
-            "get_backend_type",
-            "is_backend_configured",
-            "reset_for_testing",
-            "set_backend_type",
+            "BackendType get_backend_type is_backend_configured reset_for_testing set_backend_type"
         ),
     },
-    "pypto.backend.pto_backend": {"tilelet.compat.surface": ("PartialCodegenError",)},
+    "pypto.backend.pto_backend": {"tilelet.compat.surface": "PartialCodegenError"},
     "pypto.ir": {
         "tilelet.compat.surface": (
-            "compile",
-            "python_print",
-            "serialize",
-            "deserialize",
-            "CodegenBackend",
-            "OptimizationStrategy",
-            "PassManager",
+            "compile python_print serialize deserialize CodegenBackend OptimizationStrategy"
+            " PassManager"
         ),
-        "tilelet.runtime": ("CompiledProgram",),
-        "tilelet.compat.building": ("Program", "Span"),
-        "tilelet.ir.core": ("Function",),
-        "tilelet.language": ("FunctionType",),
+        "tilelet.runtime": "CompiledProgram",
+        "tilelet.compat.building": "Program Span",
+        "tilelet.ir.core": "Function",
+        "tilelet.language": "FunctionType",
     },
     "pypto.ir.distributed_compiled_program": {
-        "tilelet.ranks.config": ("DistributedConfig",),
-        "tilelet.compat.ranks": ("DistributedCompiledProgram",),
+        "tilelet.ranks.config": "DistributedConfig",
+        "tilelet.compat.ranks": "DistributedCompiledProgram",
     },
     "pypto.ir.pass_manager": _PASS_MANAGER,
-    "pypto.ir.printer": {"tilelet.compat.surface": ("python_print",)},
-    "pypto.ir.compiled_program": {"tilelet.runtime": ("CompiledProgram",)},
-    "pypto.jit": {"tilelet.language": ("jit",)},
-    "golden": {
-        "tilelet.runtime": tuple(
-            name
-            for group in (_GOLDEN_RUNNER, _SPECS, _VALIDATION)
-            for name in group["tilelet.runtime"]
-        )
-    },
+    "pypto.ir.printer": {"tilelet.compat.surface": "python_print"},
+    "pypto.ir.compiled_program": {"tilelet.runtime": "CompiledProgram"},
+    "pypto.jit": {"tilelet.language": "jit"},
+    "golden": {"tilelet.runtime": " ".join(_GOLDEN)},
     "golden.runner": _GOLDEN_RUNNER,
     "golden.spec": _SPECS,
     "golden.tensor_spec": _SPECS,
@@ -146,7 +108,7 @@ def names_of(module: str) -> list[str]:
     contents = NAMESPACES.get(module, {})
     parts = [n.rpartition(".") for n in (*NAMESPACES, *REAL)]
     children = [name for parent, _, name in parts if parent == module]
-    return sorted({*children, *(name for names in contents.values() for name in names)})
+    return sorted({*children, *" ".join(contents.values()).split()})
 
 
 class AliasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -208,7 +170,7 @@ def _real_name(alias: str) -> str | None:
 def _lookup(module: str, absent: Callable[[str], object] | None = None) -> Callable[[str], object]:
     """Return a module `__getattr__` that imports names on first use."""
     contents = NAMESPACES.get(module, {})
-    homes = {name: home for home, names in contents.items() for name in names}
+    homes = {name: home for home, names in contents.items() for name in names.split()}
 
     def find(name: str) -> object:
         if name in homes:

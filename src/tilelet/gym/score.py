@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.core import UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, number
 from tilelet.gym.tasks import Task
 from tilelet.oracle.judgement import judge_candidate
@@ -40,7 +40,7 @@ class Score:
             return 0.0
         return sum(min(1.0, floor / us) for us, floor in self.us.values()) / len(self.us)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "task": self.task,
             "level": self.level,
