@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any
 
 from tilelet.advice.source import Source
 from tilelet.dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.run import DeviceRun
 from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.diag.editing import Edit, OverlapError
+from tilelet.diag.json_types import JsonObject
 from tilelet.scripts.answers import costs_data
 
 
@@ -26,7 +26,7 @@ class Costs:
     interval: tuple[float, float] | None = None  # 90 % of boards; None if unknown
     pair: Mapping[str, float] = field(default_factory=dict[str, float])  # see `Profile.pair`
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return costs_data(self.us, self.interval, self.tasks, self.gm_bytes)
 
 

@@ -7,12 +7,12 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 
 from tilelet.advice.advisor import Finding, Report
 from tilelet.advice.core import Costs
 from tilelet.device.report.uncertainty import ratio_interval
 from tilelet.diag.core import Diagnostic, Loc
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural
 from tilelet.equivalence.claims import Claim
@@ -156,7 +156,7 @@ def _place(report: Report, loc: Loc, text: str) -> str:
     return f" ({name}line {known.line})"
 
 
-def to_data(report: Report) -> dict[str, Any]:
+def to_data(report: Report) -> JsonObject:
     """Return the `advice` object of the JSON schema."""
     return {
         "before": report.before.to_data(),
@@ -178,7 +178,7 @@ def to_data(report: Report) -> dict[str, Any]:
     }
 
 
-def _finding_data(finding: Finding, report: Report) -> dict[str, Any]:
+def _finding_data(finding: Finding, report: Report) -> JsonObject:
     advice, text = finding.advice, finding.text
     loc = report.origin(advice.loc) if advice.loc else None
     return {

@@ -12,7 +12,7 @@ import io
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.advice.core import Costs, costs_of
 from tilelet.checks.registry import CHECKS, chosen, unchecked_line
@@ -22,6 +22,7 @@ from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.device import OnChipOverflow
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 from tilelet.diag.text import plural
 from tilelet.runtime.handlers.record import RecordedRun
@@ -51,7 +52,7 @@ class FirstWrong:
     def loc(self) -> Loc | None:
         return self.problem.diagnostic.loc
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         loc = self.loc
         return {
             "file": loc.file if loc else "",
@@ -78,7 +79,7 @@ class ProgramVerdict:
     def fits(self) -> bool:
         return not any(isinstance(f, OnChipOverflow) for f in self.device_run.findings)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "name": self.checks.name,
             "machine": self.checks.machine,
@@ -144,7 +145,7 @@ class ScriptVerdict:
         first = [self.first_wrong.problem.diagnostic] if self.first_wrong else []
         return list(dict.fromkeys([*self.messages, *first, *self.findings]))
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         """Return the `verdict` object of the JSON schema."""
         golden = self.golden
         return {

@@ -31,6 +31,7 @@ from tilelet.bench.sizes import (
 from tilelet.bench.timing import Effort, Seconds, quartiles
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.harness import BadConfig
+from tilelet.diag.json_types import JsonObject
 
 MIN_SLOWDOWN = 1.03  # slower than this in three quarters of the rounds is reported
 _MIN_ROUND = 0.05  # seconds: shorter runs are repeated within a round
@@ -130,7 +131,7 @@ class Contestant:
         answer = self._ask({"run": count})
         return Seconds(answer["clock"], answer["processor"])
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: JsonObject) -> JsonObject:
         assert self._process.stdin
         assert self._process.stdout
         try:
@@ -200,7 +201,7 @@ class Comparison:
         """Whether this tree takes more processor time in three quarters of the rounds."""
         return bool(self.rounds) and quartiles(self.ratios(by_processor))[0] > MIN_SLOWDOWN
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         names = ("this", "other")
         return {
             "section": self.section,

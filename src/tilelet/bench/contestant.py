@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tilelet.diag.json_types import JsonObject
+
 _WARM_UPS = 2
 
 
@@ -28,7 +30,7 @@ def _prepare(kind: str, *arguments: object) -> Any:
     return case
 
 
-def _answer(request: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
+def _answer(request: JsonObject, state: JsonObject) -> JsonObject:
     if "package" in request:
         import tilelet
 
@@ -53,7 +55,7 @@ def main() -> None:
     """Answer requests until there are no more. What the package prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    state: dict[str, Any] = {}
+    state: JsonObject = {}
     for line in sys.stdin:
         try:
             answer = _answer(json.loads(line), state)

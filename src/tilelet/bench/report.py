@@ -7,11 +7,11 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from tilelet import __version__
 from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 
 _QUIET = 0.05  # share of other load that is reported
@@ -118,8 +118,8 @@ def verdict(goal: Goal, value: float) -> str:
 class Report:
     """All rows so far."""
 
-    machine: dict[str, Any] = field(default_factory=dict[str, Any])
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    machine: JsonObject = field(default_factory=JsonObject)
+    options: JsonObject = field(default_factory=JsonObject)
     rows: list[Row] = field(default_factory=list[Row])
     # Share of other load while a section was measured.
     other_work: dict[str, float] = field(default_factory=dict[str, float])
@@ -163,7 +163,7 @@ class Report:
         table.title = f"reach: {count - missed} of {count} met" + ("; not met:" if missed else "")
         return table if count else None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> JsonObject:
         """Return all rows as JSON data."""
         rows = [
             {
@@ -192,7 +192,7 @@ class Report:
         save_document(self.document(), path)
 
 
-def document_report(data: dict[str, Any]) -> Report:
+def document_report(data: JsonObject) -> Report:
     """Return the report of which `data` is the document."""
     rows = [
         Row(
@@ -204,7 +204,7 @@ def document_report(data: dict[str, Any]) -> Report:
     return Report(**kept, rows=rows, version=data["tilelet"])
 
 
-def save_document(document: dict[str, Any], path: Path) -> None:
+def save_document(document: JsonObject, path: Path) -> None:
     """Write figures as JSON."""
     text = json.dumps(document, indent=2) + "\n"
     try:

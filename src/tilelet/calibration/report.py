@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from tilelet.calibration.rows import Line
 from tilelet.dataclasses import asdict, dataclass
 from tilelet.device.machine.description import Machine
 from tilelet.device.report.uncertainty import CAUSES, main_cause
+from tilelet.diag.json_types import JsonObject
 
 RESULTS = Path(__file__).with_name("modelled.json")
 """Modelled figures of every row, from the last run with all programs available."""
@@ -327,7 +327,7 @@ def _pair_lines(pairs: Sequence[Pair]) -> list[str]:
     return lines
 
 
-def to_data(outcomes: Sequence[RowFit], missing: Sequence[str]) -> dict[str, Any]:
+def to_data(outcomes: Sequence[RowFit], missing: Sequence[str]) -> JsonObject:
     return {
         "rows": [asdict(o) for o in outcomes],
         "pairs": [asdict(p) for p in pairs_of(outcomes)],

@@ -9,6 +9,7 @@ from typing import Any
 from tilelet.analysis.union_find import UnionFind
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import Consequence, Diagnostic, Loc, UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.text import plural
 
 SHOWN_OF_CAUSE = 8
@@ -53,7 +54,7 @@ class Place:
             text += f" ({', '.join(f'{name} = {value}' for name, value in self.iteration)})"
         return text
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "file": self.loc.file,
             "line": self.loc.line,
@@ -83,7 +84,7 @@ class Box:
         ]
         return f"{self.tensor}[{', '.join(axes)}]"
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "tensor": self.tensor,
             "start": list(self.start),
@@ -105,7 +106,7 @@ class Witness:
     seed: int | None = None
     data: tuple[tuple[str, Any], ...] = ()
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {"text": self.text, "seed": self.seed, **dict(self.data)}
 
 
@@ -140,7 +141,7 @@ class Finding:
 
         return render_text(self.diagnostic, color=False)
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         """Return the JSON fields that the diagnostic does not have."""
         return {
             "check": self.check,

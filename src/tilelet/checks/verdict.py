@@ -17,6 +17,7 @@ from tilelet.dataclasses import dataclass, field, replace
 from tilelet.device.machine.description import Machine
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.core import Consequence, Diagnostic, UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table
 from tilelet.diag.text import plural, ticked
@@ -142,7 +143,7 @@ class CheckResult:
             return f"{self.summary}; for all {ticked(self.for_all, 'and')}"
         return f"{self.summary}; not {self.not_looked_at}" if self.not_looked_at else self.summary
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "check": self.check,
             "status": self.status.value,
@@ -211,7 +212,7 @@ class Verdict:
             lines += [f"  {'':<{width}}  {'':<{reach}}  {remark}" for remark in p.remarks]
         return lines
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "name": self.name,
             "machine": self.machine,

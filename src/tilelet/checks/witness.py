@@ -17,6 +17,7 @@ from tilelet.checks.trace import is_small
 from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.interp.replay import Replay, UnknownContentsError
 from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
@@ -94,7 +95,7 @@ class Witnesses:
             self._usual = replay.contents()
         return self._usual
 
-    def run(self, pair: Pair, seed: int) -> dict[str, Any]:
+    def run(self, pair: Pair, seed: int) -> JsonObject:
         """Return the results in the order selected by a seed."""
         replay = Replay(*self._given)
         if pair.first == pair.second:

@@ -6,7 +6,7 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.advice import report as reports
 from tilelet.advice.advisor import Advisor, Report
@@ -19,6 +19,7 @@ from tilelet.cli.pages import write_text
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.diag.core import UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
 from tilelet.diag.text import plural, printable
@@ -59,7 +60,7 @@ def advise_command(options: AdviseCommand) -> int:
     return exit_codes.of_findings(bool(report.findings))
 
 
-def page_advice(options: DeviceOptions, machines: Sequence[Machine]) -> dict[str, Any] | None:
+def page_advice(options: DeviceOptions, machines: Sequence[Machine]) -> JsonObject | None:
     """What a page says of changes to the script; None if the script cannot be advised on."""
     try:
         report = _advisor(

@@ -6,13 +6,13 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from tilelet.cli.commands.models import GenerateCommand
 from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.device.machine.description import load_machine
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
 from tilelet.models.qwen3.compare import (
@@ -333,7 +333,7 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f}"
 
 
-def _pass_data(found: DevicePass) -> dict[str, Any]:
+def _pass_data(found: DevicePass) -> JsonObject:
     return {
         "kind": found.kind,
         "machine": found.machine,
@@ -361,8 +361,8 @@ def _document(
     times: _Times,
     comparison: Comparison | None,
     passes: Sequence[DevicePass],
-) -> dict[str, Any]:
-    found: dict[str, Any] = {
+) -> JsonObject:
+    found: JsonObject = {
         "dtype": model.dtype.name,
         "sequences": [
             {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tilelet.cli.commands.models import LayerCommand
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.text import plural
 from tilelet.models.qwen3.one_layer import LayerInput, LayerResult, run_layer, saving_place
 from tilelet.runtime.data.arrays import dtype_of
@@ -50,7 +50,7 @@ def _text(result: LayerResult, given: LayerInput) -> str:
     return "\n".join(lines)
 
 
-def _data(result: LayerResult) -> dict[str, Any]:
+def _data(result: LayerResult) -> JsonObject:
     return {
         "layer": result.layer,
         "kind": result.kind,

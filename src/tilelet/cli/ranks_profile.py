@@ -6,8 +6,9 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table
 from tilelet.runtime.handlers.base import Explore, RanksRun
 from tilelet.runtime.progress import progress
@@ -72,7 +73,7 @@ def ranks_tables(timeline: RanksTimeline) -> list[str | Table]:
     return [ranks, waits] if waits.rows else [ranks]
 
 
-def ranks_data(timeline: RanksTimeline) -> dict[str, Any]:
+def ranks_data(timeline: RanksTimeline) -> JsonObject:
     """For `--format json`."""
     return {
         "program": timeline.name,
@@ -106,7 +107,7 @@ def ranks_data(timeline: RanksTimeline) -> dict[str, Any]:
 
 def write_trace(timeline: RanksTimeline, file: Path) -> None:
     """Write lanes by rank with arrows for messages, in the format of chrome://tracing."""
-    events: list[dict[str, Any]] = []
+    events: list[JsonObject] = []
     for rank in sorted(timeline.ends):
         name = {"name": f"rank {rank}"}
         events.append({"ph": "M", "name": "process_name", "pid": rank, "args": name})
@@ -129,5 +130,5 @@ def write_trace(timeline: RanksTimeline, file: Path) -> None:
     file.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
 
 
-def _event(kind: str, name: str, rank: int, lane: str | int, at: float) -> dict[str, Any]:
+def _event(kind: str, name: str, rank: int, lane: str | int, at: float) -> JsonObject:
     return {"ph": kind, "name": name, "pid": rank, "tid": lane, "ts": at}

@@ -16,11 +16,12 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.cli.options import DeviceOptions, PageOptions
 from tilelet.cli.page import open_address, report_command
 from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.text import printable
 from tilelet.scripts import exit_codes
 from tilelet.scripts.target import is_model
@@ -98,7 +99,7 @@ def _command(directory: Path, options: PageOptions) -> list[str]:
 
 
 def _served(
-    directory: Path, advice: dict[str, Any] | None
+    directory: Path, advice: JsonObject | None
 ) -> tuple[Callable[[], str], Callable[[], str]]:
     """The page and the trace of a run directory; what cannot be read is said at once."""
     from tilelet.report.advice import with_advice

@@ -23,14 +23,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
 
 from tilelet import __version__
 from tilelet.diag.core import Diagnostic, Label, Loc
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.source import SourceReader, display_path, read_line, span_of
 
 
-def to_data(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line) -> dict[str, Any]:
+def to_data(diagnostics: Iterable[Diagnostic], sources: SourceReader = read_line) -> JsonObject:
     """Return the diagnostics as plain data (layout: see the module's docstring)."""
     shown = list(diagnostics)
     return {

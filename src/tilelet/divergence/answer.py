@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from tilelet.diag.catalogue.diverge import (
     RoundingOnly,
 )
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
 from tilelet.divergence.case import GoldenCase, Masks, Statement
@@ -126,7 +126,7 @@ class Answer:
     def __str__(self) -> str:
         return "\n\n".join([*map(str, self.found), "\n".join(self.lines())])
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         found = self.divergence
         return {
             "name": self.name,
@@ -142,7 +142,7 @@ class Answer:
         }
 
 
-def divergence_data(found: Divergence) -> dict[str, Any]:
+def divergence_data(found: Divergence) -> JsonObject:
     """Convert to JSON data."""
     worst = found.worst
     return {

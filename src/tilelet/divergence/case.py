@@ -7,6 +7,7 @@ from typing import Any
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
+from tilelet.diag.json_types import JsonObject
 from tilelet.divergence.error_map import Array, Bools
 from tilelet.divergence.golden_trace import Intermediate
 from tilelet.ir.core import Program
@@ -67,7 +68,7 @@ class Statement:
     iteration: tuple[tuple[str, int], ...]
     tile: str
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "file": self.loc.file,
             "line": self.loc.line,

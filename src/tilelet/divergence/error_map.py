@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
+from tilelet.diag.json_types import JsonObject
 
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
@@ -80,7 +81,7 @@ class Region:
         ]
         return ", ".join(parts) or "the only element"
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         spans = [
             {"start": s.start, "stop": s.stop, "width": s.width, "period": s.period}
             for s in self.spans
@@ -114,7 +115,7 @@ class Shape:
     text: str
     value: float | None = None
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {"kind": self.kind, "text": self.text, "value": self.value}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.internal import InternalError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
 from tilelet.divergence.error_map import Array, Bools, Region, Shape, regions_of, shape_of
@@ -47,7 +48,7 @@ class Writer:
         task = f"task {self.task} of `{self.kernel}`" if self.kernel else "the control program"
         return f"{display_path(self.loc.file)}:{self.loc.line}, {task}{at}"
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "file": self.loc.file if self.loc else None,
             "line": self.loc.line if self.loc else None,
@@ -102,7 +103,7 @@ class Where:
         lines.append(f"It looks like {self.shape.text}")
         return lines
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "output": self.output,
             "regions": [region.to_data() for region in self.regions],

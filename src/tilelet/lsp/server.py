@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
@@ -19,6 +19,7 @@ from pygls.uris import to_fs_path
 
 from tilelet import __version__
 from tilelet.dataclasses import dataclass
+from tilelet.diag.json_types import JsonObject
 from tilelet.lsp import features
 from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
 
@@ -172,7 +173,7 @@ def make_server() -> Server:
         return address
 
     @server.command(features.RUN_FOR_VALUES)
-    async def run_for_values(uri: str) -> dict[str, Any]:
+    async def run_for_values(uri: str) -> JsonObject:
         path = to_fs_path(uri) or ""
         values = await asyncio.to_thread(values_of_run, path)
         server.analyzer.known[path] = values
@@ -182,7 +183,7 @@ def make_server() -> Server:
     return server
 
 
-def values_of_run(path: str) -> dict[str, Any]:
+def values_of_run(path: str) -> JsonObject:
     """Execute a script in a process of its own; return the plain values of its module.
 
     This is the only place where the server lets Python execute a script, and only by command.

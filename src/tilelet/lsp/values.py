@@ -7,13 +7,13 @@ import json
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
 
+from tilelet.diag.json_types import JsonObject
 from tilelet.runtime.session import Session
 from tilelet.scripts.stand_ins import stand_ins
 
 
-def plain_values(path: str) -> dict[str, Any]:
+def plain_values(path: str) -> JsonObject:
     """Return numbers, texts and lists of them that a script defines when it is imported."""
     sys.path.insert(0, str(Path(path).resolve().parent))
     with contextlib.redirect_stdout(sys.stderr), stand_ins("tilelet", "tilelet", Session()):

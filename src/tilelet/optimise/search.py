@@ -9,7 +9,6 @@ import io
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import Any
 
 from tilelet.advice.advisor import Advisor
 from tilelet.advice.core import Costs, costs_of
@@ -19,6 +18,7 @@ from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.catalogue.tuner import NothingFits, NothingToVary
 from tilelet.diag.core import UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 from tilelet.equivalence.claims import Claim
 from tilelet.oracle.floor import Floor, floor_of
@@ -92,7 +92,7 @@ class Optimised:
         held = [f"left out, because not proved: {what}" for what in self.held_back]
         return [table, "\n".join([left, *held]), *([self.diff] if self.diff else [])]
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "version": 1,
             "program": self.target.name,

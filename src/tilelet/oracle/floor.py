@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Machine
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun
+from tilelet.diag.json_types import JsonObject
 from tilelet.frontend.jit import JitFunction
 from tilelet.runtime.inspection.check import recorded_runs
 from tilelet.static.module import read_module
@@ -49,7 +49,7 @@ class Floor:
         by_name = {n: getattr(self, n) for n in ("launch", "read", "moved", "multiply")}
         return max(by_name, key=lambda n: by_name[n])
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "us": round(self.us, 4),
             "bound": self.bound,

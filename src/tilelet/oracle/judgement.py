@@ -6,7 +6,6 @@ import contextlib
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from tilelet.dataclasses import dataclass, replace
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.diag.catalogue.oracle import WithoutTheWork, WrongOnOtherInputs
 from tilelet.diag.core import Consequence, Diagnostic, UserError, UserErrors
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 from tilelet.diag.text import plural
 from tilelet.dialects import check as check_dialect
@@ -58,7 +58,7 @@ class OnMachine:
         """Share of the floor that is reached: 1 is as fast as physics allows."""
         return min(1.0, self.floor.us / self.costs.us) if self.costs.us else 0.0
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "machine": self.machine,
             "costs": self.costs.to_data(),
@@ -118,7 +118,7 @@ class CandidateVerdict:
         first = [self.first_wrong.problem.diagnostic] if self.first_wrong else []
         return list(dict.fromkeys([*self.messages, *first, *self.findings]))
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         """`judgement` of the schema."""
         return {
             "reference": self.reference,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.ranks import RanksDeadlock
 from tilelet.diag.core import Diagnostic
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.text import plural
 
 
@@ -56,7 +55,7 @@ class Schedules:
         ran = f"{whole}{self.tried} ran"
         return f"{self.name}: {plural(self.world, 'rank')}: {self.verdict} ({ran})"
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         """Return the data for `--format json`."""
         return {
             "program": self.name,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, cast
 
+from tilelet.diag.json_types import JsonObject
 from tilelet.report.columns import repack, unpack
 
 COPIED = "code", "rule", "message", "claim", "rounding", "applied_by"
@@ -17,7 +18,7 @@ LONGEST_DIFF = 20_000
 def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
     """Return the packed page `data` with the result of `tilelet advise` on `script`."""
     header, columns = unpack(data)
-    files = cast("list[dict[str, Any]]", header["runs"][0].get("files") or [])
+    files = cast("list[JsonObject]", header["runs"][0].get("files") or [])
     names = [str(file["name"]) for file in files]
     before: Mapping[str, Any] = advice["before"]
     changes = [
@@ -30,7 +31,7 @@ def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
 
 def _change(
     found: Mapping[str, object], before: Mapping[str, object], names: Sequence[str]
-) -> dict[str, Any]:
+) -> JsonObject:
     name = PurePath(str(found["file"] or "")).name
     diff = str(found["diff"])
     return {

@@ -20,6 +20,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tilelet.diag.json_types import JsonObject
+
 VERSION = 1
 MAGIC = b"TLPAGE%02d" % VERSION
 _TYPES = {"u1": "<u1", "u2": "<u2", "u4": "<u4", "i4": "<i4", "f4": "<f4", "f8": "<f8"}
@@ -32,7 +34,7 @@ class Columns:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def add(self, values: NDArray[Any], kind: str = "", *, delta: bool = False) -> dict[str, Any]:
+    def add(self, values: NDArray[Any], kind: str = "", *, delta: bool = False) -> JsonObject:
         """Store the values in the smallest integer type that holds them, or as `kind`."""
         if delta:
             values = np.diff(values, prepend=values.dtype.type(0)) & 0xFFFFFFFF
@@ -76,7 +78,7 @@ class DamagedError(Exception):
     """The bytes are not page data; the message says why."""
 
 
-def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
+def unpack(data: bytes) -> tuple[JsonObject, bytes]:
     """Return the header and the bytes of the columns."""
     if not data.startswith(MAGIC[:6]):
         raise DamagedError("it does not begin as such a file does")
@@ -95,7 +97,7 @@ def unpack(data: bytes) -> tuple[dict[str, Any], bytes]:
         raise DamagedError(f"its data is damaged: {error}") from None
     if not isinstance(header, dict) or "runs" not in header:
         raise DamagedError("its header has no runs")
-    header = cast("dict[str, Any]", header)
+    header = cast("JsonObject", header)
     columns = body[4 + size :]
     try:
         for run in header["runs"]:

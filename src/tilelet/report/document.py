@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilelet import __version__
 from tilelet.device.report.compare import Comparison
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun
+from tilelet.diag.json_types import JsonObject
 from tilelet.report.columns import VERSION, Columns
 from tilelet.report.run_data import NO_FIGURES, profile_data, run_data, short
 
@@ -51,7 +51,7 @@ def compare_document(sides: Sequence[DeviceRun | Profile]) -> bytes:
     return columns.pack(_header("compare", data, comparison=found))
 
 
-def _header(kind: str, runs: Sequence[Mapping[str, object]], **more: object) -> dict[str, Any]:
+def _header(kind: str, runs: Sequence[Mapping[str, object]], **more: object) -> JsonObject:
     names = dict.fromkeys(str(run["name"]) for run in runs)
     return {
         "format": "tilelet-page",

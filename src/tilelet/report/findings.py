@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from tilelet.diag.core import Diagnostic, Loc
+from tilelet.diag.json_types import JsonObject
 from tilelet.report.source import SourceFiles
 
 
-def finding_data(diagnostic: Diagnostic, files: SourceFiles, check: str = "") -> dict[str, Any]:
+def finding_data(diagnostic: Diagnostic, files: SourceFiles, check: str = "") -> JsonObject:
     """A message with its places."""
     return {
         "check": check or "device",
@@ -30,7 +31,7 @@ def finding_data(diagnostic: Diagnostic, files: SourceFiles, check: str = "") ->
     }
 
 
-def checked_data(verdict: Mapping[str, object], files: SourceFiles) -> dict[str, Any]:
+def checked_data(verdict: Mapping[str, object], files: SourceFiles) -> JsonObject:
     """Return the results and findings of the checks from their JSON."""
     parts = _tables(verdict.get("parts"))
     return {
@@ -39,8 +40,8 @@ def checked_data(verdict: Mapping[str, object], files: SourceFiles) -> dict[str,
     }
 
 
-def _finding(found: Mapping[str, Any], files: SourceFiles) -> dict[str, Any]:
-    places: list[dict[str, Any]] = [
+def _finding(found: Mapping[str, Any], files: SourceFiles) -> JsonObject:
+    places: list[JsonObject] = [
         {
             "place": _place(at, files),
             "text": " ".join(str(at[k]) for k in ("role", "kernel") if at.get(k)),

@@ -23,6 +23,7 @@ from tilelet.device.run import DeviceRun
 from tilelet.device.schedule.arrays import Group
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.core import UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.report.columns import Columns
 from tilelet.report.findings import checked_data, finding_data
 from tilelet.report.source import SourceCosts, SourceFiles
@@ -45,7 +46,7 @@ LONGEST_NAME = 400
 
 def run_data(
     device_run: DeviceRun, columns: Columns, verdict: Mapping[str, object] | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the header entry of a run, and add its columns to `columns`.
 
     verdict  the JSON verdict of the checks
@@ -58,9 +59,7 @@ def run_data(
         return _refused(device_run, verdict, error)
 
 
-def _refused(
-    device_run: DeviceRun, verdict: Mapping[str, object], error: UserError
-) -> dict[str, Any]:
+def _refused(device_run: DeviceRun, verdict: Mapping[str, object], error: UserError) -> JsonObject:
     """Return the entry of a run that could not be modelled: findings and the reason."""
     files = SourceFiles()
     checked = checked_data(verdict, files)
@@ -73,7 +72,7 @@ def _refused(
     return _short_names(parts) | {"files": files.data()}
 
 
-NO_FIGURES: dict[str, Any] = {
+NO_FIGURES: JsonObject = {
     **dict.fromkeys(("program", "machine", "title", "period"), ""),
     **dict.fromkeys(("tasks", "total_us", "orchestrator_us", "hbm_read", "hbm_written"), 0),
     **dict.fromkeys(("window_stall_us", "heap_stall_us", "hbm_gbs", "peak_gflops"), 0),
@@ -83,10 +82,10 @@ NO_FIGURES: dict[str, Any] = {
 """The profile of a run that was not modelled."""
 
 
-def profile_data(profile_json: str, name: str, machine: str) -> dict[str, Any]:
+def profile_data(profile_json: str, name: str, machine: str) -> JsonObject:
     """Return the entry of a saved `profile.json`, which has only the summary."""
     found = {"name": name, "machine": machine, "profile": json.loads(profile_json)}
-    return cast("dict[str, Any]", _short_names(found))
+    return cast("JsonObject", _short_names(found))
 
 
 def short(name: str) -> str:
@@ -102,7 +101,7 @@ class _RunData:
         self.stream = self.timeline.stream
         self.path = critical_path(self.timeline)
         self.columns = columns
-        self.entries: dict[str, Any] = {}
+        self.entries: JsonObject = {}
         self.files = SourceFiles()
         self.tasks = self.kept_tasks()
         kept = np.zeros(self.stream.count, np.bool_)
@@ -129,7 +128,7 @@ class _RunData:
             "sample of the rest. Tables and totals count all of them."
         )
 
-    def data(self, verdict: Mapping[str, Any] | None) -> dict[str, Any]:
+    def data(self, verdict: Mapping[str, Any] | None) -> JsonObject:
         run, machine = self.device_run, self.device_run.machine
         self.add_records()
         self.add_tasks()
@@ -157,7 +156,7 @@ class _RunData:
         }
         return _short_names(data) | {"files": self.files.data()}
 
-    def checked(self, verdict: Mapping[str, object] | None) -> dict[str, Any]:
+    def checked(self, verdict: Mapping[str, object] | None) -> JsonObject:
         if verdict is not None:
             return checked_data(verdict, self.files)
         found = self.device_run.findings
@@ -248,7 +247,7 @@ class _RunData:
         self.add("region.layout", regions.layout[chosen])
         self.tensor_names = list(names)
 
-    def site(self, group: Group) -> dict[str, Any]:
+    def site(self, group: Group) -> JsonObject:
         view = self.stream.kernels[self.stream.kernel_names.index(group.kernel)]
         params = [p.name for p in view.function.params] if view is not None else []
 
@@ -271,7 +270,7 @@ class _RunData:
 
     # Kernels, memory, machine
 
-    def kernel(self, number: int, costs: SourceCosts) -> dict[str, Any]:
+    def kernel(self, number: int, costs: SourceCosts) -> JsonObject:
         view = self.stream.kernels[number]
         name = self.stream.kernel_names[number]
         if view is None:
@@ -283,7 +282,7 @@ class _RunData:
             **costs.typical_execution(number),
         }
 
-    def cost(self, number: int) -> dict[str, Any]:
+    def cost(self, number: int) -> JsonObject:
         cost = self.stream.costs[number]
         pipes = {
             pipe: [_short(busy), *map(_short, cost.span_us.get(pipe, (0.0, 0.0)))]
@@ -307,7 +306,7 @@ class _RunData:
             for (kernel, (tensor, origin)), (read, written) in moved.items()
         ]
 
-    def runtime(self) -> dict[str, Any]:
+    def runtime(self) -> JsonObject:
         t = self.timeline
         layouts = self.stream.tasks.regions.layouts
         return {
@@ -331,10 +330,10 @@ class _RunData:
         }
 
 
-def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[dict[str, Any]]:
+def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[JsonObject]:
     """Return tile addresses by kernel, and the statement of each step."""
     kernels = {k.name: k for k in device_run.kernels}
-    found: list[dict[str, Any]] = []
+    found: list[JsonObject] = []
     for plan in device_run.plans:
         steps = kernels[plan.kernel].walk()
         lines = {s.position: (s.what, files.place(s.loc)) for s in steps}
@@ -351,7 +350,7 @@ def memory_data(device_run: DeviceRun, files: SourceFiles) -> list[dict[str, Any
 def parameters(machine: Machine, runtime: object) -> list[list[Any]]:
     """Return the machine's figures with their evidence: name, value, tag, source."""
     period = next((name for name, r in machine.runtime.items() if r is runtime), "")
-    groups: dict[str, Any] = {
+    groups: JsonObject = {
         "cores": machine.cores,
         "gm": machine.gm,
         "cube": machine.cube,

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory
+from tilelet.diag.json_types import JsonObject
 from tilelet.report.columns import DamagedError, repack, unpack
 from tilelet.report.document import numbers_document, profile_document
 
@@ -67,7 +68,7 @@ def _bytes(path: Path) -> bytes | None:
     return path.read_bytes()
 
 
-def _numbers(directory: Path, text: bytes | None, names: Sequence[str]) -> dict[str, Any]:
+def _numbers(directory: Path, text: bytes | None, names: Sequence[str]) -> JsonObject:
     file = str(directory.joinpath(*NUMBERS))
     try:
         return placed_numbers(json.loads(text or b""), names)
@@ -75,13 +76,11 @@ def _numbers(directory: Path, text: bytes | None, names: Sequence[str]) -> dict[
         raise DamagedRun(file, "it is not what `tilelet run` writes") from None
 
 
-def placed_numbers(found: Any, names: Sequence[str]) -> dict[str, Any]:
+def placed_numbers(found: Any, names: Sequence[str]) -> JsonObject:
     """Return outputs and the first divergence for the page; `names` are its files."""
     outputs = found["outputs"]
     assert isinstance(outputs, list)
-    data: dict[str, Any] = {
-        "outputs": [_placed(o, names) for o in cast("list[dict[str, Any]]", outputs)]
-    }
+    data: JsonObject = {"outputs": [_placed(o, names) for o in cast("list[JsonObject]", outputs)]}
     diverged: Mapping[str, Any] | None = found.get("divergence")
     if diverged is not None:
         name = PurePath(str(diverged.get("file") or "")).name
@@ -97,15 +96,15 @@ def diverged_data(run: DeviceRun, numbers: Mapping[str, object]) -> bytes:
 
 
 def _files(header: Mapping[str, Any]) -> list[str]:
-    files = cast("list[dict[str, Any]]", header["runs"][0].get("files") or [])
+    files = cast("list[JsonObject]", header["runs"][0].get("files") or [])
     return [str(file["name"]) for file in files]
 
 
-def _placed(output: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _placed(output: Mapping[str, Any], names: Sequence[str]) -> JsonObject:
     """Replace locations of writers by file numbers of the page."""
     where: Mapping[str, Any] = output.get("where") or {}
-    regions: list[dict[str, Any]] = []
-    for writer in cast("list[dict[str, Any]]", where.get("writers") or []):
+    regions: list[JsonObject] = []
+    for writer in cast("list[JsonObject]", where.get("writers") or []):
         name = PurePath(str(writer.get("file") or "")).name
         place = [names.index(name), writer.get("line")] if name in names else None
         # The page has a link if it contains the file.

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.page import CannotServe
+from tilelet.diag.json_types import JsonObject
 
 HOST = "127.0.0.1"
 LONGEST_MESSAGE = 20_000
@@ -157,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         shown = self.pages.shown
         with shown.lock:
             page, trace, version = shown.page, shown.trace, shown.version
-            state: dict[str, Any] = {
+            state: JsonObject = {
                 "version": str(version),
                 "state": shown.state,
                 "message": shown.message,

@@ -23,6 +23,7 @@ from tilelet.device.kernel.view import Core
 from tilelet.device.report.critical import Path
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.core import Loc
+from tilelet.diag.json_types import JsonObject
 
 MAX_FOLLOWED = 150
 """Maximum number of signatures simulated step by step, longest first."""
@@ -44,9 +45,9 @@ class SourceFiles:
         """Return file number and line; None if the location is unknown."""
         return [self.number(loc.file), loc.line] if loc is not None and loc.line > 0 else None
 
-    def data(self) -> list[dict[str, Any]]:
+    def data(self) -> list[JsonObject]:
         names = _short_paths(list(self._numbers))
-        found: list[dict[str, Any]] = []
+        found: list[JsonObject] = []
         room = MAX_TEXT
         for file, name in zip(self._numbers, names):
             text = "".join(linecache.getlines(file))
@@ -197,7 +198,7 @@ class SourceCosts:
                 line.scope_us += us
                 line.scope_path_us += path_us
 
-    def typical_execution(self, kernel: int) -> dict[str, Any]:
+    def typical_execution(self, kernel: int) -> JsonObject:
         """Return the steps of a kernel and their pipe activity, for its most expensive cost."""
         view = self.stream.kernels[kernel]
         mine = np.flatnonzero(np.array(self.stream.cost_kernel) == kernel)

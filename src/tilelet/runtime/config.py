@@ -75,7 +75,7 @@ class RunConfig:
     rtol: float | None = None
     atol: float | None = None
     backend_type: BackendType | None = None
-    dump_passes: Any = False
+    dump_passes: object = False
     save_kernels: bool = False
     save_kernels_dir: str | Path | None = None
     output_dir: str | Path | None = None
@@ -87,52 +87,52 @@ class RunConfig:
     compile: dict[str, Any] = field(default_factory=dict[str, Any])
     runtime: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    runtime_profiling: Any = False
-    enable_profiling: Any = False
-    enable_l2_swimlane: Any = False
-    enable_chip_swimlane: Any = False
-    on_device_profiling: Any = False
+    runtime_profiling: object = False
+    enable_profiling: object = False
+    enable_l2_swimlane: object = False
+    enable_chip_swimlane: object = False
+    on_device_profiling: object = False
 
     # Accepted, without effect on a CPU.
-    device_id: Any = 0
-    strategy: Any = None
-    pto_isa_commit: Any = None
-    compile_profiling: Any = False
-    pipeline_profiling: Any = False
-    warning_level: Any = None
-    disabled_warnings: Any = None
-    block_dim: Any = None
-    aicpu_thread_num: Any = None
-    memory_planner: Any = None
-    verification_level: Any = None
-    skip_ptoas: Any = False
-    dump_ptoas_passes: Any = False
-    enable_dump_args: Any = 0
-    enable_dump_tensor: Any = False
-    enable_pmu: Any = 0
-    enable_dep_gen: Any = False
-    enable_scope_stats: Any = False
-    ring_task_window: Any = None
-    ring_heap: Any = None
-    ring_dep_pool: Any = None
-    log_level: Any = None
-    runtime_env: Any = None
-    analyze_auto_scopes_for_deps: Any = False
-    enable_pypto_l0c_double_buffer: Any = None
-    diagnostic_phase: Any = None
-    disabled_diagnostics: Any = None
-    golden_data_dir: Any = None
+    device_id: object = 0
+    strategy: object = None
+    pto_isa_commit: object = None
+    compile_profiling: object = False
+    pipeline_profiling: object = False
+    warning_level: object = None
+    disabled_warnings: object = None
+    block_dim: object = None
+    aicpu_thread_num: object = None
+    memory_planner: object = None
+    verification_level: object = None
+    skip_ptoas: object = False
+    dump_ptoas_passes: object = False
+    enable_dump_args: object = 0
+    enable_dump_tensor: object = False
+    enable_pmu: object = 0
+    enable_dep_gen: object = False
+    enable_scope_stats: object = False
+    ring_task_window: object = None
+    ring_heap: object = None
+    ring_dep_pool: object = None
+    log_level: object = None
+    runtime_env: object = None
+    analyze_auto_scopes_for_deps: object = False
+    enable_pypto_l0c_double_buffer: object = None
+    diagnostic_phase: object = None
+    disabled_diagnostics: object = None
+    golden_data_dir: object = None
     distributed_config: DistributedConfig | None = None
-    dsa_export_dir: Any = None
-    dsa_solution_dir: Any = None
-    dsa_reuse_penalty_recognizer: Any = None
-    dsa_reference_placement: Any = None
-    dsa_reference_target: Any = None
-    ptoas_sync_summary_dir: Any = None
-    use_ptoas_multi_buffer: Any = None
-    enable_out_window_externalization: Any = None
-    validate_ir: Any = False
-    validate_ir_only: Any = False
+    dsa_export_dir: object = None
+    dsa_solution_dir: object = None
+    dsa_reuse_penalty_recognizer: object = None
+    dsa_reference_placement: object = None
+    dsa_reference_target: object = None
+    ptoas_sync_summary_dir: object = None
+    use_ptoas_multi_buffer: object = None
+    enable_out_window_externalization: object = None
+    validate_ir: object = False
+    validate_ir_only: object = False
 
     def __post_init__(self) -> None:
         for group in (self.compile, self.runtime):

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_data
+from tilelet.diag.json_types import JsonObject
 
 SCHEMA = Path(__file__).with_name("answers.schema.json")
 
@@ -52,7 +53,7 @@ def document(
 
 def costs_data(
     us: float, interval: Sequence[float] | None, tasks: int, gm_bytes: int
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the `costs` object of the schema."""
     return {
         "us": round(us, 4),

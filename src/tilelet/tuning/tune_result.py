@@ -13,6 +13,7 @@ from tilelet.device.report.compare import Comparison
 from tilelet.device.report.profile import Profile
 from tilelet.diag.catalogue.tuner import BetterValue
 from tilelet.diag.core import Diagnostic
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural, ticked
 from tilelet.equivalence.claims import Claim
@@ -217,7 +218,7 @@ class TuneResult:
                 found.append(BetterValue(loc, name, knobs[name].value, value, what).diagnostic)
         return found
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         verdict = self.winner.verdict
         return {
             "objective": self.objective,
@@ -266,8 +267,8 @@ def _placed(knob: Knob) -> str:
     return f"{knob.name} (line {knob.loc.line})" if knob.loc and "@" not in knob.name else knob.name
 
 
-def _data(settings: Settings, score: Score) -> dict[str, Any]:
-    data: dict[str, Any] = {"settings": dict(settings), "status": score.status}
+def _data(settings: Settings, score: Score) -> JsonObject:
+    data: JsonObject = {"settings": dict(settings), "status": score.status}
     if score.why:
         data["why"] = score.why
     if score.figures:

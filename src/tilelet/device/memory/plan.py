@@ -8,13 +8,13 @@ overwrite an operand that is dead afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import Any
 
 from tilelet.analysis.packing import Need, first_fit
 from tilelet.dataclasses import dataclass, replace
 from tilelet.device.kernel.view import CubeWork, DeviceKernel, Pipe, Step, Tile
 from tilelet.device.machine.description import SPACES, Machine
 from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.diag.json_types import JsonObject
 from tilelet.ir.spec import REGISTRY, Trait
 from tilelet.ir.types import Mem
 
@@ -333,7 +333,7 @@ def _peak(blocks: Sequence[_Block]) -> tuple[int, int]:
 # As text and as data
 
 
-def plan_json(plan: MemoryPlan) -> dict[str, Any]:
+def plan_json(plan: MemoryPlan) -> JsonObject:
     """Return the plan as plain data, including addresses."""
     return {
         "kernel": plan.kernel,
@@ -352,7 +352,7 @@ def plan_json(plan: MemoryPlan) -> dict[str, Any]:
     }
 
 
-def _tile_json(p: Placement) -> dict[str, Any]:
+def _tile_json(p: Placement) -> JsonObject:
     tile = p.tile
     return {
         "name": tile.name,

@@ -9,6 +9,7 @@ from typing import Any
 
 from tilelet.device.kernel.view import DeviceKernel, Tile
 from tilelet.device.memory.plan import MemoryPlan, SpaceUse, plan_json
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, as_text
 from tilelet.diag.text import shape_text, size_text
 from tilelet.ir.types import Mem
@@ -115,9 +116,9 @@ def _cell(use: SpaceUse) -> str:
     return f"{size_text(use.used)}{'' if use.fits else ' !'}"
 
 
-def budget_rows(kernels: Iterable[DeviceKernel]) -> list[dict[str, Any]]:
+def budget_rows(kernels: Iterable[DeviceKernel]) -> list[JsonObject]:
     """Return operands in TILELETs and TILEs; tiles of equal name and shape count once."""
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], JsonObject] = {}
     for kernel in kernels:
         used = {t for step in kernel.walk() for t in (*step.reads, *step.writes)}
         for tile in kernel.tiles:

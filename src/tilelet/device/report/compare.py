@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.report.profile import KernelRow, Profile
@@ -15,6 +14,7 @@ from tilelet.device.report.uncertainty import (
     main_cause,
     ratio_interval,
 )
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table, byte_text, number, percent, times
 from tilelet.diag.text import plural
@@ -251,8 +251,8 @@ class Comparison:
 
     # Data
 
-    def to_data(self) -> dict[str, Any]:
-        def side(p: Profile) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
+        def side(p: Profile) -> JsonObject:
             return {
                 "program": p.program,
                 "machine": p.machine,

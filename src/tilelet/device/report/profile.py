@@ -30,6 +30,7 @@ from tilelet.device.schedule.arrays import Stream
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.catalogue.device import BadProfile
 from tilelet.diag.core import Loc
+from tilelet.diag.json_types import JsonObject
 
 VERSION = 1
 
@@ -180,7 +181,7 @@ class Profile:
     def label(self) -> str:
         return f"{self.program} on {self.machine} ({self.period})"
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         """Return the contents of `profile.json`, always the same for the same run."""
         return {"version": VERSION, "modelled": True, **_round_floats(dataclasses.asdict(self))}
 
@@ -195,7 +196,7 @@ class Profile:
             data = json.loads(text)
         except (ValueError, RecursionError) as error:  # also integers of thousands of digits
             raise BadProfile(file, f"it is not JSON: {error}") from None
-        data = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        data = cast("JsonObject", data) if isinstance(data, dict) else {}
         if data.get("version") != VERSION:
             raise BadProfile(file, f"it does not have `version: {VERSION}`")
         fields = {f.name for f in dataclasses.fields(cls)}
@@ -247,7 +248,7 @@ def _check_field(name: str, value: Any, cls: type) -> Any:
 def _row(cls: type, data: object) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"a row of it is {type(data).__name__}")
-    data = cast("dict[str, Any]", data)
+    data = cast("JsonObject", data)
     wanted = {f.name for f in dataclasses.fields(cls)}
     if set(data) | _OPTIONAL & wanted != wanted:
         odd = sorted((set(data) ^ wanted) - _OPTIONAL)

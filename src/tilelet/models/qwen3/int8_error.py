@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.diag.json_types import JsonObject
 from tilelet.models.qwen3.loading import layer_bytes
 from tilelet.models.qwen3.model import Model, load, token_array
 from tilelet.models.qwen3.reference import Array
@@ -31,7 +32,7 @@ class Int8Error:
     bytes: int
     int8_bytes: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         return {**asdict(self), "layers": list(self.layers)}
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.diag.json_types import JsonObject
 from tilelet.divergence.wrong_regions import Where
 from tilelet.runtime.data.arrays import Array, to_double
 from tilelet.runtime.validation.differences import mismatches, scan
@@ -45,11 +46,11 @@ def numbers_data(
     where: Sequence[Where],
     rtol: float,
     atol: float,
-) -> dict[str, Any]:
+) -> JsonObject:
     maps = {w.output: w.to_data() for w in where}
-    outputs: list[dict[str, Any]] = []
+    outputs: list[JsonObject] = []
     for j in judgements:
-        data: dict[str, Any] = {"name": j.name, "ok": j.ok, "total": j.total, "text": j.report}
+        data: JsonObject = {"name": j.name, "ok": j.ok, "total": j.total, "text": j.report}
         data["mismatched"] = j.mismatched
         got, wanted = actual[j.name], expected[j.name]
         if got.shape == wanted.shape:
