@@ -408,10 +408,10 @@ class Reader:
         site = CallSite(frame, node, callee, name, ops, self._in_scope, helper)
         self.sites.append(site)
         if helper is None or len(node.args) != len(helper.parameters):
-            return self._made(frame, node, spec_of(callee), given)
+            return self._op_result(frame, node, spec_of(callee), given)
         return self._splice(frame, node, helper, [g[0].type if g else None for g in given])
 
-    def _made(
+    def _op_result(
         self, frame: Frame, node: ast.Call, spec: OpSpec | None, given: Sequence[Sequence[Given]]
     ) -> list[Given]:
         """Return the result of an op; one that writes in place returns its target."""

@@ -48,7 +48,7 @@ class Regions:
         for param in function.params:
             self._found[param] = None
         for param, value in zip(function.params, given, strict=False):
-            self._found[param] = self._given(value)
+            self._found[param] = self._region_of(value)
             self._outer[param] = value
         self._block(function.body)
 
@@ -60,7 +60,7 @@ class Regions:
                 loop = ForView(op)
                 carried = loop.init
                 for inner, value in zip(loop.carried, loop.init, strict=True):
-                    self._found[inner] = self._given(value)
+                    self._found[inner] = self._region_of(value)
             elif op.name == structure.CALL.name:
                 call = CallView(op)
                 callee = self._program.functions.get(call.callee)
@@ -71,11 +71,11 @@ class Regions:
                 carried = carried or yielded(inner_block)
             if op.blocks:
                 for result, value in zip(op.results, carried, strict=False):
-                    self._found[result] = self._given(value)
+                    self._found[result] = self._region_of(value)
             else:
                 self._found.update(dict.fromkeys(op.results, self._result(op)))
 
-    def _given(self, value: Arg) -> Region | None:
+    def _region_of(self, value: Arg) -> Region | None:
         return self._found.get(value) if isinstance(value, Value) else None
 
     def _result(self, op: Op) -> Region | None:

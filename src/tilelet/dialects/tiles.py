@@ -103,16 +103,16 @@ class _Walk:
                     self._known[result] = self._of(value)
             source = op.args.get("source")
             if op.spec.writes and isinstance(source, Value):
-                yield from self._stored(source)
+                yield from self._check_store(source)
             if not op.blocks and not op.spec.structural:
                 known = self._result(op)
                 self._known.update(dict.fromkeys(op.results, known))
         if is_kernel:
             for value in yielded(block):
                 if isinstance(value, Value) and isinstance(value.type, TileType):
-                    yield from self._stored(value)
+                    yield from self._check_store(value)
 
-    def _stored(self, value: Value) -> Iterator[UserError]:
+    def _check_store(self, value: Value) -> Iterator[UserError]:
         known = self._of(value)
         if known.lost is not None and not known.ours <= known.theirs:
             op = known.lost
@@ -138,7 +138,7 @@ class _Walk:
             return _Known(axes, axes, rows=left.rows)
         if not tiles:
             return _Known()
-        return self._computed(op, tiles, shape)
+        return self._result_knowledge(op, tiles, shape)
 
     def _window(self, op: Op, shape: tuple[object, ...], known: _Known) -> _Known:
         """Track a window of a tensor or tile, or an explicit region."""
@@ -154,7 +154,7 @@ class _Walk:
             known = _Known(known.ours - {0}, known.theirs - {0}, known.lost)
         return _Known(axes | known.ours, axes | known.theirs, known.lost, rows)
 
-    def _computed(self, op: Op, tiles: list[Value], shape: tuple[object, ...]) -> _Known:
+    def _result_knowledge(self, op: Op, tiles: list[Value], shape: tuple[object, ...]) -> _Known:
         spec, first = op.spec, self._of(tiles[0])
         if spec.reduces is not None:
             kept = frozenset({2 + spec.reduces})

@@ -186,7 +186,9 @@ def cells_of(window: Window) -> Cells | None:
     return window.buffer.defined
 
 
-def _seen(state: State, op: Op, window: Window, writes: bool, atomic: bool = False) -> Watcher:
+def _notify_watcher(
+    state: State, op: Op, window: Window, writes: bool, atomic: bool = False
+) -> Watcher:
     watcher: Watcher = state.watcher
     if watcher.touch is not None:
         watcher.touch(op, window, writes, atomic)
@@ -196,7 +198,7 @@ def _seen(state: State, op: Op, window: Window, writes: bool, atomic: bool = Fal
 def loaded_mask(state: State, op: Op, window: Window, region: Shape) -> Mask | None:
     """Return the mask of a tile of `window.shape` whose `region` is loaded from memory."""
     taken = window if region == window.shape else window.slice((0,) * len(region), region)
-    _seen(state, op, taken, writes=False)
+    _notify_watcher(state, op, taken, writes=False)
     cells = cells_of(window)
     if cells is None or 0 in region or cells.all_defined(taken):
         return None
@@ -214,7 +216,7 @@ def store_mask(
     state: State, op: Op, into: Window, mask: Mask | None, region: Shape, atomic: bool
 ) -> None:
     """Record a store of the `region` of a tile with `mask` into a window."""
-    watcher = _seen(state, op, into, writes=True, atomic=atomic)
+    watcher = _notify_watcher(state, op, into, writes=True, atomic=atomic)
     buffer = into.buffer
     if buffer.id in watcher.watched:
         watcher.stores.append((op.loc, len(state.tasks), into))

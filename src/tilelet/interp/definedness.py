@@ -176,14 +176,14 @@ class _TileOp:
         if not bad and not self._uncovers(frame, valids):
             return [None] * len(valids)
         if spec.moves and len(valids) == 1:
-            return [self._by_moving(frame, bad, masks)]
+            return [self._moved_bits(frame, bad, masks)]
         if Trait.ELEMENTWISE in spec.traits:
-            return [self._elementwise(frame, shape.shape) for shape in self.types]
+            return [self._elementwise_bits(frame, shape.shape) for shape in self.types]
         if spec.reduces is not None:
-            return [self._reduced(frame, spec.reduces)]
+            return [self._reduced_bits(frame, spec.reduces)]
         if spec.engine is Engine.CUBE:
-            return [self._product(frame, bad)]
-        return [self._by_rows(frame, shape.shape) for shape in self.types]
+            return [self._product_bits(frame, bad)]
+        return [self._row_bits(frame, shape.shape) for shape in self.types]
 
     def origin(self, frame: Frame) -> Origin:
         for _, slot in self.shaped:
@@ -214,7 +214,7 @@ class _TileOp:
         bits[box(region)] = True if cells is None else cells.get(value)[box(region)] == DEFINED
         return bits
 
-    def _by_moving(
+    def _moved_bits(
         self, frame: Frame, bad: Mapping[str, Mask], masks: Mapping[str, Mask | None]
     ) -> Bits:
         """Run the reference on marks instead of elements."""
@@ -238,7 +238,7 @@ class _TileOp:
         sizes = {v.type.dtype.itemsize for v in self.op.operands if _is_shaped(v)}
         return _read_marks(marks, any_byte=sizes != {type_.dtype.itemsize})
 
-    def _elementwise(self, frame: Frame, shape: Shape) -> Bits:
+    def _elementwise_bits(self, frame: Frame, shape: Shape) -> Bits:
         spec = self.op.spec
         pads = spec.takes_valid and Trait.KEEPS_VALID not in spec.traits
         bits = np.ones(shape, np.bool_)
@@ -254,7 +254,7 @@ class _TileOp:
                 bits &= _align_bits(own, shape)
         return bits
 
-    def _reduced(self, frame: Frame, axis: int) -> Bits:
+    def _reduced_bits(self, frame: Frame, axis: int) -> Bits:
         (name, slot) = self.shaped[0]
         value: TileValue = frame[slot]
         inside = self.tile_bits(name, frame)[box(value.valid)]
@@ -263,7 +263,7 @@ class _TileOp:
         bits[box(found.shape)] = found
         return bits
 
-    def _product(self, frame: Frame, bad: Mapping[str, Mask]) -> Bits:
+    def _product_bits(self, frame: Frame, bad: Mapping[str, Mask]) -> Bits:
         """Count the undefined elements that each result uses, by a product of ones and zeros."""
         bits = np.ones(self.types[0].shape, np.bool_)
         for name in bad:
@@ -284,7 +284,7 @@ class _TileOp:
             bits[box(part.shape)] &= part
         return bits
 
-    def _by_rows(self, frame: Frame, shape: Shape) -> Bits:
+    def _row_bits(self, frame: Frame, shape: Shape) -> Bits:
         """Propagate through ops that mix the elements of a row: one undefined element spoils the
         row.
         """

@@ -49,7 +49,7 @@ class KernelShape:
         self._deciding: set[Value] = set()
         self._forms: dict[Op, list[dict[Value, int]]] = {}
         ops = list(walk(function.body))
-        self.plain = all(map(_is_plain, ops)) and self._returned(function)
+        self.plain = all(map(_is_plain, ops)) and self._returns_parameters(function)
         for op in ops:
             self._look_at(op)
         numbers = [p for p in function.params if isinstance(p.type, ScalarType)]
@@ -71,7 +71,7 @@ class KernelShape:
                     found[number] |= roots
         return {number: frozenset(roots) for number, roots in found.items()}
 
-    def _returned(self, function: Function) -> bool:
+    def _returns_parameters(self, function: Function) -> bool:
         """Return whether the kernel returns only parameters, recording them in `handed`."""
         aliases = Aliases(function.body, {})
         found = [aliases.whole(r) if is_tensor(r) else None for r in function.returned]

@@ -151,7 +151,7 @@ class _Replay:
         """Provide the memory of a task's window, as a private copy if it will be written."""
         number = self.tasks.regions.buffer[region]
         if number not in self._memory:
-            self._memory[number] = self._fetched(number, region, direction)
+            self._memory[number] = self._fetch_buffer(number, region, direction)
         self._apply_control_writes(number, index)
         if direction is not Direction.In and number not in self._own:
             buffer = self._memory[number]
@@ -177,7 +177,7 @@ class _Replay:
             self._own.add(number)
         self._control_writes[number] = write_until(writes, done, index, buffer)
 
-    def _fetched(self, number: int, region: int, direction: Direction) -> Buffer:
+    def _fetch_buffer(self, number: int, region: int, direction: Direction) -> Buffer:
         """Return the memory as it was before the first task."""
         recorded = self.tasks.regions.buffers[number]
         dtype = self.tasks.regions.window(region).dtype

@@ -264,7 +264,7 @@ class _FunctionPrinter:
         if len(self._lines) == before:
             self._emit("pass")
 
-    def _indented(self, block: Block, finish: Callable[[tuple[Arg, ...]], None]) -> None:
+    def _print_indented(self, block: Block, finish: Callable[[tuple[Arg, ...]], None]) -> None:
         self._depth += 1
         self._body(block, finish)
         self._depth -= 1
@@ -305,7 +305,7 @@ class _FunctionPrinter:
         self._emit(f"for {target} in pl.{kind}({', '.join(args)}):")
         if view.chunk is not None:
             self._note_implied_scope(view.body)
-        self._indented(view.body, self._yield_into(op.results))
+        self._print_indented(view.body, self._yield_into(op.results))
 
     def _note_implied_scope(self, body: Block) -> None:
         """Print the implied scope of a chunk loop's body without a header.
@@ -330,7 +330,7 @@ class _FunctionPrinter:
         assert isinstance(init, tuple)
         if not init:
             self._emit(f"while {self._condition(condition)}:")
-            self._indented(body, self._yield_into(()))
+            self._print_indented(body, self._yield_into(()))
             return
         inits = self._python_tuple(init)
         target = self._carried_target(body.params)
@@ -373,10 +373,10 @@ class _FunctionPrinter:
                 self._emit(f"{targets} = pl.yield_({handed_on})")
 
         self._emit(f"if {self._arg(op.args['cond'])}:")
-        self._indented(then, finish)
+        self._print_indented(then, finish)
         if op.results or len(orelse.ops) > 1:
             self._emit("else:")
-            self._indented(orelse, finish)
+            self._print_indented(orelse, finish)
 
     # Scopes
 

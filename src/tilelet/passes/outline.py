@@ -208,7 +208,7 @@ class _Outliner(Rewriter):
                 b.emit("create_tensor", tile.type.shape, tile.type.dtype, result=tile.name)
             )
         b.loc = op.loc
-        updated = self._updated(kernel, operands, results)
+        updated = self._updated_outputs(kernel, operands, results)
         task_id = op.results[-1:] if op.args["task_id"] else ()
         args = {k: op.args.get(k, default) for k, default in CALL_DEFAULTS.items()}
         name = kernel.function.name
@@ -221,7 +221,7 @@ class _Outliner(Rewriter):
                 self.mapping[result] = recover.value(value, result, self._first_use[result])
         return b.ops
 
-    def _updated(
+    def _updated_outputs(
         self, kernel: _Kernel, operands: Sequence[Arg], results: Sequence[Value]
     ) -> dict[int, Value]:
         """Return a call result for each output parameter, named after the value it replaces."""
@@ -295,7 +295,7 @@ class _Recovery:
             return None
         if op.spec is structure.IF:
             return self._join(op, op.results.index(value))
-        repeatable = is_repeatable(op, self._written(), kernel.aliases)
+        repeatable = is_repeatable(op, self._written_params(), kernel.aliases)
         if not repeatable and op.spec is not structure.UNDEF:
             return None
         mapping: dict[Value, Arg] = {}
@@ -318,5 +318,5 @@ class _Recovery:
             0
         ]
 
-    def _written(self) -> set[Value]:
+    def _written_params(self) -> set[Value]:
         return {self._kernel.function.params[i] for i in self._kernel.outputs}

@@ -238,7 +238,7 @@ class _Nest:
             b.ops.extend(clone_ops(self.scope.body.ops[:-1], mapping))
             return substitute_all(yielded(self.scope.body), mapping)
         loop = self.levels[k].loop
-        spilled = self._spilled(k)
+        spilled = self._spilled_types(k)
         init = [
             self._on_chip(b, k, m, v, t) if t else v for m, (v, t) in enumerate(zip(init, spilled))
         ]
@@ -265,11 +265,11 @@ class _Nest:
         after = (
             self._body(body, k, modes, mapping)
             if mode.stop is None
-            else self._guarded(body, k, modes, mapping, place, mode.stop, step, carried)
+            else self._emit_guarded(body, k, modes, mapping, place, mode.stop, step, carried)
         )
         return b.loop((0, mode.count, 1), init, index, carried, body, after, loop.kind)
 
-    def _guarded(
+    def _emit_guarded(
         self,
         b: Builder,
         k: int,
@@ -305,11 +305,11 @@ class _Nest:
 
     # Carried values that the body computes: in GM outside the scope, on chip inside
 
-    def _spilled(self, k: int) -> list[TileType | None]:
+    def _spilled_types(self, k: int) -> list[TileType | None]:
         """Return the on-chip type of each carried value of level k that the scope computes."""
         level = self.levels[k]
         if k + 1 < len(self.levels):
-            inner_types = self._spilled(k + 1)
+            inner_types = self._spilled_types(k + 1)
         else:
             inner_types = [_tile_type(v) for v in yielded(self.scope.body)]
         on_chip = dict(zip(level.inner.results, inner_types))

@@ -142,7 +142,7 @@ class RunConfig:
         if self.platform is not None and self.platform not in PLATFORMS:
             raise UnknownPlatform(str(self.platform), PLATFORMS)
         if isinstance(self.backend_type, BackendType):
-            self.platform = _matching(self.platform or DEFAULT_PLATFORM, self.backend_type)
+            self.platform = _matching_platform(self.platform or DEFAULT_PLATFORM, self.backend_type)
 
     @property
     def stops_after_compile(self) -> bool:
@@ -195,7 +195,7 @@ def _check_known(name: str) -> None:
         raise UnknownConfigField(name, known)
 
 
-def _matching(platform: str, backend: BackendType) -> str:
+def _matching_platform(platform: str, backend: BackendType) -> str:
     """Return the platform of the backend's family, keeping `sim`."""
     return backend.value + ("sim" if platform.endswith("sim") else "")
 

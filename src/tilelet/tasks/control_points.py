@@ -189,7 +189,7 @@ class _Slice:
             pending += values_in(self._origin.get(value, ()))
         return found
 
-    def _carried(self, op: Op) -> list[int]:
+    def _carried_positions(self, op: Op) -> list[int]:
         """Return the positions of the needed values that a kept loop carries."""
         return [i for i, same in enumerate(carried_names(op)) if self.needed.intersection(same)]
 
@@ -205,7 +205,7 @@ class _Slice:
         if op.name in ("for", "while"):
             init, index = op.args["init"], (1 if op.name == "for" else 0)
             assert isinstance(init, tuple)
-            kept = self._carried(op)
+            kept = self._carried_positions(op)
 
             def inner(block: Block) -> Block:
                 params = [*block.params[:index], *[block.params[index + i] for i in kept]]

@@ -171,7 +171,7 @@ class CaseRun:
             return spec.value
         folder, is_seed = self._data_folder("in"), self.case.is_seed
         if folder and not _is_fresh(spec, is_seed):
-            array = _stored(folder, spec)
+            array = _load_stored(folder, spec)
         else:
             zero = is_seed and spec.is_output
             with progress(f"making the input {spec.name}"):
@@ -224,7 +224,7 @@ class CaseRun:
         if folder:
             found = [self.specs[p] for p in (*sure, *maybe)]
             return {
-                spec.name: _stored(folder, spec)
+                spec.name: _load_stored(folder, spec)
                 for spec in found
                 if isinstance(spec, TensorSpec) and (spec.is_output or _is_stored(folder, spec))
             }
@@ -267,10 +267,12 @@ class CaseRun:
                 )
             ),
             case=imports.calling(lambda: self.examined(self.inputs())),
-            ignored=imports.calling(self._ignored),
+            ignored=imports.calling(self._ignored_elements),
         )
 
-    def _ignored(self, given: Mapping[str, object], unset: Mapping[str, Bits]) -> dict[str, Bits]:
+    def _ignored_elements(
+        self, given: Mapping[str, object], unset: Mapping[str, Bits]
+    ) -> dict[str, Bits]:
         """Return which elements of some outputs need no value.
 
         These are the elements that the golden does not write, and those whose value a comparison of
@@ -396,7 +398,7 @@ def _is_stored(folder: Path, spec: TensorSpec) -> bool:
     return any((folder / f"{spec.name}{suffix}").is_file() for suffix in (".npz", ".npy", ".pt"))
 
 
-def _stored(folder: Path, spec: TensorSpec) -> Array:
+def _load_stored(folder: Path, spec: TensorSpec) -> Array:
     """Check that a stored array has the shape and type of its spec."""
     try:
         array = load_array(folder, spec.name)

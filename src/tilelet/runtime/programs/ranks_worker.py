@@ -239,14 +239,14 @@ def program_callbacks(compiled: CompiledProgram) -> dict[str, Callback]:
     }
 
 
-def _shown(value: Any) -> Any:
+def _as_torch(value: Any) -> Any:
     """Convert an operand of a sub-worker to a torch tensor."""
     return as_tensor(as_array(value)) if is_array(value) else value
 
 
 def _with_tensors(function: Callback) -> Callback:
-    return lambda *arrays: function(*[_shown(a) for a in arrays])
+    return lambda *arrays: function(*[_as_torch(a) for a in arrays])
 
 
 def _with_list(function: Callback) -> Callback:
-    return lambda *arrays: function([_shown(a) for a in arrays])
+    return lambda *arrays: function([_as_torch(a) for a in arrays])

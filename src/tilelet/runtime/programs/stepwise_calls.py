@@ -6,6 +6,7 @@ that the program made. Here the callable is the program, and the steps are those
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,15 +26,16 @@ class CallConfig:
     block_dim: int = 1
 
 
-class StepwiseCalls:
+class StepwiseCalls(ABC):
     """The steps of a call as separate methods."""
 
     parameters: Sequence[Parameter]
     config: RunConfig
 
     @property
+    @abstractmethod
     def name(self) -> str:
-        raise NotImplementedError
+        """The program's name, for messages."""
 
     runtime_name = RUNTIME_NAME
 

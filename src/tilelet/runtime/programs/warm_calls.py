@@ -47,7 +47,7 @@ class WarmCalls:
 
     def call(self, args: Sequence[object]) -> Any:
         """Return the results, or `NOT_WARM` without doing anything."""
-        found = _seen(args, self._scalars)
+        found = _call_signature(args, self._scalars)
         if found is None:
             return NOT_WARM
         warm = self._known.get(found[0])
@@ -68,8 +68,8 @@ class WarmCalls:
         params = program.parameters
         numbers = [p.name for p in params if isinstance(p.type, ScalarType)]
         self._scalars = frozenset(positions[n] for n in numbers if n in positions)
-        found = _seen(args, self._scalars)
-        sources = [positions.get(p.name, _made(p)) for p in params]
+        found = _call_signature(args, self._scalars)
+        sources = [positions.get(p.name, _output_type(p)) for p in params]
         if found is None or None in sources or not now.wants_only_results:
             return
         if not session.environment_wants_only_results():
@@ -102,7 +102,7 @@ def _is_of_its_type(param: Parameter, arg: Any) -> bool:
     return not isinstance(param.type, TensorType) or arg.dtype == param.type.dtype.numpy
 
 
-def _made(param: Parameter) -> Made | None:
+def _output_type(param: Parameter) -> Made | None:
     """Return the type of an omitted output; None if its shape depends on other arguments."""
     if not isinstance(param.type, TensorType):
         return None
@@ -113,7 +113,9 @@ def _made(param: Parameter) -> Made | None:
 _type_of: Callable[[object], type[object]] = type
 
 
-def _seen(args: Sequence[Any], scalars: Collection[int]) -> tuple[Signature, Sequence[Any]] | None:
+def _call_signature(
+    args: Sequence[Any], scalars: Collection[int]
+) -> tuple[Signature, Sequence[Any]] | None:
     """Return the signature of a call, and its arguments as arrays and numbers.
 
     None if only the ordinary path supports an argument.
