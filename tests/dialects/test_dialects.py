@@ -262,6 +262,9 @@ class Kernel:
     assert found.code == "E1217"
     assert "partially valid" in found.message
     assert check(program_of(text.replace("VALID", "16")), AUGUST) == []
+    both = text.replace("[0, 0])\n            out", "[0, 0], valid_shape=[4, 64])\n            out")
+    (found,) = check(program_of(both.replace("VALID", "last")), AUGUST)
+    assert found.message.endswith("partially valid and becomes one with another valid region")
 
 
 def test_in_a_jit_function_a_further_assignment_makes_another_variable() -> None:

@@ -238,6 +238,7 @@ def _statement(site: StatementSite, dialect: Dialect) -> Iterator[UserError]:
         if not is_region:
             types = zip((site.old_type, site.new_type), site.parts, strict=True)
             old, new = (f"{t}, partially valid" if part else str(t) for t, part in types)
+            new = new if new != old else "one with another valid region"
             yield NameChangesType(loc, site.name, old, new)
     if site.is_argument and site.in_loop and isinstance(node, (ast.Assign, ast.AugAssign)):
         target = node.targets[0] if isinstance(node, ast.Assign) else node.target
