@@ -19,7 +19,7 @@ __version__ = "0.3.0"
 
 
 def __getattr__(name: str) -> Any:
-    """What Python users call, imported when it is first used."""
+    """Import names of the Python API on first use."""
     if name == "check":
         from tilelet.runtime.inspection.check import check
 

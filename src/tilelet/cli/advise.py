@@ -1,4 +1,4 @@
-"""`tilelet advise`: what to change in a script, tried before it is said."""
+"""`tilelet advise`: suggest changes to a script, each verified by the model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def advise_command(options: AdviseCommand) -> int:
-    """1 if there is advice, 0 if there is none."""
+    """Print the advice; return 1 if there is any, else 0."""
     machines = machines_for(options)
     first = record(options.target, options, options.platform)
     if first.code:
@@ -61,7 +61,7 @@ def advise_command(options: AdviseCommand) -> int:
 
 
 def page_advice(options: DeviceOptions, machines: Sequence[Machine]) -> JsonObject | None:
-    """What a page says of changes to the script; None if the script cannot be advised on."""
+    """Return the advice that a page shows; None if there can be none for the script."""
     try:
         report = _advisor(
             options.target, advice_setting(machines, options), unproved=False
@@ -116,7 +116,7 @@ def _print(report: Report, options: AdviseCommand) -> None:
 
 
 def _closing(report: Report, options: AdviseCommand) -> list[str]:
-    """What `--fix` did not do, and the options that do it."""
+    """Return what `--fix` left out, and the options that include it."""
     lines: list[str] = []
     if report.held_back:
         count = plural(report.held_back, "rewriting")

@@ -22,18 +22,18 @@ from tilelet.scripts import exit_codes
 
 
 def list_sections() -> int:
-    """What can be measured."""
+    """Print the sections."""
     width = max(map(len, SECTIONS))
     print_text("\n".join(f"{name:<{width}}  {s.about}" for name, s in SECTIONS.items()))
     return exit_codes.PASSED
 
 
 def bench_command(sections: Sequence[str], is_quick: bool, path: Path | None) -> int:
-    """Measure what was asked for; 1 if something failed or gave wrong results."""
+    """Measure the sections; return 1 if something failed or gave wrong results."""
     chosen = _chosen(sections)
     report = Report(options={"sections": chosen, "quick": is_quick})
     path = path or _default_path()
-    report.save(path)  # so that a path that cannot be written is found before, not after
+    report.save(path)  # find an unwritable path before measuring, not after
     _measure(report, chosen, is_quick)
     _show_all(report)
     report.save(path)
@@ -44,7 +44,7 @@ def bench_command(sections: Sequence[str], is_quick: bool, path: Path | None) ->
 
 
 def against_command(tree: str, sections: Sequence[str], is_quick: bool, path: Path | None) -> int:
-    """Compare this tree with another one; 1 if a case is slower here or could not be run."""
+    """Compare this tree with another one; return 1 if a case is slower here or failed."""
     chosen = _chosen(sections)
     path = path or _default_path()
     found: list[against.Comparison] = []
@@ -87,7 +87,7 @@ def _spread(quartiles: Sequence[float]) -> tuple[str, str]:
 
 
 def _chosen(asked: Sequence[str]) -> list[str]:
-    """The sections asked for, in their own order; all of them if none is named."""
+    """Return the named sections in their own order; all if none is named."""
     for name in asked:
         if name not in SECTIONS:
             raise UnknownSection(name, list(SECTIONS))
@@ -99,7 +99,7 @@ def _default_path() -> Path:
 
 
 def _measure(report: Report, chosen: Sequence[str], is_quick: bool) -> None:
-    """All sections; Ctrl-C ends it, and leaves what was measured until then."""
+    """Measure all sections; Ctrl-C ends this and keeps the results so far."""
     now = session.Session(engine="cpu", quiet_diagnostics=True)
     progress, left = Progress(), list(chosen)
     progress.start()
@@ -126,7 +126,7 @@ def _show_all(report: Report) -> None:
 
 
 class Progress:
-    """What is being measured: a moving line on a terminal, one line each elsewhere."""
+    """Show what is being measured: a moving line on a terminal, one line each elsewhere."""
 
     def __init__(self) -> None:
         self._status: Any = None
@@ -152,7 +152,7 @@ class Progress:
             print(f"{text} ...", file=sys.stderr, flush=True)
 
     def print(self, part: str | Table | None) -> None:
-        """A text or table for stdout, beside which nothing moves."""
+        """Print a text or table to stdout while the moving line is paused."""
         if part is None:
             return
         self.stop()

@@ -1,4 +1,4 @@
-"""`tilelet calibrate`: the model against published figures, and against a board of one's own."""
+"""`tilelet calibrate`: compare the model with published figures, or fit it to a board."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def kit_command(folder: Path) -> int:
 def fit_command(
     results: Path, like: str, period: str | None, output: Path | None, formatted: str
 ) -> int:
-    """Fit a machine to what a board measured, and write its file."""
+    """Fit a machine to measurements of a board, and write its file."""
     machine = load_machine(like)
     name = machine.period_name(period)
     measured = read_results(results, tuple(case.name for case in CASES))
@@ -110,7 +110,7 @@ def _data(fit: BoardFit, path: Path) -> dict[str, object]:
 
 
 def report_command(programs: Path | None, *, write: bool, formatted: str) -> int:
-    """Model all rows that can be, and print how far off they are."""
+    """Model all rows that can be modelled, and print their errors."""
     machine = load_machine("a2a3")
     lines = own_lines()
     missing = [row.id for row in public_rows()]
@@ -132,7 +132,9 @@ def report_command(programs: Path | None, *, write: bool, formatted: str) -> int
 
 
 def _write_report(outcomes: Sequence[RowFit]) -> None:
-    """The figures, the page with its plot, and the spreads in the machine file: in a checkout."""
+    """In a checkout, write the figures, the page with its plot, and the spreads in the machine
+    file.
+    """
     save(outcomes)
     file = BUILT_IN / "a2a3.toml"
     file.write_text(with_errors(file.read_text(encoding="utf-8"), outcomes), encoding="utf-8")

@@ -25,7 +25,7 @@ from tilelet.scripts import exit_codes
 
 
 def check_command(options: CheckCommand) -> int:
-    """Make the checks asked for; 1 if there is a finding."""
+    """Run the requested checks; return 1 if there are findings."""
     from tilelet.report.document import check_document
 
     checks = chosen(options.only)

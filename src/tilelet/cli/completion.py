@@ -1,4 +1,4 @@
-"""Scripts that complete `tilelet` on TAB: generated, so that no Python starts on a key press."""
+"""Completion scripts for `tilelet`: generated, so that no Python starts on TAB."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Values:
-    """What can stand in one place: words, and possibly files or folders."""
+    """Possible words at one position, and whether files or folders are possible."""
 
     words: tuple[str, ...] = ()
     files: bool = False
@@ -24,7 +24,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its spellings, a line about it, and its values (None: it has none)."""
+    """An option: its spellings, description, and values (None for a flag)."""
 
     names: tuple[str, ...]
     about: str
@@ -33,7 +33,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Completed:
-    """A command, its options, and what its arguments may be."""
+    """A command, its options, and the values of its arguments."""
 
     name: str
     about: str
@@ -42,12 +42,12 @@ class Completed:
 
 
 def completion_script(shell: str, commands: Iterable[type[Command]]) -> str:
-    """The script of a shell; whoever sources it needs nothing else."""
+    """Return the self-contained completion script of a shell."""
     described = [_described(command) for command in commands]
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](described)
 
 
-# What there is to complete
+# Commands and their options
 
 
 def _described(command: type[Command]) -> Completed:

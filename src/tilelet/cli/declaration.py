@@ -49,16 +49,16 @@ _BEFORE_SCRIPT = ("help", "module")
 
 @dataclasses.dataclass(frozen=True)
 class _Declared:
-    """How one field of a command is typed.
+    """Declaration of one field of a command.
 
     names    spellings; none: derived from the name of the field
     nargs    of an argument that is not an option: None (required), "?" or "*"
-    parse    makes a value of a text
+    parse    converts a text to a value
     many     may be repeated; values are collected
     variable an environment variable that sets the default
     section  heading in the help
-    rivals   name of a set of options of which at most one may be given
-    words    what completion offers
+    rivals   name of a set of mutually exclusive options
+    words    completion words
     """
 
     about: str
@@ -87,7 +87,7 @@ def option(
     rivals: str | None = None,
     words: Words | None = None,
 ) -> Any:
-    """An option; a flag if its default is a bool, which giving it inverts."""
+    """Declare an option; a bool default makes it a flag, which inverts the default."""
     return _field(
         _Declared(
             about,
@@ -112,7 +112,7 @@ def argument(
     parse: Parse | None = None,
     words: Words | None = None,
 ) -> Any:
-    """An argument without a name: required, or `nargs` "?" or "*"."""
+    """Declare a positional argument: required, or `nargs` "?" or "*"."""
     default: list[str] | None = [] if nargs == "*" else None
     declared = _Declared(
         about, default, is_option=False, nargs=nargs, parse=parse, metavar=metavar, words=words
@@ -121,7 +121,7 @@ def argument(
 
 
 def script() -> Any:
-    """The script of a command, or a program by name, and the arguments of the script."""
+    """Declare the script of a command, or a program by name, with the script's arguments."""
     return _field(_Declared("a Python file, or the name of a program", Target("")))
 
 
@@ -135,7 +135,7 @@ def _field(declared: _Declared) -> Any:
 class Command:
     """A command of `tilelet`.
 
-    group  heading in `tilelet --help`; None: works, and is not listed there
+    group  heading in `tilelet --help`; None: not listed there
     """
 
     name: ClassVar[str]
@@ -151,13 +151,13 @@ class Command:
 
     @classmethod
     def about(cls) -> str:
-        """What the command does, as an imperative without a period."""
+        """Return what the command does, as an imperative without a period."""
         line = inspect.cleandoc(cls.__doc__ or "").partition("\n")[0].removesuffix(".")
         return line[0].lower() + line[1:]
 
     @classmethod
     def manual(cls) -> str:
-        """What the help says after the options."""
+        """Return the help text after the options."""
         return inspect.cleandoc(cls.__doc__ or "").partition("\n")[2].lstrip("\n")
 
     @classmethod
@@ -166,12 +166,12 @@ class Command:
 
     @classmethod
     def parse(cls, argv: Sequence[str]) -> Self:
-        """Read what follows the name of the command."""
+        """Parse the arguments after the command's name."""
         return cls(**cls.parser().parse(argv))
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of one command; its complaints look like all of Tilelet's."""
+    """The parser of one command, which reports errors in Tilelet's format."""
 
     def __init__(self, command: type[Command] | None = None, **settings: Any) -> None:
         if command is not None:
@@ -221,7 +221,7 @@ class Parser(argparse.ArgumentParser):
             place.add_argument("--json", dest=name, action="store_const", const="json", help=short)
 
     def _place(self, declared: _Declared) -> Any:
-        """The section of the help that an option is in, or the set that it excludes others of."""
+        """Return the help section of an option, or its set of mutually exclusive options."""
         key = declared.rivals or declared.section
         if key is None:
             return self
@@ -245,7 +245,7 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def own_options(self) -> dict[str, argparse.Action]:
-        """The options of this command, by each of their spellings."""
+        """Return the options of this command, by each of their spellings."""
         return dict(self._option_string_actions)
 
     @property
@@ -257,7 +257,7 @@ class Parser(argparse.ArgumentParser):
         return f"{wrapped(text, text_width(sys.stdout))}\n" if sys.stdout.isatty() else text
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
-        """Parse all of `argv`; what is left over is an error of this command, not of another."""
+        """Parse all of `argv`; report anything left over as an error of this command."""
         if not self.takes_script:
             return self._parse(argv)
         before, after = self._divide(argv)
@@ -275,7 +275,7 @@ class Parser(argparse.ArgumentParser):
         return vars(found)
 
     def _divide(self, argv: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Everything up to the script, and what follows it."""
+        """Return the arguments up to the script, and those after it."""
         waiting = list(argv)
         before: list[str] = []
         while waiting:
@@ -286,7 +286,7 @@ class Parser(argparse.ArgumentParser):
         return before, waiting
 
     def _next_words(self, waiting: list[str]) -> list[str]:
-        """Take an argument, and its value if it is an option of ours that has one."""
+        """Take an argument, and its value if it is an option of this command that has one."""
         word = waiting.pop(0)
         action = self._action_of(word)
         if action is None or action.nargs == 0 or word not in action.option_strings or not waiting:
@@ -294,14 +294,15 @@ class Parser(argparse.ArgumentParser):
         return [word, waiting.pop(0)]
 
     def _action_of(self, word: str) -> argparse.Action | None:
-        """The option of ours that a word is, alone or with its value in the same word."""
+        """Return the option of this command that a word is, alone or with its value."""
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
         return self._option_string_actions.get(name)
 
     def _divide_arguments(self, waiting: list[str]) -> tuple[list[str], Target]:
-        """Options of this command after the script, and what is left for the script.
+        """Divide the arguments after the script into options of this command and those of the
+        script.
 
-        Ours are ours wherever they stand, and what follows `--` is the script's.
+        Options of this command are recognized anywhere before `--`; what follows is the script's.
         """
         from tilelet.runtime.config import PLATFORMS
 
@@ -328,7 +329,7 @@ class Parser(argparse.ArgumentParser):
         return ours, target
 
     def error(self, message: str) -> NoReturn:
-        """Called by argparse with its own words, which differ between Python versions."""
+        """Replace argparse's message, whose wording differs between Python versions."""
         named = re.fullmatch(r"argument (\S+?): (.*)", message, re.DOTALL)
         if named:
             option, why = named.groups()
@@ -337,7 +338,7 @@ class Parser(argparse.ArgumentParser):
         self.refuse(message)
 
     def refuse(self, message: str, helps: Sequence[str] = ()) -> NoReturn:
-        """End the process: what was typed cannot be meant."""
+        """End the process with a usage error."""
         more = f"`{self.prog} --help` lists the options"
         problem = BadFlag(message, [*helps, more]).diagnostic
         shown = render_text(problem, use_color(sys.stderr), width=text_width(sys.stderr))

@@ -21,8 +21,8 @@ QUICK = {"hidden": 2048, "kv_heads": 2, "intermediate": 2560, "max_seq": 512}
 
 
 def demo_command(platform: str, is_quick: bool) -> int:
-    """0 if both variants agree with the golden, 1 if one does not."""
-    # The baseline's retired spellings are on purpose: notes about them would be in the way.
+    """Run both variants; return 0 if both agree with the golden, else 1."""
+    # The baseline's retired spellings are intended: omit the notes about them.
     with session.active(Session(quiet_diagnostics=True)):
         return _demo(platform, QUICK if is_quick else {})
 
@@ -32,7 +32,7 @@ def _demo(platform: str, sizes: dict[str, int]) -> int:
     from tilelet.native.toolchain import find_compiler
 
     machine = load_machine(platform).name
-    find_compiler()  # before anything that takes long
+    find_compiler()  # before anything slow
     shape = DecodeShape(**sizes)
     name = "A small decode layer" if sizes else "Qwen3-32B decode layer"
     print(
@@ -66,7 +66,7 @@ def _demo(platform: str, sizes: dict[str, int]) -> int:
 
 @contextmanager
 def _stage(what: str) -> Generator[None]:
-    """Say what is being done, and how long it took."""
+    """Print what is being done, and how long it took."""
     print(f"  {what} ... ", end="", flush=True)
     begin = time.perf_counter()
     try:

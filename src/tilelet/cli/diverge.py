@@ -32,7 +32,7 @@ from tilelet.scripts.target import Target, is_model
 
 
 def diverge_command(options: DivergeCommand) -> int:
-    """Look at all programs of a target, or at those of one against those of another."""
+    """Examine all programs of a target, or compare them with those of another."""
     first, second = _targets(options.target)
     cases, code = _cases(first, options)
     if not cases:
@@ -44,7 +44,7 @@ def diverge_command(options: DivergeCommand) -> int:
         pairs = zip(cases, others)
         cases = [(name, against(a, first.name, b)) for (_, a), (name, b) in pairs]
     platform = options.platform or DEFAULT_MACHINE
-    load_machine(platform)  # a wrong name is told before anything is followed
+    load_machine(platform)  # report an unknown name before the search
     looking = Options(options.budget, options.all_fp32)
     answers: list[Answer] = []
     for name, case in cases:
@@ -64,7 +64,7 @@ def _write_page(
     options: DivergeCommand,
     platform: str,
 ) -> None:
-    """The page of the first program that has a finding, else of the first."""
+    """Write the page of the first program with a finding, or else of the first."""
     from tilelet.report.html import page_html
 
     number = next((i for i, a in enumerate(answers) if a.found), 0)
@@ -76,7 +76,7 @@ def _write_page(
 
 
 def _targets(target: Target) -> tuple[Target, Target | None]:
-    """`A`, or `A B`: the second is a script or a program's name, too."""
+    """Return the targets of `A` or `A B`, each a script or a program's name."""
     if target.arguments:
         name, *rest = target.arguments
         if is_model(name) or (name.endswith(".py") and Path(name).is_file()):
@@ -90,7 +90,7 @@ def _nothing(target: Target) -> int:
 
 
 def _cases(target: Target, options: DivergeCommand) -> tuple[list[tuple[str, GoldenCase]], int]:
-    """Everything that the target runs; no engine executes anything."""
+    """Return everything that the target runs, without executing it."""
     handler = Examine()
     now = Session(
         handler,

@@ -1,4 +1,4 @@
-"""`tilelet doctor`: what native runs need, and whether it is here."""
+"""`tilelet doctor`: report what native runs need, and whether it is available."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OK, NOTE, BROKEN = "ok", "note", "broken"
 
 @dataclass(frozen=True)
 class Check:
-    """One topic: its state, a line about it, what to do, and the facts for machines."""
+    """One topic: its state, description, remedy, and facts for machines."""
 
     topic: str
     state: str
@@ -35,7 +35,7 @@ class Check:
 
 
 def doctor_command(as_json: bool) -> int:
-    """Print all checks; 1 if something that runs need is broken."""
+    """Print all checks; return 1 if something that runs need is broken."""
     checks = [check() for check in _CHECKS]
     is_sound = all(check.state != BROKEN for check in checks)
     if as_json:
@@ -88,7 +88,7 @@ def _versions() -> Check:
 
 
 def _compiler() -> Check:
-    """Which compiler there is, and whether what it makes runs here."""
+    """Return which compiler is found, and whether its programs run here."""
     try:
         compiler = find_compiler()
         target = host.probe_compiler(compiler)

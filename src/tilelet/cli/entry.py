@@ -1,4 +1,4 @@
-"""The `tilelet` command. While it is being imported, Ctrl-C is an end too, not a traceback."""
+"""The `tilelet` command. Ctrl-C while it is being imported ends it without a traceback."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> int:
-    """Import the command line and run it; the result is the exit code."""
+    """Import the command line and run it; return the exit code."""
     try:
         from tilelet.cli.main import main as run
 

@@ -60,7 +60,7 @@ def example_names() -> list[str]:
 
 
 def example_files() -> list[Path]:
-    """The files of the source tree, if this is one; else those that were installed with it."""
+    """Return the files of the source tree, if this is one; else the installed ones."""
     tree = Path(__file__).parents[3] / "examples"
     if (tree.parent / "pyproject.toml").is_file():
         return sorted(tree.glob("[0-9]*.py"))
@@ -79,6 +79,6 @@ def _find(name: str, known: Sequence[Path]) -> Path:
 
 
 def _about(path: Path) -> str:
-    """The first sentence of the file's docstring."""
+    """Return the first sentence of the file's docstring."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return " ".join(text.split("\n\n")[0].split())

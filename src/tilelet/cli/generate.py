@@ -1,4 +1,4 @@
-"""`tilelet generate`: from a checkpoint to tokens, by tile programs."""
+"""`tilelet generate`: generate text from a checkpoint with tile programs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SMALLEST_CACHE = 256  # positions, so that programs are compiled for a few size
 
 @dataclass(eq=False)
 class _Answer:
-    """What was generated for one prompt, and how long it took."""
+    """The tokens generated for one prompt, and the time taken."""
 
     prompt: Array
     stream: TextStream | None
@@ -51,14 +51,14 @@ class _Answer:
 
 @dataclass
 class _Times:
-    """Seconds: until the first token of each prompt, and for the others."""
+    """Seconds until the first token of each prompt, and for the others."""
 
     prompts: float = 0.0
     steps: float = 0.0
 
 
 def generate_command(found: GenerateCommand) -> int:
-    """1 if a comparison finds differences that rounding does not explain."""
+    """Generate; return 1 if a comparison finds differences that rounding does not explain."""
     if found.ranks:
         return _generate(found, found.ranks, None)
     from tilelet.ranks.launch import start_rank
@@ -75,7 +75,7 @@ def _generate(found: GenerateCommand, ranks: int, rank: int | None) -> int:
     sampling = Sampling(found.temperature, found.top_k, found.top_p, found.seed)
     config = Qwen3Config.read(found.model)
     if found.profile:
-        load_machine(found.profile)  # an unknown one is better known now
+        load_machine(found.profile)  # report an unknown machine early
     if found.compare and not found.int8:
         check_reference()
     answers = _prompts(found, config)
@@ -129,7 +129,8 @@ def _generate(found: GenerateCommand, ranks: int, rank: int | None) -> int:
 def _prompts(found: GenerateCommand, config: Qwen3Config) -> list[_Answer]:
     if found.tokens:
         for number, tokens in enumerate(found.tokens):
-            check_tokens(number, tokens, config.vocab_size)  # any integers, before they are 64 bits
+            # Any integers, before conversion to 64 bits.
+            check_tokens(number, tokens, config.vocab_size)
         return [_Answer(np.array(tokens, np.int64), None) for tokens in found.tokens]
     tokenizer = Tokenizer(found.model)
     encode = tokenizer.chat if found.chat else tokenizer.encode
@@ -139,7 +140,7 @@ def _prompts(found: GenerateCommand, config: Qwen3Config) -> list[_Answer]:
 
 
 def _positions(config: Qwen3Config, answers: Sequence[_Answer], new: int) -> int:
-    """A size of the caches for what is asked: a power of two, or all that the model takes."""
+    """Return a cache size for this request: a power of two, or the model's maximum."""
     longest = max(len(a.prompt) for a in answers) + new
     return min(
         max(_SMALLEST_CACHE, 1 << (longest - 1).bit_length()), config.max_position_embeddings
@@ -159,7 +160,7 @@ def _run(
     sampling: Sampling,
     times: _Times,
 ) -> None:
-    """Generate; a single text is shown as it grows, of several each when it is whole."""
+    """Generate; show a single text as it grows, several texts when they are complete."""
     is_shown = len(answers) == 1 and found.format != "json"
     before = time.perf_counter()
     for new in generate(
@@ -198,7 +199,7 @@ def _end(answers: Sequence[_Answer], as_json: bool) -> None:
 
 
 def _full_text(model: Model) -> str:
-    """Why a text ends before all that was asked for."""
+    """Return why a text ends before the requested length."""
     longest = plural(model.longest, "position")
     if model.longest < model.config.max_position_embeddings:
         return f"ended at {longest}, where the cache is full: `--max-seq` makes it larger"
@@ -224,7 +225,7 @@ def _compared(model: Model, found: GenerateCommand, answers: Sequence[_Answer]) 
 
 
 def _narrowed(model: Model, found: GenerateCommand, answer: _Answer) -> Int8Error:
-    """What INT8 changes for the first prompt."""
+    """Return the effect of INT8 on the first prompt."""
     return int8_error(
         found.model,
         answer.prompt,
@@ -292,7 +293,7 @@ def _tokens_text(found: Comparison) -> str:
 
 
 def _modelled(model: Model, machine: str, answers: Sequence[_Answer]) -> list[DevicePass]:
-    """The longest prompt, and a step of all sequences at the length that the longest reached."""
+    """Model the longest prompt, and a step of all sequences at the longest length reached."""
     longest = max(len(a.prompt) for a in answers)
     reached = max(len(a.prompt) + len(a.tokens) - 1 for a in answers)
     prompt = PassShape(model.config, "prefill", 1, longest, model.dtype)

@@ -19,7 +19,7 @@ from tilelet.scripts import exit_codes
 
 
 def gym_command(options: GymCommand) -> int:
-    """0; 1 if a candidate that was scored is not right."""
+    """Run the gym; return 1 if a scored candidate is not right, else 0."""
     if options.action not in GYM_ACTIONS:
         actions = ticked(GYM_ACTIONS, "and")
         raise BadFlag(f"`tilelet gym` has no action `{options.action}`", [f"it has {actions}"])

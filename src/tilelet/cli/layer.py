@@ -1,4 +1,4 @@
-"""`tilelet layer`: one layer of a checkpoint at full size, beside a golden with its weights."""
+"""`tilelet layer`: run one layer of a checkpoint at full size, and compare it with its golden."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tilelet.scripts import exit_codes
 
 
 def layer_command(found: LayerCommand) -> int:
-    """0 if the layer gives what its golden does, 1 if not."""
+    """Run the layer; return 0 if it matches its golden, else 1."""
     if found.save:
-        saving_place(found.save)  # before anything that takes long
+        saving_place(found.save)  # before anything slow
     given = LayerInput(found.positions, found.capture, found.tokens, found.seed)
     result = run_layer(
         found.model,

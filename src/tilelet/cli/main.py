@@ -16,7 +16,7 @@ from tilelet.scripts import exit_codes, interrupt, output
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of the `tilelet` command; the result is the exit code."""
+    """Run the `tilelet` command; return the exit code."""
     output.open_closed_streams()
     with output.watched(), interrupt.noticed():
         return _guarded(argv)
@@ -36,7 +36,7 @@ def _guarded(argv: Sequence[str] | None) -> int:
         print("interrupted", file=sys.stderr)
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output is gone: nothing to say, and nothing left to flush.
+        # The reader of our output has closed the pipe: nothing to report or flush.
         output.discard()
         return exit_codes.BROKEN_PIPE
     except OSError as error:
@@ -48,7 +48,7 @@ def _guarded(argv: Sequence[str] | None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    """Find the command, read its options, and do it."""
+    """Find the command, parse its options, and run it."""
     name = _command_name(argv)
     found: Any = None
     try:
@@ -98,7 +98,7 @@ def _command_name(argv: Sequence[str]) -> str:
 
 
 def _overview() -> str:
-    """The commands by group, and how to begin."""
+    """Return the commands by group, and how to begin."""
     lines: list[str] = []
     group = None
     for command in listed():

@@ -1,4 +1,4 @@
-"""Diagnostics on the terminal, or as the document that a machine reads."""
+"""Print diagnostics on the terminal, or as a machine-readable document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelet.diag.text import wrapped
 
 
 def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> None:
-    """The whole answer of a command that could not do its work with `script`."""
+    """Print the errors of a command that failed on `script`."""
     if style == "json":
         print(to_json(found))
     elif style == "sarif":
@@ -23,12 +23,12 @@ def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> 
 
 
 def print_text(text: str) -> None:
-    """A text on stdout, within the width of a terminal."""
+    """Print a text on stdout, wrapped to the terminal width."""
     print(wrapped(text, text_width(sys.stdout)) if sys.stdout.isatty() else text)
 
 
 def print_findings(found: Sequence[Diagnostic], truncated: bool = False) -> None:
-    """Messages with their source; several are counted at the end."""
+    """Print messages with their source, and their number if there are several."""
     color, width = use_color(sys.stderr), text_width(sys.stderr)
     if len(found) == 1:
         print(render_text(found[0], color, width=width), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`tilelet optimise`: rewritings and tile sizes of a script, searched together."""
+"""`tilelet optimise`: search rewritings and tile sizes of a script together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilelet.scripts import exit_codes
 
 
 def optimise_command(options: OptimiseCommand) -> int:
-    """0 whether or not something faster was found."""
+    """Search and print the result; return 0 whether or not something faster was found."""
     setting = advice_setting(machines_for(options), options)
     found = optimise(
         options.target,

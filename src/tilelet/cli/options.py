@@ -76,7 +76,7 @@ def dtype_option(**more: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptOptions(Command):
-    """How a script runs, whatever is asked about it."""
+    """Options for running a script, common to all commands that run one."""
 
     format: str = format_option(*FORMATS)
     build_dir: Path | None = option(
@@ -104,7 +104,7 @@ class ScriptOptions(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(ScriptOptions):
-    """`tilelet run`, and `tilelet tasks`, which has only the first of these as options."""
+    """Options of `tilelet run`, and of `tilelet tasks`, which has only the first of these."""
 
     format: str = format_option(
         *FORMATS, about="format of messages; json and sarif go to stdout, all else to stderr"
@@ -131,7 +131,7 @@ class RunOptions(ScriptOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions(ScriptOptions):
-    """Commands that ask about a modelled machine."""
+    """Options of commands that model a machine."""
 
     platform: str | None = platform_option(rivals="machine")
     platforms: tuple[str, ...] = option(
@@ -151,13 +151,13 @@ class DeviceOptions(ScriptOptions):
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The machines to model, by name."""
+        """Return the names of the machines to model."""
         return self.platforms or (self.platform or DEFAULT_MACHINE,)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageOptions(Command):
-    """`tilelet view` and `tilelet report`."""
+    """Options of `tilelet view` and `tilelet report`."""
 
     html: Path | None = html_option()
     open: bool = open_option()

@@ -42,7 +42,7 @@ def save_page(text: str, target: Path, *, show: bool) -> None:
 
 
 def open_address(address: str, name: str) -> None:
-    """Show it in the user's browser; without one, say where it is."""
+    """Open an address in the user's browser; without one, print it."""
     import webbrowser
 
     try:
@@ -57,7 +57,7 @@ def open_address(address: str, name: str) -> None:
 
 
 def report_command(options: PageOptions) -> int:
-    """Make the page of a run directory."""
+    """Write the page of a run directory."""
     from tilelet.report.html import page_html
     from tilelet.report.run_directory import read_data
 

@@ -1,4 +1,4 @@
-"""`tilelet explain` and `tilelet docs`: text that comes from the code itself."""
+"""`tilelet explain` and `tilelet docs`: text generated from the code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def explain_command(asked: Sequence[str], *, every: bool) -> int:
-    """Print what a code means, or the codes that match words."""
+    """Print the explanation of a code, or the codes that match words."""
     if len(asked) == 1 and re.fullmatch(r"[A-Za-z]\d+", asked[0]):
         print_text(explain(asked[0]))
         return exit_codes.PASSED
@@ -38,14 +38,14 @@ def explain_command(asked: Sequence[str], *, every: bool) -> int:
 
 
 def _matching(words: Sequence[str], titles: Mapping[str, str]) -> list[str]:
-    """Codes whose explanation has all words; those with a word in the title come first."""
+    """Return codes whose explanation has all words; those with a word in the title come first."""
     wanted = [word.lower() for word in words]
     found = [c for c in titles if all(word in explain(c).lower() for word in wanted)]
     return sorted(found, key=lambda c: not any(word in titles[c].lower() for word in wanted))
 
 
 def _families(titles: Mapping[str, str]) -> str:
-    """What there is to search: one line per subject."""
+    """Return one line per family of codes."""
     families: dict[str, str] = {}
     for code, cls in classes().items():
         subject = (sys.modules[cls.__module__].__doc__ or "").partition("\n")[0]
@@ -60,7 +60,7 @@ def _families(titles: Mapping[str, str]) -> str:
 
 
 def docs_command(folder: Path, write: bool) -> int:
-    """Write the generated pages, or say which of them are not what the code says."""
+    """Write the generated pages, or report those that are not up to date."""
     from tilelet.advice.manual import advice_markdown
     from tilelet.bench.page import bench_markdown
     from tilelet.compat.compatibility import compatibility_markdown
@@ -95,7 +95,7 @@ def docs_command(folder: Path, write: bool) -> int:
 
 
 def commands_markdown() -> str:
-    """docs/commands.md: what every listed command does, and its options."""
+    """Return docs/commands.md: what every listed command does, and its options."""
     from tilelet.cli.commands import listed
 
     parts = ["# Commands\n", f"{_GENERATED.format('src/tilelet/cli/commands')}\n"]
@@ -129,7 +129,7 @@ def _command_markdown(command: type[Command]) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that was asked for, and the folders it is in."""
+    """Write a requested file, creating its folders."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

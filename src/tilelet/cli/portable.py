@@ -40,7 +40,7 @@ _PROOF_BUDGET = 40_000_000
 
 
 def portable_command(options: CheckCommand) -> int:
-    """What a dialect does not take of the programs that the target runs; 1 if there is any."""
+    """Print what a dialect does not accept of the target's programs; return 1 if anything."""
     dialect = dialect_named(options.portable or NEWEST)
     recording = record(options.target, options, options.platform)
     if recording.code and not recording.runs:
@@ -60,7 +60,7 @@ def portable_command(options: CheckCommand) -> int:
 
 
 def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
-    """The findings of all programs that were recorded, each once."""
+    """Return the findings of all recorded programs, each once."""
     programs = {id(run.program): run.program for run in recording.runs}
     compared: dict[int, frozenset[str]] = {}  # parameters that the script always compares
     for run in recording.runs:
@@ -83,9 +83,9 @@ def _shared_stages(recording: Recording, machine: str | None) -> list[Diagnostic
 
 
 def nearest_release(recording: Recording) -> tuple[Dialect, list[Diagnostic]]:
-    """Return the release that takes most of the programs, and what it does not take.
+    """Return the release that accepts most of the programs, and what it does not accept.
 
-    What another release takes is a warning: releases between the known ones may take both.
+    What another release accepts is a warning: releases between the known ones may accept both.
     """
     newest_first = sorted(DIALECTS.values(), key=lambda d: d.name, reverse=True)
     found = {d.name: portability(recording, d) for d in newest_first}
@@ -103,7 +103,7 @@ def print_places(name: str, dialect: Dialect, found: Sequence[Diagnostic]) -> No
 
 
 def export_command(options: ExportCommand) -> int:
-    """Write the target's program as a script; 1 if the dialect does not take all of it."""
+    """Write the target's program as a script; return 1 if the dialect does not accept all of it."""
     from tilelet.export.script import script_text
 
     dialect = dialect_named(options.dialect)
@@ -139,7 +139,7 @@ def _claim(case: ExportCase, script: Script) -> str:
 
 
 def _why_unordered(program: Program) -> str:
-    """Why the results may not be those of program order on a board; empty if they are."""
+    """Return why the results may differ from program order on a board; empty if they do not."""
     from tilelet.checks.verdict import Subject
     from tilelet.device.machine.description import load_machine
     from tilelet.device.run import Recorded
@@ -155,7 +155,7 @@ def _why_unordered(program: Program) -> str:
 
 
 def _cases(options: ExportCommand) -> tuple[list[ExportCase], int]:
-    """What the target would run; nothing is run."""
+    """Return the cases that the target would run, without running them."""
     from tilelet.export.script import ExportCase
 
     handler = Export()

@@ -45,7 +45,7 @@ def machines_of(names: Iterable[str]) -> list[Machine]:
 
 
 def machines_for(options: DeviceOptions) -> list[Machine]:
-    """The machines asked for, each with a runtime to model."""
+    """Return the requested machines, each with a runtime to model."""
     machines = machines_of(options.machines)
     for machine in machines:
         machine.period(period_of(machine, options.period, machines))
@@ -53,7 +53,7 @@ def machines_for(options: DeviceOptions) -> list[Machine]:
 
 
 def period_of(machine: Machine, asked: str | None, side_by_side: Sequence[Machine]) -> str | None:
-    """The runtime to model. A machine beside one that has it may take the nearest of its own."""
+    """Return the runtime to model; beside a machine that has it, the nearest of this machine."""
     if asked is None or asked >= min(machine.runtime):
         return asked
     if not any(asked >= min(other.runtime) for other in side_by_side):
@@ -69,7 +69,7 @@ def period_of(machine: Machine, asked: str | None, side_by_side: Sequence[Machin
 
 
 def profile_command(options: ProfileCommand) -> int:
-    """Model every program that the target runs; 1 if a machine would refuse one of them."""
+    """Model every program that the target runs; return 1 if a machine would reject one of them."""
     from tilelet.cli.advise import page_advice
     from tilelet.device.run import DeviceRun
 
@@ -169,7 +169,7 @@ def _show_side_by_side(same_run: Sequence[DeviceRun]) -> None:
 
 
 def _write(same_run: Sequence[DeviceRun], options: ProfileCommand) -> None:
-    """All files of a run into one directory, with a folder per machine if there are several."""
+    """Write all files of a run into one directory, with a folder per machine if there are several."""
     from tilelet.report.run_directory import COMMAND, write_data
 
     directory = RunDirectory(same_run[0].run.program.name, root=options.build_dir)
@@ -181,7 +181,7 @@ def _write(same_run: Sequence[DeviceRun], options: ProfileCommand) -> None:
         directory.path(COMMAND).write_text(command_of(options), encoding="utf-8")
     except OSError as error:
         problem = CannotWrite.of(error)
-        if options.build_dir is not None:  # the files were asked for
+        if options.build_dir is not None:  # the files were requested
             raise problem from error
         text = f"note: no files: {problem.diagnostic.message}"
         print(printable(text), file=sys.stderr)
@@ -194,7 +194,7 @@ def _write(same_run: Sequence[DeviceRun], options: ProfileCommand) -> None:
 
 
 def compare_command(options: CompareCommand) -> int:
-    """Two programs, machines or saved profiles."""
+    """Compare two programs, machines or saved profiles."""
     from tilelet.device.report.compare import Comparison
     from tilelet.device.report.profile import Profile
     from tilelet.diag.tables import show
@@ -227,7 +227,9 @@ def compare_command(options: CompareCommand) -> int:
 def _side(
     text: str, machine: Machine, machines: Sequence[Machine], options: DeviceOptions
 ) -> DeviceRun | Profile | Recording:
-    """`profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"`, `qwen3/scope3:tuned`."""
+    """Parse one side: `profile.json`, `k.py`, `k.py@a5`, `"k.py --variant tuned"` or
+    `qwen3/scope3:tuned`.
+    """
     from tilelet.device.report.profile import Profile
     from tilelet.device.run import DeviceRun
 

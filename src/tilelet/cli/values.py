@@ -161,7 +161,7 @@ def from_environment(variable: str, value: Callable[[str], object], otherwise: o
         raise BadFlag(f"`{variable}`: {error}") from None
 
 
-# What completion offers for values that are looked up
+# Completion words that are looked up
 
 
 def machines() -> list[str]:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def verdict_command(options: VerdictCommand) -> int:
-    """0 if all is right and there is no finding, 1 if not, 3 if the script could not run."""
+    """Print the verdict; return 0 if right without findings, 1 if not, 3 if the script could not
+    run.
+    """
     if options.against is not None:
         return _against(options, options.against)
     found = verdict_of(

@@ -87,7 +87,7 @@ def view_command(options: PageOptions) -> int:
 
 
 def _command(directory: Path, options: PageOptions) -> list[str]:
-    """What to profile: a script that was named, or what a run directory remembers."""
+    """Return what to profile: the named script, or the one recorded in a run directory."""
     from tilelet.report.run_directory import read_command
 
     machine = ["-p", options.platform] if options.platform else []
@@ -167,7 +167,7 @@ class _Watcher:
         shown.say("live")
 
     def _run(self, *words: str) -> tuple[str, str]:
-        """What a command prints, and what it says of a failure; ended if a file is saved."""
+        """Return the output and error messages of a command, which is stopped if a file is saved."""
         environment = {
             **os.environ,
             "NO_COLOR": "1",

@@ -177,7 +177,7 @@ def _read(path: Path) -> str:
 
 
 def _difference(path: Path, current: str, wanted: str) -> str:
-    """What is not up to date, and where; nothing if all is."""
+    """Return what is out of date, and where; nothing if all is up to date."""
     if current.strip() == wanted.strip():
         return ""
     lines = difflib.unified_diff(

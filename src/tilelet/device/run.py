@@ -129,7 +129,7 @@ class DeviceRun:
         return row_hints(self.kernels, self.machine)
 
     def parts(self) -> list[str | Table]:
-        """Return the report for people."""
+        """Return the report as text and tables."""
         parts = report_parts(self.profile)
         lost = sum(k.serialized_us for k in self.profile.kernels)
         if self.ideal:

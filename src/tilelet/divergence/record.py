@@ -110,7 +110,7 @@ class Event:
 
 
 def steps_of(elements: int) -> float:
-    """Return the work of one op on so many elements."""
+    """Return the work of one op on this many elements."""
     return 1 + elements / _ELEMENTS_PER_STEP
 
 

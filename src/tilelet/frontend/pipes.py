@@ -244,7 +244,7 @@ class _Weaver:
 
 
 def weave(ctx: Context, parts: Sequence[CorePart]) -> Mapping[Value, Arg]:
-    """Put the joined parts into `ctx.ops`; gives what became of values that are no more."""
+    """Put the joined parts into `ctx.ops`; return the replacements of removed values."""
     weaver = _Weaver(ctx)
     of_parts = {r for part in parts for op in part.ops for r in op.results}
     before: list[Op] = []

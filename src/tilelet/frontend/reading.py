@@ -1,4 +1,4 @@
-"""What spellings mean that have meant two things."""
+"""Meanings of ambiguous spellings."""
 
 from __future__ import annotations
 

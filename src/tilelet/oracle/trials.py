@@ -133,7 +133,7 @@ def _other_lengths(program: Program, given: Arguments) -> Iterator[Trial]:
 
 
 def noise(given: Arguments, fresh: list[str]) -> dict[str, Any]:
-    """Return the arguments with what an earlier run might have left in the outputs."""
+    """Return the arguments with outputs that look as if an earlier run had written them."""
     left = {n: _left_over(given[n], _rng("noise", n)) for n in fresh if n in given}
     return {**given, **left}
 

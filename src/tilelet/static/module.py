@@ -195,7 +195,7 @@ class _Reader:
         self.plain = plain_modules(source.path)
 
     def statement(self, scope: Scope, s: ast.stmt) -> None:
-        """Take a statement as far as it is known; names that it would bind become unknown."""
+        """Evaluate a statement as far as possible; names that it would bind become unknown."""
         try:
             execute(s, scope)
         except NotEvaluatedError as problem:

@@ -133,7 +133,7 @@ class TuneResult:
         return f"{self.ratio:.2f}x {how.get(self.objective, f'fewer {_UNITS.get(self.objective)}')}"
 
     def _change_tables(self) -> list[Table]:
-        """What to change, with what the rest would give without it, and what the change gives."""
+        """Return the table of changes, each with the result with and without it."""
         machines = list(self.winner.score.figures)
         what = _LABELS[self.objective]
         heads = ("change", "now", "then", *(f"{m} {what} without it" for m in machines))

@@ -239,7 +239,7 @@ def _search_briefly(run: CaseRun, pristine: Mapping[str, Any]) -> None:
 
     if sum(np.size(array) for array in pristine.values()) > _MAX_ELEMENTS_SEARCHED:
         return
-    # What the golden prints, it has printed before.
+    # Discard what the golden prints: it was printed before.
     apart = contextlib.redirect_stdout(io.StringIO())
     with contextlib.suppress(UserError, UserErrors), progress("finding the statement"), apart:
         run.result.answer = answer(run.compiled.name, run.examined(pristine), SHORT)

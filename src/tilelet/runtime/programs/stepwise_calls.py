@@ -56,7 +56,7 @@ class StepwiseCalls(ABC):
     def build_orch_args(
         self, *args: object, worker: object = None
     ) -> tuple[list[Any], list[Any], bool]:
-        """Return a worker's arguments, those the caller sees, and whether outputs were omitted."""
+        """All workers share the memory"""
         del worker  # memory is the same for all of them
         _, written = bind_call(self.name, self.parameters, args)
         is_complete = len(args) == len(self.parameters)
