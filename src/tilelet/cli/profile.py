@@ -169,7 +169,7 @@ def _show_side_by_side(same_run: Sequence[DeviceRun]) -> None:
 
 
 def _write(same_run: Sequence[DeviceRun], options: ProfileCommand) -> None:
-    """Write all files of a run into one directory, with a folder per machine if there are several."""
+    """Write all files of a run into one directory, with folders for several machines."""
     from tilelet.report.run_directory import COMMAND, write_data
 
     directory = RunDirectory(same_run[0].run.program.name, root=options.build_dir)

@@ -167,7 +167,7 @@ class _Watcher:
         shown.say("live")
 
     def _run(self, *words: str) -> tuple[str, str]:
-        """Return the output and error messages of a command, which is stopped if a file is saved."""
+        """Return the output and errors of a command, which is stopped if a file is saved."""
         environment = {
             **os.environ,
             "NO_COLOR": "1",

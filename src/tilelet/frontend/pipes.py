@@ -52,7 +52,9 @@ class _Weaver:
     copies: int = 0
 
     def weave(self, sides: Sequence[Sequence[Op]], queues: Queues) -> list[Op]:
-        """One list of ops of several; `queues` are what is in the pipes, before and after."""
+        """Merge several lists of ops into one; `queues` are the contents of the pipes, before and
+        after.
+        """
         left = [deque(side) for side in sides]
         done: list[Op] = []
         while any(left):

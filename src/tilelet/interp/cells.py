@@ -161,7 +161,7 @@ class Watcher:
         return UndefinedInt(value).from_(origin)
 
     def origin_of(self, numbers: Iterable[object]) -> Origin | None:
-        """Return the origin of the first undefined one of these."""
+        """Return the origin of the first undefined one of these cells."""
         if self.any_numbers:
             for number in numbers:
                 if isinstance(number, UndefinedInt | UndefinedFloat):

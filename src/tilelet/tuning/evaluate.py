@@ -193,7 +193,7 @@ def _agreement(
         for given in integer_trials(old.program, old.arguments):
             expected = run_outputs(old.program, given)
             if expected is None:
-                continue  # the start does not accept these inputs
+                continue  # the original program rejects these inputs
             found = run_outputs(new.program, given)
             if found is None or differs_from(expected, found, judge):
                 return "it differs from the start for other integers of its inputs", Claim.NOT_TRIED
