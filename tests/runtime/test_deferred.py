@@ -221,6 +221,32 @@ def test_element_by_element_the_tape_ends(monkeypatch: pytest.MonkeyPatch) -> No
         assert x.diagonal().tolist() == list(range(300))
 
 
+def test_other_tensors_stay_deferred_when_the_tape_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deferred, "_MOST", 50)
+    with Deferring():
+        weights, x = torch.randn(BIG), torch.zeros(BIG)
+        for i in range(60):
+            x[i, i] = weights[0, 0] if i == 0 else i
+        other = torch.randn(BIG)
+        for i in range(60):
+            x[i, i] = i
+        assert other.cell.real is None
+        assert x.diagonal()[:60].tolist() == list(range(60))
+
+
+def test_what_follows_a_failed_operation_is_still_to_be_run() -> None:
+    with Deferring():
+        x, y = torch.zeros(BIG), torch.ones(BIG)
+        total = x + y
+        operations = deferred._TAPE._pending
+        fails = operations[0].function
+        operations[0].function = lambda *_, **__: (_ for _ in ()).throw(MemoryError())
+        with pytest.raises(MemoryError):
+            deferred._TAPE.compute({total.cell.storage})
+        operations[0].function = fails
+        assert total[0, 0].item() == 1
+
+
 def test_errors_come_as_without() -> None:
     with Deferring():
         x = torch.randn(BIG)

@@ -154,7 +154,8 @@ class Tape:
     def add(self, operation: Operation) -> None:
         self._pending.append(operation)
         if len(self._pending) > _MOST:
-            self._run(self._pending)
+            self._pending = [o for o in self._pending if o.is_wanted]
+            self.compute(operation.writes)  # others stay deferred: they may be too large
 
     def compute(self, storages: set[Storage], readers: bool = False) -> None:
         """Run the operations that write these storages; with `readers`, also their readers."""
@@ -169,11 +170,14 @@ class Tape:
         self._run(chosen[::-1])
 
     def _run(self, operations: Sequence[Operation]) -> None:
-        done = set(map(id, operations))
-        self._pending = [o for o in self._pending if id(o) not in done]
-        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            for operation in operations:
-                operation.run()
+        done: set[int] = set()
+        try:
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                for operation in operations:
+                    operation.run()
+                    done.add(id(operation))
+        finally:  # those after one that fails, for lack of memory, are still to be run
+            self._pending = [o for o in self._pending if id(o) not in done]
 
 
 _TAPE = Tape()
