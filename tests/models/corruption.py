@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.rebuild import Rewriter
-from tilelet.ir.spec import REGISTRY, bind
+from tilelet.ir.spec import bind
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import CallView
+from tilelet.ops.creation import full
 
-FULL = REGISTRY["full"]
+FULL = full.spec
 
 
 class How(enum.Enum):
