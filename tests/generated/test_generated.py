@@ -21,7 +21,7 @@ from tests.generated.generator import FOCUSES, TAPE, Kernel, kernels, make
 from tests.generated.harness import check
 
 WANTED = os.environ.get("TILELET_GENERATED")
-PER_FOCUS = int(WANTED or 360) // len(FOCUSES)
+PER_FOCUS = int(WANTED or 240) // len(FOCUSES)
 
 # What each focus is there for: some of many kernels must use it.
 CONSTRUCTS: dict[str, tuple[str, ...]] = {
