@@ -496,7 +496,12 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "`now`, which is one of several tensors when its scope ends,",
         "bind each tensor to a separate name after the scope",
     ),
-    unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(at("fast_exp"), "fast_exp"),
+    unsupported.ExternalKernel: lambda at: unsupported.ExternalKernel(
+        at("fast_exp(x"),
+        "fast_exp",
+        "has no reference to run",
+        "assign a function of NumPy arrays: `fast_exp.reference = function`",
+    ),
     unsupported.MxFormat: lambda at: unsupported.MxFormat(at("pl.MX_A_ND"), "pl.MX_A_ND"),
     unsupported.PipeOutsideGroup: lambda at: unsupported.PipeOutsideGroup(
         at("pl.tpush_to_aic(tile, split=0)"), "pl.tpush_to_aic"

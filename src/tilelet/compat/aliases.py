@@ -24,7 +24,7 @@ _RUNTIME: Contents = {
         "RunConfig RunResult TensorSpec ScalarSpec CompiledProgram compile_program run"
     ),
     "tilelet.compat.bench": "BenchmarkStats benchmark",
-    "tilelet.compat.surface": "configure_log",
+    "tilelet.compat.surface": "configure_log pto_isa_include_dir",
     "tilelet.compat.worker": "ChipWorker RegistrationHandle",
     "tilelet.runtime.programs.ranks_worker": (
         "DistributedRunHandle DistributedWorker StackedDeviceTensor"

@@ -85,10 +85,6 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
 }
 _REFUSED = {
     ("at", "role"): LevelWithRole,
-    **{
-        ("jit.extern", p): ExternalKernel
-        for p in ("func", "core_type", "source", "aic_source", "aiv_source", "dual_aiv_dispatch")
-    },
     ("function", "level"): BadDecorator,
     ("function", "role"): BadDecorator,
     ("function", "external_source"): ExternalKernel,

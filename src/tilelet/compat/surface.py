@@ -36,6 +36,7 @@ __all__ = [
     "deserialize",
     "get_backend_type",
     "is_backend_configured",
+    "pto_isa_include_dir",
     "python_print",
     "reset_for_testing",
     "serialize",
@@ -102,6 +103,11 @@ _set_thread_log_level = set_log_level
 
 def _clear_thread_log_level() -> None:  # pyright: ignore[reportUnusedFunction]
     """As `set_log_level`, for one thread."""
+
+
+def pto_isa_include_dir() -> Path:
+    """Return where headers of external kernels would be; nothing reads them here."""
+    return Path("pto-isa") / "include"
 
 
 def configure_log(level: object) -> None:

@@ -57,6 +57,7 @@ class Context:
     # Name and split of the kernels of an auto scope without chunk loops.
     runs_of: tuple[str | None, str | None] = (None, None)
     scope_loc: Loc | None = None
+    blocks: int | None = 1  # number of blocks of the scope, if known
     caller: Loc | None = None
     # Values that were assembled into and must not be read again: value -> (where, new value).
     consumed: dict[Value, tuple[Loc, Value]] = field(

@@ -20,6 +20,7 @@ from tilelet.frontend.desugar import desugar_jumps
 from tilelet.frontend.early_return import join_returns
 from tilelet.frontend.source import SourceFile, find_function
 from tilelet.ir.core import Function, FunctionKind
+from tilelet.ir.spec import External
 from tilelet.syntax import markers
 from tilelet.syntax.enums import SplitMode
 
@@ -60,6 +61,7 @@ class KernelFunction:
     core: FunctionKind | None = None  # AIC, AIV or Group, if the kernel is declared for one of them
     split: str | None = None  # name of the `pl.SplitMode` by which two vector cores share it
     is_graph: bool = False  # its tasks are submitted as one graph
+    external: External | None = None  # a stub for a kernel written outside the language
     is_callback: bool = False  # Python that a host function calls (`pl.Role.SubWorker`)
     host: Python = PYTHON  # evaluates compile-time Python in the text
 

@@ -12,7 +12,7 @@ from tilelet import dtypes
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ops import DuplicateArgument, UnknownKeyword, WrongArity
 from tilelet.diag.catalogue.python import BadDecorator
-from tilelet.diag.catalogue.unsupported import ExternalKernel, UnsupportedLevel
+from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations
 from tilelet.frontend.annotations import KernelParameter
@@ -21,6 +21,7 @@ from tilelet.frontend.functions import KernelFunction, Style, frame_names, here,
 from tilelet.frontend.hosts import names_ranks
 from tilelet.frontend.module import Constant, ModuleBuilder, SourceOrigin, as_entry
 from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.spec import External
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
 from tilelet.syntax.enums import Level
 
@@ -216,6 +217,31 @@ def _dtype_of(a: object) -> dtypes.DType:
     return dtypes.from_numpy(found)
 
 
+class ExternFunction(JitFunction):
+    """A kernel written outside the language; `reference` and `us` are as in `External`."""
+
+    @property
+    def _external(self) -> External:
+        assert self.kernel_function.external is not None
+        return self.kernel_function.external
+
+    @property
+    def reference(self) -> Callable[..., Any] | None:
+        return self._external.reference
+
+    @reference.setter
+    def reference(self, function: Callable[..., Any]) -> None:
+        self._external.reference = function
+
+    @property
+    def us(self) -> float | None:
+        return self._external.us
+
+    @us.setter
+    def us(self, time: float) -> None:
+        self._external.us = time
+
+
 class _Jit:
     """`pl.jit`, with its variants as attributes."""
 
@@ -249,12 +275,48 @@ class _Jit:
         """A part of a control program whose tasks the device takes as one graph: `pl.graph`."""
         return _decorate("pl.jit.graph", func, options)
 
-    def extern(self, *_: object, **__: object) -> Any:
-        """External kernels are vendor binaries; not supported."""
-        raise ExternalKernel(here(1), "@pl.jit.extern")
+    def extern(
+        self,
+        func: Callable[..., object] | None = None,
+        *,
+        core_type: str = "aiv",
+        **options: object,
+    ) -> Any:
+        """A kernel whose code is elsewhere: the function is its signature.
+
+        Assign `f.reference`, a function of NumPy arrays, to run it, and `f.us` to state its time.
+        """
+        where, name = here(1), "pl.jit.extern"
+        if core_type not in _CORE_TYPES:
+            raise BadDecorator(where, name, f"`core_type` is one of {', '.join(_CORE_TYPES)}")
+        for option in options:
+            if option not in _EXTERN_OPTIONS:
+                raise BadDecorator(where, name, f"it has no option `{option}`")
+        visible = frame_names(1)
+
+        def make(target: Callable[..., object]) -> ExternFunction:
+            if not is_plain(target):
+                raise BadDecorator(where, name, "it decorates plain functions")
+            names = visible if "<locals>" in target.__qualname__ else {}
+            function = KernelFunction(
+                target.__name__,
+                FunctionKind.InCore,
+                Style(drops_axis=True),
+                generic=True,
+                python=target,
+                frame_names=names,
+                external=External(core_type),
+            )
+            return ExternFunction(function)
+
+        return make if func is None else make(func)
 
 
 jit = _Jit()
+
+_CORE_TYPES = ("aic", "aiv", "mixed")
+_EXTERN_OPTIONS = ("source", "aic_source", "aiv_source", "dual_aiv_dispatch", "include_dirs")
+"""Options of the device's compiler, which finds the code by them."""
 
 
 # `auto_scope` only tells the device runtime where to place memory scopes: no result changes.

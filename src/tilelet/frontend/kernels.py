@@ -18,6 +18,7 @@ from tilelet.frontend.bindings import Binding, ReportedError, describe
 from tilelet.frontend.context import Context, CorePart
 from tilelet.frontend.dispatch import call, evaluate, evaluate_arg, function_call
 from tilelet.frontend.emitting import emit_value, spilled_type
+from tilelet.frontend.externs import lower_external
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.inlining import arg_of, arguments, inline, positional_arguments, wrong_arity
 from tilelet.frontend.resolve import MethodReference, as_kernel_function, static_callee
@@ -50,6 +51,10 @@ def call_function(
     if is_kernel:
         return call_kernel(ctx, function, nodes, ctx.loc(node), Launch())
     args = arguments(ctx, nodes)
+    if function.external is not None:
+        values = [arg_of(ctx, value, at) for value, at in zip(args, nodes)]
+        results = lower_external(ctx, function, function.external, values, ctx.loc(node))
+        return results[0] if len(results) == 1 else results
     if ctx.parts is None or function.core is None:
         return inline(ctx, function, args, ctx.loc(node), is_statement)
     part = CorePart(function.name, [])

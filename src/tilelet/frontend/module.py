@@ -27,6 +27,7 @@ from tilelet.frontend.compile_time import PYTHON
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import lower_body
 from tilelet.frontend.emitting import spilled_type, to_arg
+from tilelet.frontend.externs import lower_external
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module_state import ModuleState
 from tilelet.frontend.nameflow import NameFlow
@@ -149,7 +150,13 @@ class ModuleBuilder(ModuleState):
             ctx.parts = []
         self.inline_stack.append(function)
         try:
-            lower_body(ctx, function.body)
+            if function.external is not None:
+                values = [v for v, _ in params]
+                ctx.returned = lower_external(
+                    ctx, function, function.external, values, function.loc()
+                )
+            else:
+                lower_body(ctx, function.body)
         finally:
             self.inline_stack.pop()
         if ctx.parts:

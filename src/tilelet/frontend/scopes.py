@@ -310,6 +310,8 @@ def lower_scope(
 def _scope_context(ctx: Context, info: ScopeInfo, in_core: bool) -> Context:
     inside = ctx.nested_scope(info.loc) if in_core else ctx.nested()
     inside.split = info.split
+    if info.kind == "spmd":
+        inside.blocks = info.count if isinstance(info.count, int) else None
     if info.kind == "chunked":
         inside.in_chunked = True
     if info.kind == "chip":

@@ -103,19 +103,20 @@ def _seed_tile(
 
 
 def _memory_op(low: Lowering, op: Op) -> Step:
-    """Lower an op whose reference returns the new contents of a tensor that it updates in place."""
+    """Lower an op whose reference returns the new contents of tensors that it updates in place."""
     state, application = low.state, Application(op, low.function.name)
     operands = Operands(low, op, application)
-    (target,) = op.spec.writes
-    window = low.slot(op.args[target])
-    result = low.result(op)
+    windows = [low.slot(op.args[target]) for target in op.spec.writes]
+    results = low.define(op.results)
 
     def step(frame: Frame) -> None:
-        memory: Window = frame[window]
-        frame[result] = memory
+        memories: list[Window] = [frame[window] for window in windows]
+        frame[results] = memories
         if not state.execute:
-            state.changed_by_control(memory)
+            for memory in memories:
+                state.changed_by_control(memory)
             return
-        memory.array[...] = application.contents(*operands.read(frame))
+        for memory, made in zip(memories, application.contents(*operands.read(frame))):
+            memory.array[...] = made
 
     return step

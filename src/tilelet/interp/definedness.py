@@ -368,9 +368,14 @@ def _tile_op(low: Lowering, op: Op, lower: Lower) -> Step:
 
 
 def _memory_op(low: Lowering, op: Op) -> Step:
-    """Lower an op that updates a tensor at a position given by its operands."""
+    """Lower an op that updates a tensor at a position given by its operands.
+
+    An op that moves nothing, such as an external kernel, defines all that it writes.
+    """
     rule, state = _TileOp(low, op), low.state
     compute = lower_compute(low, op) if state.execute else None
+    if not op.spec.moves:
+        return _external(low, op, rule, compute)
     (target,) = op.spec.writes
     window = low.slot(op.args[target])
     result = low.slot(op.result) if compute is not None else low.result(op)
@@ -395,6 +400,24 @@ def _memory_op(low: Lowering, op: Op) -> Step:
     return step
 
 
+def _external(low: Lowering, op: Op, rule: _TileOp, compute: Step | None) -> Step:
+    state = low.state
+    windows = [low.slot(op.args[target]) for target in op.spec.writes]
+    results = low.define(op.results) if compute is None else None
+
+    def step(frame: Frame) -> None:
+        rule.masks(frame)
+        memories: list[Window] = [frame[window] for window in windows]
+        if compute is not None:
+            compute(frame)
+        elif results is not None:
+            frame[results] = memories
+        for memory in memories:
+            store_mask(state, op, memory, None, memory.shape, atomic=False)
+
+    return step
+
+
 def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
     """Return what is defined of a tensor after an update, by moving marks."""
     args, regions = rule.read(frame)
@@ -403,7 +426,8 @@ def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
         assert isinstance(arg, Value)
         assert isinstance(arg.type, TileType | TensorType)
         args[name] = _mark_undefined(rule.tile_bits(name, frame), arg.type.dtype.numpy)
-    return _read_marks(rule.application.contents(args, regions), any_byte=False)
+    (contents,) = rule.application.contents(args, regions)
+    return _read_marks(contents, any_byte=False)
 
 
 def _numbers(low: Lowering, values: Iterable[Value]) -> list[int]:

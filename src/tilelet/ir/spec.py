@@ -214,6 +214,25 @@ class Limit:
     rewrite: Callable[[str, Mapping[str, str]], str | None] = lambda _, __: None
 
 
+BLOCKS = "launched_blocks"
+"""Argument of an external kernel: number of blocks of its launch, if known."""
+
+
+@dataclass
+class External:
+    """A kernel written outside the language.
+
+    core_type  "aic", "aiv" or "mixed"
+    reference  Python function of its arguments as NumPy arrays and numbers, which writes or returns
+               the outputs; needed to run it
+    us         time of one execution; None: that of reading the inputs and writing the outputs once
+    """
+
+    core_type: str = "aiv"
+    reference: Callable[..., Any] | None = None
+    us: float | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class OpSpec:
     """The single definition of an op.
@@ -254,6 +273,7 @@ class OpSpec:
     limits     forms that not every compiler supports
     terminator, structural  IR bookkeeping
     section    its section in docs/ops.md: the module of `ops/`
+    external   for a kernel written outside the language: what its author says about it
     """
 
     name: str
@@ -276,6 +296,7 @@ class OpSpec:
     moves: tuple[str, ...] = ()
     seed_region: SeedRegion = SeedRegion.FORGOTTEN
     limits: tuple[Limit, ...] = ()
+    external: External | None = None
     structural: bool = False
     terminator: bool = False
     signature: inspect.Signature = field(default_factory=inspect.Signature)

@@ -66,13 +66,12 @@ class Application:
             self._report(error)
         return [(a, t.shape, valid) for a, t, valid in zip(arrays, self._types, valids)]
 
-    def contents(self, args: Args, regions: Regions) -> Array:
-        """Return the new contents of the tensor that the op writes in place."""
+    def contents(self, args: Args, regions: Regions) -> tuple[Array, ...]:
+        """Return the new contents of each tensor that the op writes in place."""
         try:
-            (contents,) = self._arrays(args, regions)
+            return self._arrays(args, regions)
         except Exception as error:
             self._report(error)
-        return contents
 
     def _arrays(self, args: Args, regions: Regions) -> tuple[Array, ...]:
         spec = self._op.spec

@@ -43,7 +43,6 @@ UNSUPPORTED: dict[str, Error] = {
     "tile.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
     "alloc": _op("memory is placed by the plan of `tilelet check`; make tiles by `pl.create_tile`"),
     "extern": _extern,
-    "jit.extern": _extern,
 }
 
 _NAMESPACES = ("tensor.", "tile.", "system.")

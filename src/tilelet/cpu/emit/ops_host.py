@@ -63,10 +63,9 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
         ]
         if k.uses.count[v]:
             k.define(v, Tile(tile.shape, tile.dtype, tuple(valid), tile.form))
-    for v in op.results:
-        if isinstance(v.type, TensorType):
-            (written,) = op.spec.writes
-            k.define(v, k.tensor(op.args[written]))
+    tensors = [v for v in op.results if isinstance(v.type, TensorType)]
+    for v, written in zip(tensors, op.spec.writes):
+        k.define(v, k.tensor(op.args[written]))
 
 
 def _window(tile: Tile) -> str:

@@ -64,10 +64,11 @@ class HostOp:
             return
         with np.errstate(all="ignore"):
             if not self._dtypes:
-                (target,) = self._op.spec.writes
-                value = self._op.args[target]
-                assert isinstance(value, Value)
-                arrays[value][...] = self._application.contents(args, regions)
+                made = self._application.contents(args, regions)
+                for target, array in zip(self._op.spec.writes, made):
+                    value = self._op.args[target]
+                    assert isinstance(value, Value)
+                    arrays[value][...] = array
             else:
                 results = windows[len(self._shaped) :]
                 made = self._application.results(args, regions)

@@ -151,7 +151,8 @@ def passes(dtype: DType, machine: Machine) -> float:
 
 def scalar_cycles(work: ScalarWork, machine: Machine) -> float:
     body = machine.body
-    return work.accesses * body.element_cycles + work.misses * body.miss_cycles
+    accesses = work.accesses * body.element_cycles + work.misses * body.miss_cycles
+    return accesses + work.cycles
 
 
 def macs_per_us(dtype: DType, machine: Machine) -> float:

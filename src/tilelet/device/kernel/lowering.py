@@ -30,9 +30,9 @@ from tilelet.device.kernel.view import (
 )
 from tilelet.device.machine.description import Machine
 from tilelet.diag.core import Loc
-from tilelet.dtypes import DType
+from tilelet.dtypes import INT8, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value
-from tilelet.ir.spec import Cost, Engine, Trait
+from tilelet.ir.spec import BLOCKS, Cost, Engine, External, Trait
 from tilelet.ir.types import Mem, ScalarType, TensorType, TileType
 from tilelet.ir.views import yielded
 from tilelet.tasks.control_points import sites
@@ -126,6 +126,8 @@ class _Lowering:
         elif op.spec.structural or Trait.TILE_VIEW in op.spec.traits or op in self.storage.moved:
             self.note_valid(op)
             return
+        elif op.spec.external is not None:
+            self.external(op, op.spec.external)
         elif op.spec.engine is Engine.CUBE:
             self.product(op)
         elif Trait.LOAD in op.spec.traits and is_gm(_source(op)):
@@ -516,6 +518,37 @@ class _Lowering:
         else:
             span = (first, self.position)
             self.add(Loop(body, None, 0, count, 1, 1, (), span, op.loc, number=number))
+
+    def external(self, op: Op, external: External) -> None:
+        """Lower a kernel written outside the language: its stated time, or its transfers."""
+        core = Core.AIV if external.core_type == "aiv" else Core.AIC
+        if external.core_type == "mixed":
+            self.cores |= {Core.AIC, Core.AIV}
+        if external.us is not None:
+            start = self.machine.body.start_cycles
+            cycles = max(0.0, external.us / self.machine.us(1.0) - start)
+            pipe = Pipe.VEC if core is Core.AIV else Pipe.CUBE
+            self.step(core, pipe, op.name, ScalarWork(cycles=cycles), loc=op.loc)
+            return
+        into, out = (Mem.Vec, Mem.Vec) if core is Core.AIV else (Mem.Mat, Mem.Acc)
+        # Blocks of one launch share the tensors; a launch of unknown size fills the machine.
+        cores, blocks = self.machine.cores, op.args[BLOCKS]
+        if not isinstance(blocks, int):
+            blocks = cores.vectors if core is Core.AIV else cores.clusters
+        for name, value in op.args.items():
+            if not isinstance(value, Value) or not isinstance(value.type, TensorType):
+                continue
+            shape = tuple(n if isinstance(n, int) else 1 for n in value.type.shape)
+            tile = self.new_tile(name, (1,), INT8, Mem.DDR, 1, op.loc)
+            paths = [(_FROM_GM[into], Pipe.MTE2)] + [_TO_GM[out]] * (name in op.spec.writes)
+            for path, pipe in paths:
+                whole = self.gm_window(path, value, (), shape)
+                rows = -(-whole.rows // blocks)
+                run = -(-whole.nbytes // (rows * blocks))
+                work = dataclasses.replace(whole, rows=rows, row_bytes=run)
+                reads, writes = ((tile,), ()) if work.writes_gm else ((), (tile,))
+                what = "store" if work.writes_gm else "load"
+                self.step(core, pipe, what, work, reads, writes, op.loc)
 
     def operand(self, op: Op, param: str) -> int:
         value = op.args[param]

@@ -157,10 +157,12 @@ class ScalarWork:
     """Work of the scalar unit: `accesses` single elements read from or written to memory.
 
     misses  how many of them, on average, miss the scalar unit's cache
+    cycles  stated time of an external kernel
     """
 
     accesses: int = 0
     misses: float = 0.0
+    cycles: float = 0.0
 
 
 Work = Transfer | VectorWork | CubeWork | ScalarWork

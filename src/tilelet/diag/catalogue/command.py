@@ -128,8 +128,6 @@ class NotProvided(UserError, code="E0712"):
     def __init__(self, what: str, loc: Loc | None = None, known: Sequence[str] = ()) -> None:
         name = what.rsplit(".", 1)[-1]
         helps = did_you_mean(near(name, known))
-        if "pto_isa" in name:
-            helps = ["it is for kernels in C++, which are not supported: `tilelet explain E0803`"]
         super().__init__(
             f"`{what}` is not available in Tilelet",
             [Label(loc, "imported here")] if loc is not None else [],

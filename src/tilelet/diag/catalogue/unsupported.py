@@ -18,13 +18,15 @@ class UnsupportedConstruct(UserError, code="E0801"):
 
 
 class ExternalKernel(UserError, code="E0803"):
-    """The program calls a kernel written outside the language."""
+    """A kernel written outside the language has no reference, or no such results."""
 
-    def __init__(self, loc: Loc, name: str) -> None:
+    def __init__(
+        self, loc: Loc, name: str, why: str = "is not supported", instead: str = ""
+    ) -> None:
         super().__init__(
-            f"external kernel `{name}` is not supported",
+            f"external kernel `{name}` {why}",
             [Label(loc, "its code is outside the language")],
-            helps=["write it in the language, or pass its result as an input"],
+            helps=[instead or "declare it with `@pl.jit.extern`, and assign a reference to it"],
         )
 
 
