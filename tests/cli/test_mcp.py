@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -12,10 +13,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("mcp")
-
-from mcp import Client, StdioServerParameters
-from mcp.client.stdio import stdio_client
+if importlib.util.find_spec("mcp") is None:
+    pytest.skip("no package mcp", allow_module_level=True)
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HELLO = str(EXAMPLES / "01_hello.py")
@@ -25,6 +24,10 @@ def ask(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], list[str]]:
     """Start a server, call tools; return the names of all tools and the answers."""
 
     async def session() -> tuple[list[str], list[str]]:
+        # Imported here: it takes a second, which every test process would spend.
+        from mcp import Client, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+
         command = StdioServerParameters(command=sys.executable, args=["-m", "tilelet", "mcp"])
         async with Client(stdio_client(command)) as client:
             tools = [tool.name for tool in (await client.list_tools()).tools]

@@ -114,9 +114,7 @@ def write_files(project):
 
 
 @pytest.mark.parametrize("mode", ["basic", "strict"])
-def test_type_checkers_have_nothing_to_say(project, mode, thorough):
-    if mode == "basic" and not thorough:
-        pytest.skip("strict reports what basic does, but for inferred types: --thorough")
+def test_type_checkers_have_nothing_to_say(project, mode):
     write_files(project)
     settings = {"include": ["*.py"], "typeCheckingMode": mode, "venvPath": ".", "venv": ".venv"}
     (project / "pyrightconfig.json").write_text(json.dumps(settings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from typing import Any
 
 import ml_dtypes
@@ -22,7 +23,6 @@ from tilelet.runtime import RunConfig, compile_program
 from tilelet.runtime.data.arrays import as_array
 
 Array = np.ndarray[Any, np.dtype[Any]]
-modeling = pytest.importorskip("transformers.models.qwen3_moe.modeling_qwen3_moe")
 
 USUAL = Qwen3MoeConfig(
     hidden_size=48,
@@ -46,6 +46,8 @@ class Block:
         fields = dataclasses.asdict(config)
         del fields["rope_theta"], fields["torch_dtype"], fields["mlp_only_layers"]
         theirs = transformers.Qwen3MoeConfig(**fields, experts_implementation="eager")
+        # Imported here: it takes seconds, which every test process would spend.
+        modeling = importlib.import_module("transformers.models.qwen3_moe.modeling_qwen3_moe")
         self.block = modeling.Qwen3MoeSparseMoeBlock(theirs)
         self.norm = modeling.Qwen3MoeRMSNorm(config.hidden_size, config.rms_norm_eps)
         generator = torch.Generator().manual_seed(seed)
