@@ -139,3 +139,65 @@ def test_two_cores_do_what_two_coroutines_do(seed: int) -> None:
     x = np.arange(256, dtype=np.float32).reshape(16, 16) % 5
     got = run(program_of(pair), x=x, w=TURN, y=np.zeros((16, 16), np.float32))["y"]
     np.testing.assert_array_equal(got, simulated(pair, x).astype(np.float32))
+
+
+@pl.jit.aic
+def cube_half(
+    q: pl.Tensor[[16, 128], pl.FP32],
+    k: pl.Tensor[[128, 128], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    left = pl.move(pl.load(q, [0, 0], [16, 128], target_memory=pl.Mem.Mat), pl.Mem.Left)
+    right = pl.move(pl.load(k, [0, 0], [128, 128], target_memory=pl.Mem.Mat), pl.Mem.Right)
+    pl.tpush_to_aiv(pl.matmul(left, right), split=0)
+    return out
+
+
+@pl.jit.aiv
+def vector_half(
+    q: pl.Tensor[[16, 128], pl.FP32],
+    k: pl.Tensor[[128, 128], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    scores: pl.Tile[[16, 128], pl.FP32, pl.Mem.Vec] = pl.tpop_from_aic(split=0)
+    out = pl.store(pl.exp(scores), [0, 0], out)
+    return out
+
+
+@pl.jit.group
+def both_halves(
+    q: pl.Tensor[[16, 128], pl.FP32],
+    k: pl.Tensor[[128, 128], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+):
+    cube_half(q, k, out)
+    out = vector_half(q, k, out)
+    return out
+
+
+@pytest.mark.parametrize("in_scope", [False, True])
+def test_a_jit_group_joins_its_halves(in_scope: bool) -> None:
+    @pl.jit
+    def called(
+        q: pl.Tensor[[16, 128], pl.FP32],
+        k: pl.Tensor[[128, 128], pl.FP32],
+        out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+    ):
+        out = both_halves(q, k, out)
+        return out
+
+    @pl.jit
+    def in_a_scope(
+        q: pl.Tensor[[16, 128], pl.FP32],
+        k: pl.Tensor[[128, 128], pl.FP32],
+        out: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+    ):
+        with pl.spmd(1, name_hint="fused"):
+            out = both_halves(q, k, out)
+        return out
+
+    rng = np.random.default_rng(1)
+    q, k = (rng.standard_normal(s).astype(np.float32) / 16 for s in ((16, 128), (128, 128)))
+    out = np.zeros((16, 128), np.float32)
+    (in_a_scope if in_scope else called)(q, k, out)
+    np.testing.assert_allclose(out, np.exp(q @ k), rtol=1e-4)

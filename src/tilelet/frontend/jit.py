@@ -23,7 +23,7 @@ from tilelet.frontend.module import Constant, ModuleBuilder, SourceOrigin, as_en
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.spec import External
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
-from tilelet.syntax.enums import Level
+from tilelet.syntax.enums import Level, SplitMode
 
 _MAX_VARIANTS = 8
 
@@ -256,6 +256,25 @@ class _Jit:
         options["level"] = level
         return _decorate("pl.jit.incore", func, options)
 
+    def aic(self, func: Callable[..., object] | None = None, **options: object) -> Any:
+        """The cube half of a kernel for both kinds of core, which a `group` calls."""
+        return _decorate("pl.jit.aic", func, options)
+
+    def aiv(self, func: Callable[..., object] | None = None, **options: object) -> Any:
+        """The vector half of such a kernel."""
+        return _decorate("pl.jit.aiv", func, options)
+
+    def group(
+        self,
+        func: Callable[..., object] | None = None,
+        *,
+        split: SplitMode | None = None,
+        **options: object,
+    ) -> Any:
+        """A kernel of two halves, which it calls; `split`: two vector cores share theirs."""
+        options["split"] = split
+        return _decorate("pl.jit.group", func, options)
+
     def inline(self, func: Callable[..., object] | None = None, **options: object) -> Any:
         """A helper spliced into its callers; parameters are aliases of the arguments."""
         return _decorate("pl.jit.inline", func, options)
@@ -321,6 +340,11 @@ _EXTERN_OPTIONS = ("source", "aic_source", "aiv_source", "dual_aiv_dispatch", "i
 
 # `auto_scope` only tells the device runtime where to place memory scopes: no result changes.
 _OPTIONS = ("strict_ssa", "auto_scope", "level")
+_CORES = {
+    "pl.jit.aic": FunctionKind.AIC,
+    "pl.jit.aiv": FunctionKind.AIV,
+    "pl.jit.group": FunctionKind.Group,
+}
 
 
 def _decorate(name: str, python: Callable[..., object] | None, options: dict[str, object]) -> Any:
@@ -343,7 +367,7 @@ def _decorate(name: str, python: Callable[..., object] | None, options: dict[str
 
 def _check_options(name: str, options: Mapping[str, object], where: Loc) -> None:
     for option in options:
-        if option not in _OPTIONS:
+        if option not in _OPTIONS and (option, name) != ("split", "pl.jit.group"):
             raise BadDecorator(where, name, f"it has no option `{option}`")
     level = options.get("level")
     if isinstance(level, Level) and level is not Level.CORE_GROUP:
@@ -363,14 +387,24 @@ def _made(
         implied=kind is FunctionKind.Opaque,
         strict_ssa=bool(options.get("strict_ssa", False)),
     )
-    is_graph = decorator == "pl.jit.graph"
-    function = KernelFunction(name, kind, style, generic=True, is_graph=is_graph, **more)
+    split = options.get("split")
+    function = KernelFunction(
+        name,
+        kind,
+        style,
+        generic=True,
+        is_graph=decorator == "pl.jit.graph",
+        core=_CORES.get(decorator),
+        split=split.name if isinstance(split, SplitMode) else None,
+        **more,
+    )
     return function if kind is FunctionKind.Inline else JitFunction(function)
 
 
 KINDS = {
     "pl.jit": FunctionKind.Orchestration,
     "pl.jit.incore": FunctionKind.InCore,
+    **dict.fromkeys(_CORES, FunctionKind.InCore),
     "pl.jit.inline": FunctionKind.Inline,
     "pl.jit.opaque": FunctionKind.Opaque,
     "pl.jit.host": FunctionKind.Host,

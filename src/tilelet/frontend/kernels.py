@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.ops import BadArgument, MissingArgument, UnknownKeyw
 from tilelet.diag.catalogue.ranks import BadDispatch
 from tilelet.diag.catalogue.scopes import OnlyAtOrchestration
 from tilelet.diag.core import Loc
-from tilelet.frontend import annotations
+from tilelet.frontend import annotations, pipes
 from tilelet.frontend.bindings import Binding, ReportedError, describe
 from tilelet.frontend.context import Context, CorePart
 from tilelet.frontend.dispatch import call, evaluate, evaluate_arg, function_call
@@ -55,11 +55,24 @@ def call_function(
         values = [arg_of(ctx, value, at) for value, at in zip(args, nodes)]
         results = lower_external(ctx, function, function.external, values, ctx.loc(node))
         return results[0] if len(results) == 1 else results
+    if function.core is FunctionKind.Group:
+        return _inline_group(ctx.fork(parts=[]), function, args, ctx.loc(node), is_statement)
     if ctx.parts is None or function.core is None:
         return inline(ctx, function, args, ctx.loc(node), is_statement)
     part = CorePart(function.name, [])
     ctx.parts.append(part)
     return inline(ctx.fork(ops=part.ops), function, args, ctx.loc(node), is_statement)
+
+
+def _inline_group(
+    ctx: Context, function: KernelFunction, args: list[Binding], loc: Loc, is_statement: bool
+) -> Binding:
+    """Splice the halves of a group into a scope, each transfer after what it waits for."""
+    result = inline(ctx, function, args, loc, is_statement)
+    ended = pipes.weave(ctx, ctx.parts or [])
+    several: list[Binding] = [*result] if isinstance(result, tuple) else [result]
+    woven = tuple([ended.get(v, v) if isinstance(v, Value) else v for v in several])
+    return woven if isinstance(result, tuple) else woven[0]
 
 
 def call_kernel(
