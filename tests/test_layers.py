@@ -51,7 +51,7 @@ ALLOWED = {
     "oracle": "advice checks device diag dialects divergence frontend interp ir runtime scripts"
     " static tasks",
     "optimise": "advice device diag equivalence oracle scripts tuning",
-    "gym": "device diag ir oracle runtime static tuning",
+    "gym": "advice device diag ir optimise oracle runtime scripts static tuning",
     "lsp": "advice analysis checks device diag equivalence frontend ir language report runtime"
     " scripts static",
     "bench": "cpu device diag dtypes interp ir language models native runtime scripts tasks tuning",

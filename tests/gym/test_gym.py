@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tilelet.gym.multi_kernel_bench import TileletBackend
-from tilelet.gym.score import Board, Score, score_folder, score_text
+from tilelet.gym.score import Board, Score, candidates, score_entry, score_text
 from tilelet.gym.tasks import tasks
 from tilelet.static.module import read_module
 
@@ -50,7 +50,7 @@ def test_a_folder_is_scored_in_parallel(tmp_path: Path) -> None:
     chosen = {n: TASKS[n] for n in ("rope", "topk", "row_max")}
     (tmp_path / "rope.py").write_text(TASKS["rope"].script)
     (tmp_path / "topk.py").write_text("import os\n")
-    scores = score_folder(tmp_path, chosen, jobs=1, machines=("a2a3",))
+    scores = score_entry(candidates(str(tmp_path), chosen), chosen, jobs=1, machines=("a2a3",))
     assert [s.status for s in scores] == ["right", "refused", "not tried"]
     board = Board({"mine": scores, "none": [Score(n, 1, "not tried") for n in chosen]})
     assert list(board.means()) == ["mine", "none"]
@@ -88,7 +88,7 @@ def test_the_backend_has_the_methods_that_the_benchmark_calls() -> None:
     """Names and parameters of the benchmark's `Backend` as published."""
     published = {"get_device": [], "get_hardware_name": [], "compile": ["generated_code", "op"],
                  "correctness_execution": ["ref_src"], "time_execution": ["eval_target"],
-                 "cleanup": []}  # fmt: skip
+                 "detect_cheating": ["generated_code"], "cleanup": []}  # fmt: skip
     for name, parameters in published.items():
         assert list(inspect.signature(getattr(TileletBackend(), name)).parameters) == parameters
 
@@ -97,7 +97,8 @@ def test_the_backend_judges_generated_code() -> None:
     pytest.importorskip("torch")
     backend = TileletBackend()
     assert backend.compile(KERNEL, "axpy") == (True, None)
-    assert backend.correctness_execution(MODEL) == (True, None)
+    assert backend.correctness_execution(MODEL) == (True, "")
+    assert backend.detect_cheating(KERNEL) == (False, None)
     (ms,) = backend.time_execution()
     assert 0.001 < ms < 1
     assert backend.compile(KERNEL.replace("2.0", "3.0"), "axpy")[0]
@@ -109,3 +110,58 @@ def test_the_backend_judges_generated_code() -> None:
     assert "E0101" in (why or "")
     backend.cleanup()
     assert backend.time_execution() == []
+
+
+WEIGHTED = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(64, n))
+
+    def forward(self, x):
+        return x + self.weight
+
+def get_input_groups():
+    return [[torch.randn(64, 128)], [torch.randn(64, 128)]]
+
+def get_init_inputs():
+    return [128]
+"""
+
+
+def test_weights_of_a_model_are_parameters_and_unread_ones_are_named() -> None:
+    pytest.importorskip("torch")
+    backend = TileletBackend()
+    assert backend.compile(KERNEL, "axpy")[0]
+    assert backend.correctness_execution(WEIGHTED) == (True, "")  # 2 * 0 = 0
+    lazy = KERNEL.replace("pl.add(x[r : r + 16, :], pl.mul(y[r : r + 16, :], 2.0))",
+                          "x[r : r + 16, :]")  # fmt: skip
+    assert backend.compile(lazy, "axpy")[0]
+    assert backend.correctness_execution(WEIGHTED) == (True, "")
+    assert backend.detect_cheating(lazy) == (True, "never read: `y`")
+
+
+def test_an_output_that_is_not_written_does_not_pass_as_zeros() -> None:
+    pytest.importorskip("torch")
+    backend = TileletBackend()
+    assert backend.compile(KERNEL.replace("(0, 64, 16)", "(0, 48, 16)"), "axpy")[0]
+    zeros = MODEL.replace("x + 2 * y", "0 * x")
+    right, why = backend.correctness_execution(zeros)
+    assert not right
+    assert "`out` differs" in (why or "")
+
+
+def test_another_number_of_parameters_says_what_the_model_has() -> None:
+    pytest.importorskip("torch")
+    backend = TileletBackend()
+    assert backend.compile(KERNEL, "axpy")[0]
+    only = (
+        MODEL.replace("x, y", "x")
+        .replace("x + 2 * y", "x")
+        .replace("[torch.randn(64, 128), torch.randn(64, 128)]", "[torch.randn(64, 128)]")
+    )
+    right, why = backend.correctness_execution(only)
+    assert not right
+    assert "3 parameters, the model 1 input and 1 output" in (why or "")

@@ -158,6 +158,21 @@ def test_a_wrong_kernel_is_followed_to_its_statement(judged) -> None:
     assert found.first_wrong is not None
     assert found.first_wrong.loc is not None
     assert found.first_wrong.loc.file.endswith("candidate.py")
+    assert found.first_wrong.grade == "repaired"
+    data = json.loads(found.to_json())["judgement"]["first_wrong"]
+    assert (data["grade"], data["lines"]) == ("repaired", [found.first_wrong.loc.line])
+    assert data["repair"]
+
+
+def test_a_mistake_that_no_single_change_repairs_has_a_lower_grade(judged) -> None:
+    """The grade says how far the answer may be trusted: no statement is blamed for sure."""
+    found = judged(candidate(HONEST.replace("pl.add(x, y)", "pl.mul(pl.exp(x), pl.neg(y))")))
+    assert found.status == "wrong"
+    assert found.first_wrong is not None
+    assert found.first_wrong.grade in ("bounded", "not found")
+    assert found.first_wrong.repair is None
+    shown = str(found.parts()[0])
+    assert f"first wrong statement: line {found.first_wrong.loc}" not in shown
 
 
 def test_the_answer_keeps_to_its_schema_and_never_varies(judged) -> None:

@@ -21,7 +21,7 @@ from tilelet.dataclasses import dataclass, field
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.device import OnChipOverflow
-from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 from tilelet.diag.text import plural
@@ -33,6 +33,7 @@ from tilelet.scripts.recording import Recording, RecordingOptions, record
 from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
+    from tilelet.divergence.case import GoldenCase
     from tilelet.runtime.harness.result import RunResult
 
 RIGHT, WRONG, NOT_COMPARED, COULD_NOT_RUN = "right", "wrong", "not compared", "could not run"
@@ -43,10 +44,35 @@ DIVERGE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class FirstWrong:
-    """The first wrong statement; `repair` is a change of one op that corrects the outputs."""
+    """The first wrong statement, as far as it could be located.
+
+    grade   `repaired`: a change of this statement corrects the outputs; `bounded`: one of several
+            statements is wrong; `not found`; `rounding`: right in double precision
+    lines   lines of the statements of which one is wrong
+    repair  a change of one op that corrects the outputs
+    """
 
     problem: UserError
+    grade: str
+    lines: tuple[int, ...] = ()
     repair: str | None = None
+
+    @classmethod
+    def of(cls, name: str, case: GoldenCase, budget: float) -> FirstWrong | None:
+        """Locate the first wrong statement of a failing run; None if it cannot be traced."""
+        from tilelet.divergence.answer import Options, answer
+
+        try:
+            found = answer(name, case, Options(budget))
+        except (UserError, UserErrors):
+            return None  # the outputs are wrong all the same
+        if not found.found:
+            return None
+        where = found.divergence
+        if where is None:
+            return cls(found.found[0], "rounding")
+        lines = tuple(sorted({s.loc.line for s in where.listed}))
+        return cls(found.found[0], where.grade, lines, where.repair.text if where.repair else None)
 
     @property
     def loc(self) -> Loc | None:
@@ -60,8 +86,19 @@ class FirstWrong:
             "column": loc.col + 1 if loc and loc.line > 0 else 0,
             "code": self.problem.code,
             "message": self.problem.diagnostic.message,
+            "grade": self.grade,
+            "lines": list(self.lines),
             "repair": self.repair,
         }
+
+    def __str__(self) -> str:
+        if self.grade == "repaired" and self.loc is not None:
+            return f"first wrong statement: line {self.loc.line}"
+        if self.lines:
+            return f"the first wrong statement is in {plural(len(self.lines), 'line')}: " + (
+                ", ".join(map(str, self.lines))
+            )
+        return f"first wrong statement: {self.problem.diagnostic.message}"
 
 
 @dataclass(frozen=True)
@@ -170,8 +207,7 @@ class ScriptVerdict:
     def parts(self) -> list[str | Table]:
         """Return the verdict as text."""
         text = f"{self.name}: {self.status}" + (f": {self.why}" if self.why else "")
-        if self.first_wrong is not None and self.first_wrong.loc is not None:
-            text += f"\nfirst wrong statement: line {self.first_wrong.loc.line}"
+        text += f"\n{self.first_wrong}" if self.first_wrong else ""
         found = plural(len(self.findings), "finding") if self.findings else "no findings"
         if self.programs:
             text += f"\n{found}; tiles {'fit' if self.fits else 'do not fit'} on chip"
@@ -284,20 +320,10 @@ def _judged(run: RecordedRun, machine: Machine, wanted: Wanted) -> ProgramVerdic
 
 
 def _first_wrong(run: RecordedRun) -> FirstWrong | None:
-    """Locate the first wrong statement of a failing run."""
-    from tilelet.divergence.answer import Options, answer
-
     if run.comparison is None or run.comparison.case is None:
         return None
-    try:
-        with progress(f"following {run.name}"):
-            found = answer(run.name, run.comparison.case(), Options(DIVERGE_SECONDS))
-    except UserError:
-        return None  # the fault cannot be located, but the outputs are still wrong
-    if not found.found:
-        return None
-    repair = found.divergence.repair if found.divergence else None
-    return FirstWrong(found.found[0], repair.text if repair else None)
+    with progress(f"following {run.name}"):
+        return FirstWrong.of(run.name, run.comparison.case(), DIVERGE_SECONDS)
 
 
 def _strength(seen: Sequence[RecordedRun], wanted: Wanted) -> CheckResult | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet.cli.commands.agents import GYM_ACTIONS, GymCommand
@@ -13,7 +14,8 @@ from tilelet.diag.catalogue.command import BadFlag, FileMissing
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import show
 from tilelet.diag.text import did_you_mean, near, ticked
-from tilelet.gym.score import Board, score_folder
+from tilelet.gym.improve import improve_all, improvement_table, median_ratio
+from tilelet.gym.score import NAIVE, NOT_TRIED, Board, candidates, score_entry
 from tilelet.gym.tasks import Task, tasks
 from tilelet.scripts import exit_codes
 
@@ -27,15 +29,20 @@ def gym_command(options: GymCommand) -> int:
     if options.action == "list":
         return _list(known, options)
     if not options.names:
-        what = "a task" if options.action == "show" else "a folder"
+        what = "a folder" if options.action != "show" else "a task"
         raise BadFlag(f"`tilelet gym {options.action}` needs {what}", [])
     if options.action == "show":
-        for name in options.names:
-            if name not in known:
-                raise BadFlag(f"there is no task `{name}`", did_you_mean(near(name, known)))
-            print_text(known[name].script)
+        for task in _chosen(known, options.names):
+            print_text(task.script)
         return exit_codes.PASSED
-    return _score(known, options)
+    return _score(known, options) if options.action == "score" else _optimise(known, options)
+
+
+def _chosen(known: dict[str, Task], names: Sequence[str]) -> list[Task]:
+    for name in names:
+        if name not in known:
+            raise BadFlag(f"there is no task `{name}`", did_you_mean(near(name, known)))
+    return [known[name] for name in names]
 
 
 def _list(known: dict[str, Task], options: GymCommand) -> int:
@@ -50,14 +57,15 @@ def _list(known: dict[str, Task], options: GymCommand) -> int:
 
 
 def _score(known: dict[str, Task], options: GymCommand) -> int:
-    folders = [Path(name) for name in options.names]
-    for folder in folders:
-        if not folder.is_dir():
-            raise FileMissing(str(folder), [])
+    for name in options.names:
+        if name != NAIVE and not Path(name).is_dir():
+            raise FileMissing(name, [])
     board = Board(
         {
-            str(folder): score_folder(folder, known, jobs=options.jobs, executor=options.executor)
-            for folder in folders
+            name: score_entry(
+                candidates(name, known), known, jobs=options.jobs, executor=options.executor
+            )
+            for name in options.names
         }
     )
     if options.format == "json":
@@ -65,10 +73,31 @@ def _score(known: dict[str, Task], options: GymCommand) -> int:
     else:
         show(board.parts())
         for name, scores in board.entries.items():
-            wrong = [s for s in scores if s.status not in ("right", "not tried")]
+            wrong = [s for s in scores if s.status not in ("right", NOT_TRIED)]
             print_text("\n".join(f"{name}/{s.task}.py: {s.status}: {s.why}" for s in wrong))
     if options.html is not None:
         title = "<!doctype html><meta charset=utf-8><title>Leaderboard</title><h1>Leaderboard</h1>"
-        write_text(options.html, title + parts_html(board.parts()))
+        write_text(options.html, title + parts_html(board.parts(), max_rows=len(known)))
+    if options.markdown is not None:
+        write_text(options.markdown, board.markdown())
     states = Counter(s.status for scores in board.entries.values() for s in scores)
-    return exit_codes.of_findings(bool(states.keys() - {"right", "not tried"}))
+    return exit_codes.of_findings(bool(states.keys() - {"right", NOT_TRIED}))
+
+
+def _optimise(known: dict[str, Task], options: GymCommand) -> int:
+    """Optimise the naive kernels, and write the results to a folder."""
+    folder, *names = options.names
+    chosen = _chosen(known, names) if names else list(known.values())
+    found = improve_all(chosen, jobs=options.jobs, executor=options.executor)
+    for one in found:
+        write_text(Path(folder) / f"{one.task}.py", one.text)
+    if options.format == "json":
+        data = {
+            "version": 1,
+            "median": round(median_ratio(found), 4),
+            "tasks": [one.to_data() for one in found],
+        }
+        print(json.dumps(data, indent=1))
+    else:
+        show([improvement_table(found)])
+    return exit_codes.PASSED

@@ -11,14 +11,15 @@ MAX_ROWS = 24
 LONGEST = 60
 
 
-def parts_html(parts: Sequence[str | Table]) -> str:
-    """Render texts and tables in order."""
+def parts_html(parts: Sequence[str | Table], max_rows: int = MAX_ROWS) -> str:
+    """Render texts and tables in order, at most `max_rows` rows of each table."""
     return "".join(
-        _table(part) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>" for part in parts
+        _table(part, max_rows) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>"
+        for part in parts
     )
 
 
-def _table(table: Table) -> str:
+def _table(table: Table, max_rows: int) -> str:
     def cells(tag: str, row: Sequence[str]) -> str:
         sides = ("left" if i < table.left else "right" for i in range(len(row)))
         return "".join(
@@ -26,8 +27,8 @@ def _table(table: Table) -> str:
             for side, cell in zip(sides, row)
         )
 
-    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows[:MAX_ROWS])
-    more = len(table.rows) - MAX_ROWS
+    rows = "".join(f"<tr>{cells('td', row)}</tr>" for row in table.rows[:max_rows])
+    more = len(table.rows) - max_rows
     notes = [*table.notes, *([f"and {more} more rows"] if more > 0 else [])]
     title = escape(table.title).replace("\n", "<br>")
     return (

@@ -22,7 +22,6 @@ from tilelet.diag.tables import Table, byte_text, number
 from tilelet.diag.text import plural
 from tilelet.dialects import check as check_dialect
 from tilelet.dialects import dialect_named
-from tilelet.divergence.answer import Options, answer
 from tilelet.oracle import cheats
 from tilelet.oracle.candidate import check_signature, read_candidate
 from tilelet.oracle.cheats import Evidence, Outcome
@@ -147,8 +146,7 @@ class CandidateVerdict:
         if self.inputs:
             text += f"\nright on {right} of {len(self.inputs)} inputs"
         text += "".join(f"\n{e.kind}: {e.text}" for e in self.evidence)
-        if self.first_wrong is not None and self.first_wrong.loc is not None:
-            text += f"\nfirst wrong statement: line {self.first_wrong.loc.line}"
+        text += f"\n{self.first_wrong}" if self.first_wrong else ""
         if self.on:
             found = plural(len(self.findings), "finding") if self.findings else "no findings"
             fits = "tiles fit" if self.fits else "tiles do not fit"
@@ -295,10 +293,6 @@ def _first_wrong(run: CaseRun, outcome: Outcome) -> FirstWrong | None:
     """The first wrong statement, as `tilelet diverge` finds it."""
     try:
         case = run.examined(dict(outcome.expected.trial.arguments))
-        found = answer(run.case.name, case, Options(_DIVERGE_BUDGET))
     except (UserError, UserErrors):
-        return None  # it cannot be traced; the verdict stays "wrong"
-    if not found.found:
-        return None
-    repair = found.divergence.repair if found.divergence else None
-    return FirstWrong(found.found[0], repair.text if repair else None)
+        return None  # it cannot be traced; the outputs are wrong all the same
+    return FirstWrong.of(run.case.name, case, _DIVERGE_BUDGET)

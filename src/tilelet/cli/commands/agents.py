@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilelet.cli.declaration import Command, argument
+from tilelet.cli.declaration import Command, argument, option
 from tilelet.cli.options import (
     JSON,
     TEXT,
@@ -14,10 +14,11 @@ from tilelet.cli.options import (
     jobs_option,
     platform_option,
 )
+from tilelet.cli.values import new_file
 from tilelet.dataclasses import dataclass
 
 AGENTS = "editors and agents"
-GYM_ACTIONS = ("list", "show", "score")
+GYM_ACTIONS = ("list", "show", "score", "optimise")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,7 @@ class McpCommand(Command, group=AGENTS):
 
 @dataclass(frozen=True, kw_only=True)
 class GymCommand(Command, group=AGENTS):
-    """List, show and score the tasks of the gym: kernels to write, without an NPU.
+    """List, show, score and optimise the tasks of the gym: kernels to write, without an NPU.
 
     Examples:
       tilelet gym list                        60 tasks in three levels
@@ -66,17 +67,23 @@ class GymCommand(Command, group=AGENTS):
       tilelet gym score my/ --json            files named by their tasks: my/softmax.py
       tilelet gym score my/ other/ --html board.html
       tilelet gym score my/ --executor dask://host:8786
+      tilelet gym score naive my/             the naive kernels of the tasks beside them
+      tilelet gym optimise DIR                `tilelet optimise` on the naive kernels
+      tilelet gym optimise DIR softmax topk
 
     A score is the share of the floor that is reached, the mean of a2a3 and a5; 0 unless the
     candidate is right on all inputs and no check has a finding. Candidates are never executed.
     """
 
-    action: str = argument("list, show or score", "ACTION", words=lambda: GYM_ACTIONS)
-    names: list[str] = argument("a task to show, or folders to score", "NAME", nargs="*")
+    action: str = argument("list, show, score or optimise", "ACTION", words=lambda: GYM_ACTIONS)
+    names: list[str] = argument("tasks to show, or folders of kernels", "NAME", nargs="*")
     format: str = format_option(TEXT, JSON)
     jobs: int | None = jobs_option()
     executor: str | None = executor_option()
     html: Path | None = html_option()
+    markdown: Path | None = option(
+        "write the leaderboard as Markdown", default=None, parse=new_file, metavar="FILE"
+    )
 
     def run(self) -> int:
         from tilelet.cli.gym import gym_command
