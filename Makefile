@@ -1,4 +1,4 @@
-# make demo | test | test-quick | test-all | check | web | vscode | screenshots | fuzz | emulator | docs | site | walkthrough | bench | bench-page | calibrate | clean. Each works alone on a fresh clone.
+# make demo | test | test-quick | test-all | check | web | vscode | screenshots | fuzz | emulator | docs | site | walkthrough | leaderboard | bench | bench-page | calibrate | clean. Each works alone on a fresh clone.
 
 PYTHON   ?= python3
 VENV     := .venv
@@ -19,7 +19,7 @@ INSTALLED     := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick test-all check web vscode web-check screenshots page-bench fuzz emulator docs site walkthrough bench bench-page bench-against calibrate format clean
+.PHONY: help demo test test-quick test-all check web vscode web-check screenshots page-bench fuzz emulator docs site walkthrough leaderboard bench bench-page bench-against calibrate format clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -104,6 +104,9 @@ site: $(INSTALLED_DEV) ## build the documentation with search into build_output/
 
 walkthrough: $(INSTALLED_DEV) ## measure the Qwen3 programs again, write docs/qwen3.md
 	$(BIN)/tilelet walkthrough --write $(ARGS)
+
+leaderboard: $(INSTALLED_DEV) ## score the entries in gym/ again, write docs/leaderboard.md
+	$(BIN)/tilelet gym score naive gym/optimise gym/hand --markdown docs/leaderboard.md
 
 bench: $(INSTALLED_DEV) ## measure the native engine on this machine
 	$(BIN)/tilelet bench $(ARGS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 
@@ -11,6 +11,7 @@ class OutOfSteps(Exception):  # noqa: N818
 
 
 _left: list[int] = []
+_stops: list[Callable[[], bool]] = []
 
 
 @contextmanager
@@ -23,10 +24,20 @@ def within(steps: int) -> Generator[None]:
         _left.pop()
 
 
+@contextmanager
+def until(stop: Callable[[], bool]) -> Generator[None]:
+    """Let `step` raise `OutOfSteps` inside this block once `stop` returns true."""
+    _stops.append(stop)
+    try:
+        yield
+    finally:
+        _stops.pop()
+
+
 def step(count: int = 1) -> None:
     """Count scalar ops, or work that takes as long."""
     if not _left:
         return
     _left[-1] -= count
-    if _left[-1] < 0:
+    if _left[-1] < 0 or (_stops and _stops[-1]()):
         raise OutOfSteps

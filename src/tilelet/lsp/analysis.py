@@ -9,14 +9,14 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
 from tilelet.advice.core import Subject as AdviceSubject
 from tilelet.advice.rules import RULES
 from tilelet.advice.source import Source
-from tilelet.analysis.patience import OutOfSteps
+from tilelet.analysis.patience import OutOfSteps, until
 from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject, verdict_on
 from tilelet.dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ from tilelet.diag.catalogue.oracle import NotEvaluated
 from tilelet.diag.core import Diagnostic, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.equivalence.proof import prove_equal
-from tilelet.frontend.source import nodes_in
+from tilelet.frontend.source import SourceFile, nodes_in
 from tilelet.ir.core import Block, FunctionKind, Op, Program, Value
 from tilelet.ir.programs import Programs
 from tilelet.runtime import session
@@ -46,6 +46,8 @@ from tilelet.static.module import (
 
 MAX_TASKS = 20_000
 """Tasks of a program that are modelled while somebody types."""
+_MAX_KEPT = 512
+"""Programs whose results are kept for later versions of a file."""
 _PROOF_BUDGET = 1_000_000
 """Elements that a proof may take while somebody types."""
 
@@ -118,19 +120,30 @@ class Analysis:
         self.diagnostics = list(dict.fromkeys([*self.diagnostics, *found]))
 
 
+@dataclass
+class _Results:
+    """Results for one program; they depend on its own text and on the constants of the file."""
+
+    lowered: list[Program]
+    diagnostics: list[Diagnostic]
+    is_modelled: bool = False
+    runs: list[DeviceRun] = field(default_factory=list[DeviceRun])
+
+
 def _never() -> bool:
     return False
 
 
 @dataclass
 class Analyzer:
-    """Analyze texts on one machine.
+    """Analyze texts on one machine; programs that an edit leaves alone keep their results.
 
     known  values of names from a run of the script, by file
     """
 
     machine: Machine = field(default_factory=lambda: load_machine("a2a3"))
     known: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    _kept: dict[Hashable, _Results] = field(default_factory=dict[Hashable, _Results])
 
     def analyze(
         self,
@@ -147,54 +160,87 @@ class Analyzer:
         """
         found = Analysis(path, text)
         quiet = Session(quiet_diagnostics=True)
-        with contextlib.redirect_stdout(io.StringIO()), session.active(quiet):
+        with contextlib.redirect_stdout(io.StringIO()), session.active(quiet), until(stop):
             built = self._lower(found, others or {}, stop)
             publish(found)
-            for program, lowered in built:
+            for program, results in built:
                 _check(stop)
-                self._model(found, program, lowered)
+                self._model(found, program, results, stop)
             publish(found)
-            self._advise(found, dict(built), stop)
+            lowered = {p: one for p, results in built for one in results.lowered}
+            self._advise(found, lowered, stop)
         return found
 
     def module(self, text: str, path: str, others: Mapping[Path, str]) -> StaticModule:
-        module = read_module(text, path, FolderLoader(Path(path).parent, others))
+        return self._read(text, path, others)[0]
+
+    def _read(
+        self, text: str, path: str, others: Mapping[Path, str]
+    ) -> tuple[StaticModule, list[tuple[str, str]]]:
+        """Read a file; return its module, and the paths and texts of the files it imports."""
+        loader = FolderLoader(Path(path).parent, others)
+        module = read_module(text, path, loader)
         for name, value in self.known.get(path, {}).items():
             if isinstance(module.names.get(name), Unknown):
                 module.scope.names[name] = value
-        return module
+        imported = [(str(p), m.source.text) for p, m in loader.read.items() if m is not None]
+        return module, imported
 
     def _lower(
         self, found: Analysis, others: Mapping[Path, str], stop: Callable[[], bool]
-    ) -> list[tuple[TextProgram, Program]]:
+    ) -> list[tuple[TextProgram, _Results]]:
         try:
-            module = found.module = self.module(found.text, found.path, others)
+            module, imported = self._read(found.text, found.path, others)
         except UserError as problem:
+            _check(stop)
             found.add([problem.diagnostic])
             return []
+        found.module = module
         found.add([problem.diagnostic for problem in module.problems])
-        built: list[tuple[TextProgram, Program]] = []
+        around = (_without_kernels(module), *imported, repr(self.known.get(found.path)))
+        built: list[tuple[TextProgram, _Results]] = []
         for program in module.programs:
             _check(stop)
-            lowered = _build(program, found)
-            for one in lowered:
-                found.add(list(one.cautions))
+            key = (*around, *_texts(program))
+            results = self._kept.pop(key, None) or _build(program)
+            _check(stop)  # a build that was stopped is not kept
+            self._kept[key] = results
+            found.add(results.diagnostics)
+            for one in results.lowered:
                 _index(one, found)
-                built.append((program, one))
+            built.append((program, results))
+        while len(self._kept) > _MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
         return built
 
-    def _model(self, found: Analysis, text: TextProgram, program: Program) -> None:
-        run = _recorded(program)
-        if run is None:
-            return
-        placed = Modelled(text, DeviceRun(run, self.machine))
-        subject = Subject(run, run.arguments, self.machine, brief=True)
+    def _model(
+        self, found: Analysis, text: TextProgram, results: _Results, stop: Callable[[], bool]
+    ) -> None:
+        if not results.is_modelled:
+            runs, diagnostics = self._modelled(results.lowered)
+            _check(stop)
+            results.runs, results.is_modelled = runs, True
+            results.diagnostics += diagnostics
+        found.modelled += [Modelled(text, run) for run in results.runs]
+        found.add(results.diagnostics)
+
+    def _modelled(self, programs: list[Program]) -> tuple[list[DeviceRun], list[Diagnostic]]:
+        """Model the programs whose tasks are known; return the runs and findings of the checks."""
         cheap = [check for check in CHECKS.values() if check.cheap]
-        with contextlib.suppress(UserError, InternalError, OutOfSteps):
-            _ = placed.profile
-            found.modelled.append(placed)
-            with limited("the checks", MAX_STEPS):
-                found.add(verdict_on(subject, cheap).diagnostics)
+        runs: list[DeviceRun] = []
+        diagnostics: list[Diagnostic] = []
+        for program in programs:
+            run = _recorded(program)
+            if run is None:
+                continue
+            subject = Subject(run, run.arguments, self.machine, brief=True)
+            with contextlib.suppress(UserError, InternalError, OutOfSteps):
+                placed = DeviceRun(run, self.machine)
+                _ = placed.summary
+                runs.append(placed)
+                with limited("the checks", MAX_STEPS):
+                    diagnostics += verdict_on(subject, cheap).diagnostics
+        return runs, diagnostics
 
     def _advise(
         self, found: Analysis, built: Mapping[TextProgram, Program], stop: Callable[[], bool]
@@ -246,25 +292,46 @@ def _check(stop: Callable[[], bool]) -> None:
         raise StoppedError
 
 
-def _build(program: TextProgram, found: Analysis) -> list[Program]:
+def _without_kernels(module: StaticModule) -> str:
+    """Return the text of a file without its kernels: what gives its constants their values."""
+    lines: list[str | None] = list(module.source.text.split("\n"))
+    nodes = [p.node for p in module.programs if p.source is module.source]
+    nodes += [f.node for f in module.functions if f.source is module.source]
+    for node in nodes:
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+            lines[line - 1] = None
+    return "\n".join(line for line in lines if line is not None)
+
+
+def _texts(program: TextProgram) -> Iterator[tuple[str, int, str]]:
+    """Yield file, line and text of a program and of the kernel functions that it reaches."""
+    yield _place_and_text(program.source, program.node)
+    for function in program.reached():
+        yield _place_and_text(function.source, function.node)
+
+
+def _place_and_text(source: SourceFile, node: ast.stmt) -> tuple[str, int, str]:
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    text = "\n".join(source.text.split("\n")[first - 1 : node.end_lineno])
+    return source.path, first, text
+
+
+def _build(program: TextProgram) -> _Results:
     """Lower a program; record its mistakes, or the name that is unknown."""
     try:
         unknown = next(program.unknown_names(), None)
         if unknown is not None:
-            found.add([_as_note(unknown)])
-            return []
+            return _Results([], [_as_note(unknown)])
         made = program.build() if program.is_complete else None
     except UserErrors as errors:
-        found.add(list(errors.diagnostics))
-        return []
+        return _Results([], list(errors.diagnostics))
     except UserError as error:
-        found.add([error.diagnostic])
-        return []
+        return _Results([], [error.diagnostic])
     except RecursionError:
-        return []
-    if isinstance(made, Programs):
-        return list(made.by_entry.values())
-    return [made] if made is not None else []
+        return _Results([], [])
+    lowered = list(made.by_entry.values()) if isinstance(made, Programs) else [made]
+    programs = [one for one in lowered if one is not None]
+    return _Results(programs, [caution for one in programs for caution in one.cautions])
 
 
 def _as_note(problem: NotEvaluated) -> Diagnostic:

@@ -23,8 +23,10 @@ from tilelet.diag.json_types import JsonObject
 from tilelet.lsp import features
 from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
 
-_DELAY = 0.05
+_DELAY = 0.03
 """Seconds without a change before a text is analysed."""
+_SWITCH_INTERVAL = 0.0005
+"""Seconds after which the analysis yields to requests, which wait for its thread."""
 _SECONDS_FOR_VALUES = 60
 A = TypeVar("A")
 
@@ -106,6 +108,7 @@ class Server(LanguageServer):
 
 def make_server() -> Server:
     """Return a server with all requests that it answers."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     server = Server()
     feature = server.feature
 

@@ -83,6 +83,14 @@ class TextProgram:
 
     def unknown_names(self) -> Iterator[NotEvaluated]:
         """Yield each use of a name whose value is not known, also in functions it calls."""
+        for function in self.reached():
+            for use, value in _uses(function):
+                if isinstance(value, Unknown):
+                    loc = function.source.loc(use)
+                    yield NotEvaluated(loc, use.id, value.why, value.loc)
+
+    def reached(self) -> Iterator[KernelFunction]:
+        """Yield its functions and all that they call."""
         seen: set[KernelFunction] = set()
         pending = list(self.functions.values())
         while pending:
@@ -90,16 +98,9 @@ class TextProgram:
             if function in seen:
                 continue
             seen.add(function)
-            names = function.captured_names()
-            own = {p.arg for p in ast.walk(function.node.args) if isinstance(p, ast.arg)}
-            for use in _names_in(function.node):
-                value = None if use.id in own else names.get(use.id)
-                called = getattr(value, "kernel_function", value)
-                if isinstance(called, KernelFunction):
-                    pending.append(called)
-                elif isinstance(value, Unknown):
-                    loc = function.source.loc(use)
-                    yield NotEvaluated(loc, use.id, value.why, value.loc)
+            yield function
+            called = (getattr(value, "kernel_function", value) for _, value in _uses(function))
+            pending += [f for f in called if isinstance(f, KernelFunction)]
 
 
 @dataclass(eq=False)
@@ -440,6 +441,14 @@ class _Reader:
         if "__init__" in methods or "__post_init__" in methods:
             return Unknown(node.name, "its constructor is not executed", self.source.loc(node))
         return RecordClass(node.name, inner.names, tuple(fields), properties, methods)
+
+
+def _uses(function: KernelFunction) -> Iterator[tuple[ast.Name, Any]]:
+    """Yield the names of its surroundings that a function reads, with their values."""
+    names = function.captured_names()
+    own = {p.arg for p in ast.walk(function.node.args) if isinstance(p, ast.arg)}
+    for use in _names_in(function.node):
+        yield use, None if use.id in own else names.get(use.id)
 
 
 def _bound(s: ast.stmt) -> Iterator[str]:

@@ -1,0 +1,19 @@
+"""dot_rows: out = (x * y).sum(1, keepdims=True), for x, y."""
+
+import tilelet.language as pl
+
+ROWS, COLS, TILE, BLOCK = 512, 1024, 8, 16
+
+
+@pl.jit
+def dot_rows(
+    x_in: pl.Tensor[[ROWS, COLS], pl.FP32],
+    y_in: pl.Tensor[[ROWS, COLS], pl.FP32],
+    out: pl.Out[pl.Tensor[[ROWS, 1], pl.FP32]],
+):
+    for i in pl.spmd(ROWS // BLOCK):
+        for r in pl.pipeline(i * BLOCK, i * BLOCK + BLOCK, TILE, stage=2):
+            x = x_in[r : r + TILE, :]
+            y = y_in[r : r + TILE, :]
+            out[r : r + TILE, :] = pl.row_sum(pl.mul(x, y))
+    return out

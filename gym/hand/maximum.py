@@ -1,0 +1,19 @@
+"""maximum: out = np.maximum(x, y), for x, y."""
+
+import tilelet.language as pl
+
+ROWS, COLS, TILE, BLOCK = 512, 1024, 8, 16
+
+
+@pl.jit
+def maximum(
+    x_in: pl.Tensor[[ROWS, COLS], pl.FP32],
+    y_in: pl.Tensor[[ROWS, COLS], pl.FP32],
+    out: pl.Out[pl.Tensor[[ROWS, COLS], pl.FP32]],
+):
+    for i in pl.spmd(ROWS // BLOCK):
+        for r in pl.pipeline(i * BLOCK, i * BLOCK + BLOCK, TILE, stage=2):
+            x = x_in[r : r + TILE, :]
+            y = y_in[r : r + TILE, :]
+            out[r : r + TILE, :] = pl.maximum(x, y)
+    return out

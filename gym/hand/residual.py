@@ -1,0 +1,21 @@
+"""residual: out = x + w + y, for x, y, w."""
+
+import tilelet.language as pl
+
+ROWS, COLS, TILE, BLOCK = 512, 1024, 8, 16
+
+
+@pl.jit
+def residual(
+    x_in: pl.Tensor[[ROWS, COLS], pl.FP32],
+    y_in: pl.Tensor[[ROWS, COLS], pl.FP32],
+    w_in: pl.Tensor[[1, COLS], pl.FP32],
+    out: pl.Out[pl.Tensor[[ROWS, COLS], pl.FP32]],
+):
+    for i in pl.spmd(ROWS // BLOCK):
+        for r in pl.pipeline(i * BLOCK, i * BLOCK + BLOCK, TILE, stage=2):
+            x = x_in[r : r + TILE, :]
+            y = y_in[r : r + TILE, :]
+            w = w_in[:, :]
+            out[r : r + TILE, :] = pl.add(pl.col_expand_add(x, w), y)
+    return out
