@@ -161,6 +161,23 @@ async def test_hover_hints_and_definitions(opened, client: LanguageClient) -> No
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_manuals_need_no_analysis_and_follow_the_text(opened, client: LanguageClient) -> None:
+    """A manual is shown at once, also while the text is not Python; values keep their names."""
+    editor = opened(KERNEL)
+
+    async def hover(text: str, offset: int) -> str:
+        at = editor.at(text, offset)
+        found = await client.text_document_hover_async(lsp.HoverParams(editor.document, at))
+        return found.contents.value if found else ""
+
+    assert "Elementwise sum" in await hover("pl.add", 4)
+    await editor.lenses()
+    editor.change("(\n\n\n" + editor.text)
+    assert "Elementwise sum" in await hover("pl.add", 4)
+    assert "pl.Tile[[16, 128], pl.FP32]" in await hover("y = twice", 0)
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_completion_has_signatures(opened, client: LanguageClient) -> None:
     editor = opened(KERNEL)
     editor.change(editor.text.replace("y = twice(x)", "y = pl.ro"))
@@ -232,7 +249,7 @@ async def test_the_page_opens_at_the_kernel_of_a_line(opened, client: LanguageCl
         lsp.ExecuteCommandParams("tilelet.openPage", [editor.uri, 20])
     )
     assert address.startswith("file:")
-    assert address.endswith("kernel=0")
+    assert address.endswith("kernel=0&line=21")
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -80,6 +80,10 @@ export class State {
     const task = found.has("task") ? this.run.taskOfNumber(Number(found.get("task"))) : -1;
     const kernel = found.has("kernel") ? Number(found.get("kernel")) : -1;
     if (task >= 0) this.chooseTask(task);
-    else if (this.run.kernels[kernel]) this.chooseKernel(kernel);
+    else if (this.run.kernels[kernel]) {
+      const place = this.run.kernels[kernel].place;
+      const line = Number(found.get("line"));
+      this.chooseKernel(kernel, place && line > 0 ? { line: [place[0], line] } : {});
+    }
   }
 }

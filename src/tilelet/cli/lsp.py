@@ -22,5 +22,8 @@ def lsp_command(options: LspCommand) -> int:
     server.analyzer.machine = load_machine(options.platform or DEFAULT_MACHINE)
     # The server closes its streams; what prints to stdout must not reach the client.
     with contextlib.redirect_stdout(sys.stderr):
-        server.start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+        try:
+            server.start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+        finally:
+            server.stop()  # also if the client is gone without a word
     return 0

@@ -52,17 +52,17 @@ class Lines:
         end = self.position(loc.end_line, loc.end_col)
         return lsp.Range(start, end if end != start else lsp.Position(end.line, end.character + 1))
 
-    def word_at(self, position: lsp.Position) -> tuple[str, int]:
-        """Return the dotted name at a position, up to the part under the cursor, and its start."""
+    def word_at(self, position: lsp.Position) -> str:
+        """Return the dotted name at a position, up to the part under the cursor."""
         if position.line >= len(self.lines):
-            return "", 0
+            return ""
         line = self.lines[position.line]
         for found in _WORD.finditer(line):
             if found.start() <= position.character <= found.end():
                 end = line.find(".", position.character, found.end())
                 stop = end if end >= 0 else found.end()
-                return line[found.start() : stop], found.start()
-        return "", 0
+                return line[found.start() : stop]
+        return ""
 
 
 def to_diagnostics(analysis: Analysis) -> list[lsp.Diagnostic]:
@@ -104,13 +104,16 @@ def _place(d: Diagnostic, path: str) -> Loc | None:
     return loc if loc is not None and loc.line > 0 else None
 
 
-def hover(analysis: Analysis, position: lsp.Position) -> lsp.Hover | None:
-    """Return the manual of an op, or type, shape, valid region and bytes of a value."""
-    word, _ = Lines(analysis.text).word_at(position)
+def hover(analysis: Analysis, text: str, position: lsp.Position) -> lsp.Hover | None:
+    """Return the manual of an op, or type, shape, valid region and bytes of a value.
+
+    text  what the editor shows, which may be newer than the analysis
+    """
+    word = Lines(text).word_at(position)
     if not word:
         return None
-    text = _manual(word) if "." in word else _value_text(analysis, word, position.line + 1)
-    return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
+    shown = _manual(word) if "." in word else _value_text(analysis, word, position.line + 1)
+    return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, shown)) if shown else None
 
 
 def _manual(word: str) -> str:
@@ -250,9 +253,9 @@ def completion(text: str, position: lsp.Position) -> list[lsp.CompletionItem]:
     return _members(found.group(1)) if found else []
 
 
-def definition(analysis: Analysis, position: lsp.Position) -> lsp.Location | None:
+def definition(analysis: Analysis, text: str, position: lsp.Position) -> lsp.Location | None:
     """Return where a function, a value of a kernel, or a constant of the file is defined."""
-    word, _ = Lines(analysis.text).word_at(position)
+    word = Lines(text).word_at(position)
     module = analysis.module
     if not word or module is None:
         return None
@@ -332,7 +335,7 @@ def page_of(analysis: Analysis, line: int) -> tuple[str, str] | None:
     if shown is None:
         return None
     kernels = [(at, n) for n, at, _ in shown.kernels(analysis.path) if at <= line]
-    choice = f"#view=source&kernel={max(kernels)[1]}" if kernels else ""
+    choice = f"#view=source&kernel={max(kernels)[1]}&line={line}" if kernels else ""
     return page_html(shown.program.name, profile_document([shown.run])), choice
 
 

@@ -60,7 +60,7 @@ class Server(LanguageServer):
         path = to_fs_path(uri)
         if document is None or document.version != version or path is None:
             return
-        text = self.workspace.get_text_document(uri).source
+        text = self.text(uri)
         others = {
             Path(p): d.source
             for d in self.workspace.text_documents.values()
@@ -100,16 +100,35 @@ class Server(LanguageServer):
             if wanted is not None and wanted.refresh_support:
                 refresh(None)
 
-    def ask(self, uri: str, answer: Callable[[Analysis], A], otherwise: A) -> A:
-        """Answer from the last analysis of a file; `otherwise` if there is none yet."""
+    def stop(self) -> None:
+        """Stop the analysis that is running: nobody waits for it."""
+        for document in self.documents.values():
+            document.version += 1
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def ask(self, uri: str, answer: Callable[[Analysis], A]) -> A:
+        """Answer from the last analysis of a file; before the first one, nothing is known of it."""
         document = self.documents.get(uri)
-        return answer(document.latest) if document and document.latest else otherwise
+        if document is not None and document.latest is not None:
+            return answer(document.latest)
+        return answer(Analysis(to_fs_path(uri) or "", self.text(uri)))
+
+    def text(self, uri: str) -> str:
+        """Return the text as it stands in the editor."""
+        return self.workspace.get_text_document(uri).source
 
 
 def make_server() -> Server:
     """Return a server with all requests that it answers."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
     server = Server()
+    _follow_documents(server)
+    _answer_requests(server)
+    _offer_commands(server)
+    return server
+
+
+def _follow_documents(server: Server) -> None:
     feature = server.feature
 
     @feature(lsp.TEXT_DOCUMENT_DID_OPEN)
@@ -129,39 +148,48 @@ def make_server() -> Server:
             lsp.PublishDiagnosticsParams(params.text_document.uri, [])
         )
 
+    @feature(lsp.SHUTDOWN)
+    def shut_down(_: None) -> None:
+        server.stop()
+
+
+def _answer_requests(server: Server) -> None:
+    feature = server.feature
+
     @feature(lsp.TEXT_DOCUMENT_HOVER)
     def hover(params: lsp.HoverParams) -> lsp.Hover | None:
-        at = params.position
-        return server.ask(params.text_document.uri, lambda a: features.hover(a, at), None)
+        uri, at = params.text_document.uri, params.position
+        return server.ask(uri, lambda a: features.hover(a, server.text(uri), at))
 
     @feature(lsp.TEXT_DOCUMENT_CODE_LENS)
     def lenses(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-        return server.ask(params.text_document.uri, features.code_lenses, [])
+        return server.ask(params.text_document.uri, features.code_lenses)
 
     @feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
     def hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
         wanted = params.range
         uri = params.text_document.uri
-        return server.ask(uri, lambda a: features.inlay_hints(a, wanted), [])
+        return server.ask(uri, lambda a: features.inlay_hints(a, wanted))
 
     @feature(lsp.TEXT_DOCUMENT_COMPLETION, lsp.CompletionOptions(trigger_characters=["."]))
     def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
-        text = server.workspace.get_text_document(params.text_document.uri).source
-        return features.completion(text, params.position)
+        return features.completion(server.text(params.text_document.uri), params.position)
 
     @feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def define(params: lsp.DefinitionParams) -> lsp.Location | None:
-        at = params.position
-        return server.ask(params.text_document.uri, lambda a: features.definition(a, at), None)
+        uri, at = params.text_document.uri, params.position
+        return server.ask(uri, lambda a: features.definition(a, server.text(uri), at))
 
     @feature(lsp.TEXT_DOCUMENT_CODE_ACTION)
     def actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         uri, wanted = params.text_document.uri, params.range
-        return server.ask(uri, lambda a: list(features.code_actions(a, wanted, uri)), [])
+        return server.ask(uri, lambda a: list(features.code_actions(a, wanted, uri)))
 
+
+def _offer_commands(server: Server) -> None:
     @server.command(features.OPEN_PAGE)
     async def open_page(uri: str, line: int) -> str | None:
-        found = server.ask(uri, lambda a: features.page_of(a, line + 1), None)
+        found = server.ask(uri, lambda a: features.page_of(a, line + 1))
         if found is None:
             return None
         text, choice = found
@@ -182,8 +210,6 @@ def make_server() -> Server:
         server.analyzer.known[path] = values
         server.change(uri)
         return values
-
-    return server
 
 
 def values_of_run(path: str) -> JsonObject:

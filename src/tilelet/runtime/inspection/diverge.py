@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tilelet.runtime import session
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tilelet.device.run import Recorded
     from tilelet.divergence.answer import Answer, Options
     from tilelet.divergence.case import GoldenCase
+    from tilelet.runtime.inspection.diverge_view import ShownAnswer
 
 
 def diverge(
@@ -27,7 +29,7 @@ def diverge(
     all_fp32: bool = False,
     platform: str = "a2a3",
     **named: Any,
-) -> Answer:
+) -> ShownAnswer:
     """Find the first wrong statement, compared with the golden and with double precision.
 
     `args` are those of `tilelet.runtime.run`: the specs, the golden, tolerances. Any other function
@@ -43,6 +45,7 @@ def diverge(
     from tilelet.ir.core import Program
     from tilelet.runtime.handlers.examine import Examine
     from tilelet.runtime.harness.runner import run
+    from tilelet.runtime.inspection.diverge_view import ShownAnswer
 
     handler = Examine()
     now = replace(session.current(), handler=handler, results=[], diagnostics=[])
@@ -55,10 +58,12 @@ def diverge(
     if not handler.cases:
         errors = [r.error for r in now.results if r.error]
         raise BadFlag(errors[0] if errors else "no program with inputs ran: nothing to look at")
-    answers: list[Answer] = []
+    answers: list[ShownAnswer] = []
     for name, case in handler.cases:
-        answers.append(examine(name, case, Options(budget, all_fp32), platform))
-        if answers[-1].found:
+        found = examine(name, case, Options(budget, all_fp32), platform)
+        page = partial(page_data, name, case, found, platform)
+        answers.append(ShownAnswer(**vars(found), page=page))
+        if found.found:
             return answers[-1]
     return answers[0]
 

@@ -3,6 +3,7 @@
 p = tilelet.profile(softmax, x, out, platform="a2a3")
 print(p)                       # the report that `tilelet profile` prints
 p.total_us, p.tables           # the same as data
+p.widget("memory")             # the page in a notebook, with `pip install "tilelet[notebook]"`
 p.save_html("softmax.html")     # a page: timeline, source, memory, and what bounds each kernel
 p.save_trace("softmax.json")   # for chrome://tracing or ui.perfetto.dev
 
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.runtime import session
+from tilelet.runtime.inspection.shown import Shown
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -96,7 +98,7 @@ class Run:
         return timeline_svg(self.device_run.timeline) + parts_html(self.device_run.parts())
 
 
-class Profile(AbstractContextManager["Profile"]):
+class Profile(AbstractContextManager["Profile"], Shown):
     """The programs that ran inside the context, on the modelled machine.
 
     result  the return value of the profiled function
@@ -163,17 +165,20 @@ class Profile(AbstractContextManager["Profile"]):
 
     def save_html(self, path: str | Path) -> Path:
         """Write all runs as one page that opens offline (docs/page.md); return its path."""
-        from tilelet.report.document import profile_document
         from tilelet.report.html import page_html
 
         target = Path(path)
-        title = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "no program ran"
         try:
-            data = profile_document([run.device_run for run in self.runs])
-            target.write_text(page_html(title, data), encoding="utf-8")
+            target.write_text(page_html(*self._page()), encoding="utf-8")
         except OSError as error:
             raise CannotWrite(str(target), error.strerror or str(error)) from None
         return target
+
+    def _page(self) -> tuple[str, bytes]:
+        from tilelet.report.document import profile_document
+
+        title = ", ".join(dict.fromkeys(run.name for run in self.runs)) or "no program ran"
+        return title, profile_document([run.device_run for run in self.runs])
 
     def _repr_html_(self) -> str:
         from tilelet.diag.table_html import parts_html

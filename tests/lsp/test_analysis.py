@@ -1,0 +1,167 @@
+"""The analysis behind the server: what it reuses, what stops it, and whose figures it gives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tilelet.device.machine.description import load_machine
+from tilelet.device.run import DeviceRun
+from tilelet.lsp import analysis
+from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
+from tilelet.scripts.recording import RecordingOptions, record
+from tilelet.scripts.target import Target
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+HEAD = "import tilelet.language as pl\n\nROWS, COLS, TILE = 64, 128, 16\n"
+KERNEL = """
+
+@pl.jit.inline
+def twice{n}(x):
+    return pl.add(x, x)
+
+
+@pl.jit
+def kernel{n}(
+    a: pl.Tensor[[ROWS, COLS], pl.FP32], out: pl.Out[pl.Tensor[[ROWS, COLS], pl.FP32]]
+):
+    for r in pl.parallel(0, ROWS, TILE):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + TILE, :] = twice{n}(a[r : r + TILE, :])
+    return out
+"""
+TEXT = HEAD + "".join(KERNEL.replace("{n}", str(n)) for n in range(3))
+
+
+def facts(found: Analysis) -> list[Any]:
+    """Everything that an editor shows, for comparison."""
+    runs = [(m.program.name, m.profile.total_us, m.profile.tasks) for m in found.modelled]
+    places = [(n, d.value.type, d.value.loc) for n, ds in found.values.items() for d in ds]
+    return [found.diagnostics, runs, places, [s.text for s in found.suggestions]]
+
+
+@pytest.mark.parametrize(
+    ("change", "rebuilt"),
+    [
+        (("", ""), []),
+        (("twice1(a[", "pl.neg(a["), ["kernel1"]),
+        (("pl.add(x, x)", "pl.mul(x, x)"), ["kernel0"]),  # in the function that it inlines
+        (("TILE = 64, 128, 16", "TILE = 64, 128, 32"), ["kernel0", "kernel1", "kernel2"]),
+        (("def kernel1(", "def kernel1(\n"), ["kernel1", "kernel2"]),  # lines of later ones move
+        (("twice2(a[", "range(a["), ["kernel2"]),
+    ],
+)
+def test_an_edit_lowers_only_the_kernels_that_it_reaches(
+    change: tuple[str, str], rebuilt: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+    build = analysis._build
+
+    def counted(program: Any) -> Any:
+        built.append(program.name)
+        return build(program)
+
+    monkeypatch.setattr(analysis, "_build", counted)
+    warm = Analyzer()
+    warm.analyze(TEXT, "kernel.py")
+    built.clear()
+    text = TEXT.replace(*change, 1) if change[0] else TEXT
+    again = warm.analyze(text, "kernel.py")
+    assert built == rebuilt
+    assert facts(again) == facts(Analyzer().analyze(text, "kernel.py"))
+
+
+def test_values_from_a_run_and_unsaved_neighbors_are_part_of_what_is_kept(tmp_path: Path) -> None:
+    path, other = tmp_path / "kernel.py", tmp_path / "sizes.py"
+    other.write_text("TILE = 16\n")
+    text = TEXT.replace("ROWS, COLS, TILE = 64, 128, 16", "from sizes import TILE\n"
+                        "import random\nROWS, COLS = random.randint(64, 64), 128")  # fmt: skip
+    warm = Analyzer()
+    assert not warm.analyze(text, str(path)).modelled
+    warm.known[str(path)] = {"ROWS": 64, "COLS": 128}
+    assert warm.analyze(text, str(path)).modelled[0].profile.tasks == 4
+    found = warm.analyze(text, str(path), others={other: "TILE = 32\n"})
+    assert found.modelled[0].profile.tasks == 2
+
+
+def test_a_stopped_analysis_leaves_nothing_half_done() -> None:
+    """Whenever it is stopped, also in the middle of a program, the next one is right."""
+    wanted = facts(Analyzer().analyze(TEXT, "kernel.py"))
+    for after in (0, 1, 3, 10, 40, 150, 600):
+        asked = 0
+
+        def stop(after: int = after) -> bool:
+            nonlocal asked
+            asked += 1
+            return asked > after
+
+        warm = Analyzer()
+        with pytest.raises(StoppedError):
+            warm.analyze(TEXT, "kernel.py", stop)
+        assert asked <= after + 20, "it went on for long"
+        assert facts(warm.analyze(TEXT, "kernel.py")) == wanted
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
+def test_figures_are_those_of_the_commands(path: Path) -> None:
+    """No mistake is reported in an example, and modelled ones have the figures of `profile`."""
+    found = Analyzer().analyze(path.read_text(), str(path))
+    assert not [d for d in found.diagnostics if d.severity == "error"]
+    recording = record(Target(str(path)), RecordingOptions(platform="a2a3", quiet=True))
+    runs = [DeviceRun(run, load_machine("a2a3")).summary for run in recording.runs]
+    said = {(p.tasks, round(p.total_us, 6), p.interval, p.bound) for p in runs}
+    shown = {(m.profile.tasks, round(m.profile.total_us, 6), m.profile.interval, m.profile.bound)
+             for m in found.modelled}  # fmt: skip
+    assert shown <= said
+    if path.stem in ("01_hello", "02_softmax", "05_layernorm", "06_rope"):
+        assert shown
+
+
+def test_two_kernels_of_one_name_both_have_figures() -> None:
+    again = KERNEL.replace("{n}", "0").replace("twice0(a[r : r + TILE, :])", "a[r : r + TILE, :]")
+    found = Analyzer().analyze(HEAD + KERNEL.replace("{n}", "0") + again, "kernel.py")
+    assert [m.program.node.lineno for m in found.modelled] == [12, 27]
+
+
+@pytest.mark.parametrize("end", range(0, len(TEXT) // 3, 7))
+def test_half_typed_files_are_analyzed(end: int) -> None:
+    found = Analyzer().analyze(TEXT[:end], "kernel.py")
+    assert all(d.severity in ("error", "warning", "note") for d in found.diagnostics)
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+def test_the_server_ends_with_its_client(how: str) -> None:
+    """A client that goes without `shutdown` leaves no server behind."""
+    pytest.importorskip("pygls")
+    params = {"processId": None, "rootUri": None, "capabilities": {}}
+    ask = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+    client = (
+        "import subprocess, sys, time\n"
+        "server = subprocess.Popen([sys.executable, '-m', 'tilelet', 'lsp'],"
+        " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        f"ask = {ask!r}\n"
+        "server.stdin.write(f'Content-Length: {len(ask)}\\r\\n\\r\\n{ask}'.encode())\n"
+        "server.stdin.flush()\n"
+        "server.stdout.readline()\n"
+        "print(server.pid, flush=True)\n"
+        "server.stdin.close() if sys.argv[1] == 'closed' else time.sleep(600)\n"
+        "sys.exit(server.wait(60))\n"
+    )
+    command = [sys.executable, "-c", client, how]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ran:
+        assert ran.stdout is not None
+        pid = int(ran.stdout.readline())
+        if how == "killed":
+            ran.kill()
+        assert ran.wait(60) == (0 if how == "closed" else -9)
+    for _ in range(600):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        subprocess.run(["sleep", "0.1"], check=True)
+    raise AssertionError("the server is still running")
