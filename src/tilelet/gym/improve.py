@@ -6,7 +6,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from tilelet.dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from html import escape
 
+from tilelet.dataclasses import dataclass, field
 from tilelet.divergence.answer import Answer
 from tilelet.runtime.inspection.shown import Shown
 
