@@ -162,3 +162,23 @@ def test_inner_kernels_keep_vectors_in_registers(level: str) -> None:
     inner = {name: n for name, n in spills.items() if _INNER_KERNEL.fullmatch(name)}
     assert expected <= set(inner)
     assert {name: n for name, n in inner.items() if n} == {}
+
+
+# --- conversions ---------------------------------------------------------------------------------
+
+_ROUNDED = """
+#include "numbers.h"
+void rounded(ts_bf16 *restrict to, const float *restrict from) {
+    for (int i = 0; i < 16; i++) to[i] = ts_as_bf16(ts_round_bf16(from[i], %s));
+}
+"""
+
+
+@pytest.mark.parametrize("mode", ["TL_RINT", "TL_ROUND"])
+def test_rounding_to_bf16_narrows_vectors_once(tmp_path: Path, mode: str) -> None:
+    """Two vectors of FP32 become one of BF16; gcc 12 likes to narrow every operand of a select."""
+    _gcc()
+    source = tmp_path / "rounded.c"
+    source.write_text(_ROUNDED % mode)
+    text = _compile(source, "-march=x86-64-v3", OPTIMIZE)
+    assert len(re.findall(r"\tvpackusdw\t", text)) == 1

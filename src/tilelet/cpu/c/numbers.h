@@ -111,10 +111,11 @@ TL_INLINE uint32_t ts_narrow(uint32_t bits, uint32_t mantissa, uint32_t bias, ui
 
 TL_INLINE ts_bf16 ts_to_bf16(float f, int mode) {
     if (mode == TL_RINT || mode == TL_ROUND) {
-        /* Rounding up the greatest finite number yields the code of infinity. */
+        /* Rounding up the greatest finite number yields the code of infinity. What NaN adds is
+         * selected, not its code: gcc 12 would narrow both codes before it selects one. */
         uint32_t bits = ts_bits(f), up = mode == TL_RINT ? 0x7fff + (bits >> 16 & 1) : 0x8000;
         uint32_t nan = (bits & 0x80000000) | 0x7fc00000;
-        return (ts_bf16)((f != f ? nan : bits + up) >> 16);
+        return (ts_bf16)((bits + (f != f ? nan - bits : up)) >> 16);
     }
     return (ts_bf16)ts_narrow(ts_bits(f), 7, 127, 0x7f7f, 0x7f80, 0x7fc0, 16, mode);
 }
