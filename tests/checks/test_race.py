@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,15 @@ from tests.checks.programs import ROWS, Generated, generate, parsed, subject_of
 import tilelet.language as pl
 from tilelet.checks import race
 from tilelet.checks.race import Races
+from tilelet.checks.verdict import Subject
 from tilelet.checks.witness import Witnesses
+from tilelet.cpu.run.engine import CpuEngine
+from tilelet.device.run import Recorded
 from tilelet.device.schedule import accesses as task_accesses
 from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts, needed_edges
 from tilelet.device.schedule.library import library
 from tilelet.device.schedule.native import find_conflicts_native, needed_edges_native
+from tilelet.interp.interpreter import Interpreter
 
 X = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
 ACC = np.zeros((16, 128), np.float32)
@@ -235,6 +240,22 @@ def test_a_table_that_changes_between_tasks(brief: bool) -> None:
     assert finding.code == "E1102"
     assert str(finding.region) == "out[15, 0:128]"
     assert np.array_equal(given["table"], before)
+
+
+def executed_subject(engine: Any) -> Subject:
+    given = {"x": X, "table": np.zeros(1, np.int32), "out": np.zeros((64, 128), np.float32)}
+    subject = subject_of(rows_rewritten, given)
+    copies = {name: array.copy() for name, array in given.items()}
+    tasks = engine.run(subject.program, copies, execute=True).tasks
+    return dataclasses.replace(subject, run=Recorded("rows", subject.program, tasks))
+
+
+def test_a_table_that_changes_between_executed_tasks() -> None:
+    (finding,) = race.check(executed_subject(Interpreter())).findings
+    assert str(finding.region) == "out[15, 0:128]"
+    part = race.check(executed_subject(CpuEngine(records=True)))
+    assert part.findings == ()
+    assert any("which bytes of `out`" in remark for remark in part.remarks)
 
 
 def test_iterations_are_named() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tilelet.diag.internal import InternalError
 from tilelet.interp.lowering import COMPUTE, Frame, Getter, Lowering, Step, lowers
-from tilelet.ir.core import Op, Value
+from tilelet.ir.core import FunctionKind, Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.spec import SeedRegion
 from tilelet.ir.types import ScalarType, TensorType, TileType
@@ -107,14 +107,16 @@ def _memory_op(low: Lowering, op: Op) -> Step:
     state, application = low.state, Application(op, low.function.name)
     operands = Operands(low, op, application)
     windows = [low.slot(op.args[target]) for target in op.spec.writes]
+    is_control = low.function.kind is not FunctionKind.InCore
     results = low.define(op.results)
 
     def step(frame: Frame) -> None:
         memories: list[Window] = [frame[window] for window in windows]
         frame[results] = memories
-        if not state.execute:
+        if is_control or not state.execute:
             for memory in memories:
                 state.changed_by_control(memory)
+        if not state.execute:
             return
         for memory, made in zip(memories, application.contents(*operands.read(frame))):
             memory.array[...] = made

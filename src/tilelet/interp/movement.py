@@ -364,6 +364,7 @@ def _store(low: Lowering, op: Op) -> Step:
     into, stored = low.slot(op.args[target]), low.slot(op.args[source])
     offsets = low.get(as_tuple(op.args[offset]))
     atomic = op.args["atomic"] is AtomicType.Add
+    is_control = low.function.kind is not FunctionKind.InCore
     result = low.result(op)
 
     def from_tile(frame: Frame) -> None:
@@ -374,8 +375,9 @@ def _store(low: Lowering, op: Op) -> Step:
     def from_tensor(frame: Frame) -> None:
         window: Window = frame[stored]
         frame[result] = frame[into]
-        if not state.execute:
+        if is_control or not state.execute:
             state.changed_by_control(frame[into])
+        if not state.execute:
             return
         window = window_at(window, (0,) * len(window.shape), window.shape, window.valid, False, loc)
         store_at(frame[into], window.array, window.held, offsets(frame), atomic, loc)
@@ -542,6 +544,7 @@ def lower_write(low: Lowering, op: Op) -> Step:
     assert isinstance(arg.type, (TensorType, TileType))
     dtype = arg.type.dtype
     x, at, value = low.slot(arg), low.get(as_tuple(op.args["indices"])), low.slot(op.args["value"])
+    is_control = low.function.kind is not FunctionKind.InCore
     result = low.result(op)
 
     def to_tensor(frame: Frame) -> None:
@@ -551,10 +554,10 @@ def lower_write(low: Lowering, op: Op) -> Step:
         element = narrowed(frame[value], dtype)
         if state.execute:
             window.array[indices] = element
-            return
-        if window.buffer.known:
+        elif window.buffer.known:
             state.contents(window, loc)[indices] = element
-        state.written_by_control(window, indices, element)
+        if is_control or not state.execute:
+            state.written_by_control(window, indices, element)
 
     def to_tile(frame: Frame) -> None:
         tile, indices = frame[x], at(frame)

@@ -210,12 +210,13 @@ class State:
                 return
 
     def changed_by_control(self, window: Window) -> None:
-        """Record that the control program changes a buffer while tasks are only recorded."""
-        window.buffer.known = False
+        """Record that the control program changes a buffer."""
+        if not self.execute:
+            window.buffer.known = False
         self.tasks.rewritten[window.buffer.id] = None
 
     def written_by_control(self, window: Window, indices: Shape, value: Array) -> None:
-        """Record an element that the control program writes while tasks are only recorded."""
+        """Record an element that the control program writes."""
         written = self.tasks.rewritten.setdefault(window.buffer.id, [])
         if written is not None:
             offset = window.offset + sum(i * n for i, n in zip(indices, window.strides))

@@ -220,8 +220,8 @@ class TaskStream:
     awaited      tasks for which the control program waits to read what they wrote, by the number
                  of the task that it submits next
     read_result  the first tensor of which the control program read what a task wrote, or empty
-    rewritten    what the control program wrote itself, by the id of the buffer, if no task was
-                 executed; None if the contents are unknown
+    rewritten    what the control program wrote itself, by the id of the buffer; None if it is not
+                 known
     allocations  runtime calls that allocate tensors; see `tasks.runtime_counts`
     most         limit on the number of tasks; None for no limit
     complete     whether these are all tasks of the run

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.analysis.aliases import infer_directions
+from tilelet.analysis.aliases import Aliases, accesses, infer_directions
 from tilelet.cpu.emit.elements import word_field
 from tilelet.cpu.emit.program import Compiled
 from tilelet.cpu.run.native import Record, Word
-from tilelet.ir.core import Direction, Function, Op, Program
+from tilelet.ir.core import Direction, Function, Op, Program, walk
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.ir.views import CallView
 from tilelet.tasks.stream import TaskGroup, TaskKind, TaskStream
@@ -29,7 +29,23 @@ def task_stream(
         np.ctypeslib.as_array(record.words, (record.count,)) if record.count else []
     )
     reader.read([int(w) for w in words])
+    _mark_control_writes(program, reader.stream)
     return reader.stream
+
+
+def _mark_control_writes(program: Program, stream: TaskStream) -> None:
+    """Mark the tensors that the control program writes: what it writes is not recorded."""
+    body = program.main.body
+    aliases = Aliases(body, program.functions)
+    names = {
+        root.name
+        for op in walk(body)
+        if op.name != "call"
+        for value, how in accesses(op, program.functions)
+        if how is not Direction.In
+        for root in aliases.roots(value)
+    }
+    stream.rewritten |= {b.id: None for b in stream.regions.buffers if b.name in names}
 
 
 class _Reader:
