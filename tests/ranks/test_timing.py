@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,8 @@ from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.ranks import NoLinks
 from tilelet.diag.tables import Table
 from tilelet.ranks.host import Plan, plan_of
-from tilelet.ranks.timing import RanksTimeline, _Pricing, model_ranks
+from tilelet.ranks.timing import RanksSimulation, RanksTimeline, model_ranks
+from tilelet.report.columns import unpack
 from tilelet.runtime.programs import jit_call
 from tilelet.tasks.arguments import bind_arguments
 
@@ -40,13 +43,13 @@ def modelled(ranks: int, **links: float) -> RanksTimeline:
 @pytest.mark.parametrize("nbytes", TICKS)
 def test_the_published_transfers(nbytes: int) -> None:
     machine = load_machine("a2a3")
-    pricing = _Pricing(RanksTimeline("", "", 2), machine, Plan(2), [])
+    pricing = RanksSimulation(RanksTimeline("", "", 2), machine, Plan(2), [], [])
     published = TICKS[nbytes] * 0.02
     assert pricing._transfer(0, 1, nbytes, 0.0) == pytest.approx(published, rel=0.07)
 
 
 def test_a_link_serves_one_transfer_after_the_other() -> None:
-    pricing = _Pricing(RanksTimeline("", "", 2), load_machine("a2a3"), Plan(2), [])
+    pricing = RanksSimulation(RanksTimeline("", "", 2), load_machine("a2a3"), Plan(2), [], [])
     alone = pricing._transfer(0, 1, 1 << 20, 0.0)
     # Six cores at 5.5 GB/s are more than a link of 30 GB/s.
     together = [pricing._transfer(2, 3, 1 << 20, 0.0) for _ in range(6)]
@@ -105,6 +108,20 @@ def test_profile_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     document = json.loads(capsys.readouterr().out)
     assert [r["rank"] for r in document["ranks"][0]["ranks"]] == [0, 1]
     assert len(document["ranks"][0]["messages"]) == 4
+
+
+def test_a_page_with_ranks(tmp_path: Path) -> None:
+    file, page = tmp_path / "script.py", tmp_path / "page.html"
+    file.write_text(SCRIPT, encoding="utf-8")
+    options = ("--build-dir", str(tmp_path), "--html", str(page))
+    assert main(["profile", *options, str(file)]) == 0
+    text = re.search(r'id="data"[^>]*>([^<]*)<', page.read_text(encoding="utf-8"))
+    assert text is not None
+    header, _ = unpack(base64.b64decode(text[1]))
+    run = header["runs"][0]
+    assert run["machine"] == "2 x a2a3"
+    assert {span["rank"] for span in run["ranks"]["spans"]} == {0, 1}
+    assert {(m["source"], m["target"]) for m in run["ranks"]["messages"]} == {(0, 1), (1, 0)}
 
 
 def test_tasks_of_all_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

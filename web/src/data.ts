@@ -182,8 +182,27 @@ export interface Layout {
   dtype: string;
 }
 
+export interface RankSpan {
+  rank: number;
+  kernel: string;
+  start_us: number;
+  end_us: number;
+}
+
+export interface RanksData {
+  total_us: number;
+  ranks: { rank: number; begin_us: number; end_us: number; waited_us: number }[];
+  spans: RankSpan[];
+  waits: { rank: number; kernel: string; source: number; start_us: number; end_us: number; line: number }[];
+  messages: { source: number; target: number; bytes: number; start_us: number; end_us: number; line: number }[];
+  /** tasks and messages beyond what a page draws */
+  left_out: number;
+}
+
 export interface RunHeader {
   name: string;
+  /** of a program of several ranks, which has no tasks of one device */
+  ranks?: RanksData;
   machine: string;
   profile: Profile;
   tick_us?: number;

@@ -12,6 +12,7 @@ import { Memory } from "./memory";
 import { Model } from "./model";
 import { Numbers } from "./numbers";
 import { Run } from "./run";
+import { Ranks } from "./ranks";
 import { Search } from "./search";
 import { Source } from "./source";
 import { State, VIEWS, type ViewName } from "./state";
@@ -89,6 +90,7 @@ async function main(): Promise<void> {
   );
   let shown: ViewName | null = null;
   state.listen((choice, before) => {
+    details.element.hidden = state.run.header.ranks !== undefined;
     for (const [name, tab] of tabs) tab.setAttribute("aria-selected", String(name === choice.view));
     if (shown !== choice.view || choice.run !== before.run) {
       shown = choice.view;
@@ -116,7 +118,7 @@ async function main(): Promise<void> {
     else if (event.key === "t" && !event.ctrlKey && !event.metaKey) theme();
     else if (state.choice.view === "timeline" && !event.defaultPrevented && !(event.target instanceof HTMLCanvasElement)) (views.timeline as View & { key?: (e: KeyboardEvent) => boolean }).key?.(event);
   });
-  const first: Partial<typeof state.choice> = header.kind === "compare" ? { view: "compare" } : state.run.hasTasks ? {} : { view: header.kind === "check" ? "model" : "kernels" };
+  const first: Partial<typeof state.choice> = header.kind === "compare" ? { view: "compare" } : state.run.hasTasks || state.run.header.ranks ? {} : { view: header.kind === "check" ? "model" : "kernels" };
   const wanted = location.hash; // before the first choice replaces it
   state.set(first);
   if (wanted.length > 1) state.fromHash(wanted);
@@ -127,6 +129,7 @@ async function main(): Promise<void> {
 }
 
 function timelineView(state: State, advice: Advice | undefined): View {
+  if (state.runs.some((r) => r.header.ranks)) return new Ranks(state);
   if (state.runs.some((r) => r.hasTasks)) return new Timeline(state, advice);
   return { element: h("section", {}, empty("No timeline", "There are no tasks in this page: a saved profile.json has figures only, and a check records none. Make the page from the script:", "tilelet profile kernel.py --html out.html")), show() {}, update() {} };
 }
@@ -138,7 +141,8 @@ function runPicker(state: State): HTMLElement {
     const p = state.run.profile;
     const [low, high] = p.interval ?? [];
     total.title = low !== undefined && high !== undefined ? `between ${time(low)} and ${time(high)}: see Model` : "";
-    total.textContent = `${time(p.total_us)} modelled, ${count(p.tasks)} tasks`;
+    const ranks = state.run.header.ranks;
+    total.textContent = ranks ? `${time(ranks.total_us)} modelled` : `${time(p.total_us)} modelled, ${count(p.tasks)} tasks`;
   };
   state.listen(say);
   if (state.runs.length < 2) return h("span", {}, h("span", { class: "name" }, text(state.run)), total);

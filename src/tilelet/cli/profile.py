@@ -14,7 +14,13 @@ from tilelet.cli.commands.speed import CompareCommand, ProfileCommand
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.page import wants_page, write_page
-from tilelet.cli.ranks_profile import ranks_data, ranks_modeller, ranks_tables, write_trace
+from tilelet.cli.ranks_profile import (
+    page_data,
+    ranks_data,
+    ranks_modeller,
+    ranks_tables,
+    write_trace,
+)
 from tilelet.cli.recording import record
 from tilelet.cli.view import command_of
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
@@ -105,7 +111,8 @@ def profile_command(options: ProfileCommand) -> int:
     every = [m for same_run in runs for m in same_run]
     if wants_page(options):
         advice = page_advice(options, machines) if options.advice else None
-        write_page(options, options.target.name, lambda: _page(every, advice, options))
+        make = (lambda: _ranks_page(ranks)) if ranks else lambda: _page(every, advice, options)
+        write_page(options, options.target.name, make)
     refused = list(dict.fromkeys(f.diagnostic for m in every for f in m.findings))
     found = [*refused, *dict.fromkeys(c.diagnostic for m in every for c in m.cautions)]
     if options.format == "text":
@@ -136,6 +143,12 @@ def _show_ranks(timeline: RanksTimeline, options: ProfileCommand) -> None:
         write_trace(timeline, file)
         if options.format == "text":
             print(printable(f"lanes by rank, with messages: {file}"), flush=True)
+
+
+def _ranks_page(timelines: Sequence[RanksTimeline]) -> bytes:
+    from tilelet.report.document import ranks_document
+
+    return ranks_document([(t.name, f"{t.world} x {t.machine}", page_data(t)) for t in timelines])
 
 
 def _page(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tilelet.ranks.timing import RanksTimeline
 
 _MAX_WAITS = 12
+_MAX_DRAWN = 5000
 
 
 def ranks_modeller(machines: Sequence[Machine], found: list[RanksTimeline]) -> Explore:
@@ -103,6 +104,20 @@ def ranks_data(timeline: RanksTimeline) -> JsonObject:
             for w in timeline.waits
         ],
     }  # fmt: skip
+
+
+def page_data(timeline: RanksTimeline) -> dict[str, Any]:
+    """For the page: also the tasks, and of everything only as much as a browser draws."""
+    data = ranks_data(timeline)
+    data["spans"] = [
+        {"rank": s.rank, "kernel": s.kernel, "start_us": s.start, "end_us": s.end}
+        for s in timeline.spans
+    ]
+    data["left_out"] = 0
+    for name in ("spans", "messages", "waits"):
+        data["left_out"] += max(0, len(data[name]) - _MAX_DRAWN)
+        data[name] = data[name][:_MAX_DRAWN]
+    return data
 
 
 def write_trace(timeline: RanksTimeline, file: Path) -> None:

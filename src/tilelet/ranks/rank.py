@@ -124,6 +124,8 @@ class _RankObserver:
         step = low.plain_op(op)
         if op.name == "breakpoint":
             return _named(state, step)
+        if op.name == "read" and low.function.kind is not FunctionKind.InCore:
+            return _noted(state, low.slot(op.result), step)
         if op.spec.engine is Engine.CUBE and state.world.native is not None:
             return state.world.native.product_step(low, op, step)
         if state.world.watcher is not None and low.function.kind is FunctionKind.InCore:
@@ -139,6 +141,16 @@ def _named(state: RankState, step: Step) -> Step:
         step(frame)
 
     return stop
+
+
+def _noted(state: RankState, result: int, step: Step) -> Step:
+    """A read of a control program, whose value is kept for `record_streams`."""
+
+    def read(frame: Frame) -> None:
+        step(frame)
+        state.world.control_reads[state.strand.task.dispatch].append(frame[result])
+
+    return read
 
 
 class RankState(State):

@@ -1,14 +1,15 @@
-"""Record the tasks of each dispatch without executing any."""
+"""The tasks of each dispatch, recorded without executing any."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilelet.dataclasses import dataclass
+from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.state import State
-from tilelet.ir.core import Program
+from tilelet.ir.core import FunctionKind, Op, Program
 from tilelet.ranks.host import Dispatch, Plan
 from tilelet.ranks.memory import moved, on_rank
 from tilelet.tasks.stream import TaskStream
@@ -17,7 +18,7 @@ from tilelet.tasks.window import Buffer, Window
 
 @dataclass(frozen=True)
 class RankStreams:
-    """The tasks of every dispatch of a plan, in order; None for collectives."""
+    """The tasks of every dispatch of a plan, in its order; of collectives, None."""
 
     dispatches: Sequence[Dispatch]
     streams: Sequence[TaskStream | None]
@@ -36,21 +37,50 @@ class RankStreams:
         return sum(self.counts().values())
 
 
-def record_streams(program: Program, plan: Plan) -> RankStreams:
-    """Run the control programs of all dispatches; record their kernels without running them."""
-    streams = [_stream(program, d) if d.function else None for d in plan.dispatches]
+def record_streams(
+    program: Program, plan: Plan, reads: Mapping[int, Sequence[Any]] | None = None
+) -> RankStreams:
+    """Run the control programs of all dispatches; their kernels are recorded, not run.
+
+    `reads` are what the control program of each dispatch has read in a run.
+    """
+    streams = [
+        _stream(program, d, None if reads is None else _KnownReads(iter(reads.get(i, ()))))
+        if d.function
+        else None
+        for i, d in enumerate(plan.dispatches)
+    ]
     return RankStreams(plan.dispatches, streams)
 
 
-def _stream(program: Program, dispatch: Dispatch) -> TaskStream:
-    state = State(program.functions, execute=False, poison=True, seed_valid=False)
+@dataclass(frozen=True)
+class _KnownReads:
+    """Gives a control program the values that it has read in a run."""
+
+    values: Iterator[Any]
+
+    def lower(self, low: Lowering, op: Op) -> Step:
+        if op.name != "read" or low.function.kind is FunctionKind.InCore:
+            return low.plain_op(op)
+        result, values = low.result(op), self.values
+
+        def read(frame: Frame) -> None:
+            frame[result] = next(values)
+
+        return read
+
+
+def _stream(program: Program, dispatch: Dispatch, observer: _KnownReads | None) -> TaskStream:
+    state = State(
+        program.functions, execute=False, poison=True, seed_valid=False, observer=observer
+    )
     copies: dict[int, Buffer] = {}
     state.code(dispatch.function).run([_own(v, dispatch.rank, copies) for v in dispatch.operands])
     return state.tasks
 
 
-def _own(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
-    """Return an operand with a buffer of its own number, which shares the memory."""
+def _own(value: Any, rank: int, copies: dict[int, Buffer]) -> Any:
+    """An operand whose buffer no other stream has numbered; it shares the memory."""
     if not isinstance(value, Window):
         return value
     window = on_rank(value, rank)

@@ -8,7 +8,7 @@ run.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -112,6 +112,7 @@ class World:
         self.orders_all = orders_all
         self.lands_late = lands_late
         self.native = native
+        self.control_reads: dict[int, list[Any]] = defaultdict(list)  # by dispatch
         self.counts: Counter[str] = Counter()
         self.steps = 0
         self.lacked_cores = False  # a task once waited for a core

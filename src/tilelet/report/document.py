@@ -27,6 +27,15 @@ def check_document(checked: Sequence[tuple[DeviceRun, Mapping[str, object]]]) ->
     return columns.pack(_header("check", data))
 
 
+def ranks_document(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> bytes:
+    """Programs of several ranks: name, machine, and what each rank did and sent."""
+    data = [
+        {"name": name, "machine": machine, "profile": NO_FIGURES, "ranks": ranks}
+        for name, machine, ranks in runs
+    ]
+    return Columns().pack(_header("profile", data))
+
+
 def numbers_document(name: str, numbers: Mapping[str, object]) -> bytes:
     """Output differences from the golden, without a modelled run."""
     run = {"name": name, "machine": "this CPU", "profile": NO_FIGURES}
