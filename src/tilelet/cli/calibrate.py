@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tilelet.calibration.board import BoardFit, fit_board, machine_text, report
 from tilelet.calibration.kit import CASES, write_kit
+from tilelet.calibration.links import link_rows, links_data, links_text
 from tilelet.calibration.page import with_errors
 from tilelet.calibration.page import write as write_page
 from tilelet.calibration.published import recorder
@@ -121,9 +122,12 @@ def report_command(programs: Path | None, *, write: bool, formatted: str) -> int
     with progress("modelling all rows"):
         outcomes = outcomes_of(machine, lines)
     if formatted == JSON:
-        print(json.dumps(to_data(outcomes, missing), indent=1))
+        document = {**to_data(outcomes, missing), "links": links_data(link_rows())}
+        print(json.dumps(document, indent=1))
     else:
         print(table_text(outcomes))
+        print()
+        print(links_text(link_rows()))
         print()
         print(summary_text(outcomes, missing))
     if write:
