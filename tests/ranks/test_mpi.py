@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.ranks.mpi_processes import needs_mpiexec, run_processes
+from tests.ranks.mpi_processes import needs_mpiexec, process_command, run_processes
 
 from tilelet.diag.catalogue.ranks import NoMpi
 from tilelet.ranks import launch
@@ -136,6 +139,23 @@ def test_a_killed_rank_ends_the_run_with_its_number(tmp_path: Path) -> None:
     done = over_mpi(4, script(tmp_path, kill), 4)
     assert done.returncode != 0
     assert "rank 2 was killed (SIGKILL)" in done.stderr
+
+
+@needs_mpiexec
+def test_ctrl_c_ends_ranks_that_are_blocked(tmp_path: Path) -> None:
+    wait = "import time\nprint('started', file=sys.stderr, flush=True)\n"
+    wait += "if os.environ['PMI_RANK'] == '1':\n    time.sleep(300)\n"
+    file = script(tmp_path, wait)
+    command = process_command(2, "run", "--ranks", "mpi", str(file), "--", "2", str(tmp_path / "o"))
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stderr is not None
+    assert "started" in process.stderr.readline()  # of the first rank, which then waits
+    time.sleep(2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    process.communicate(timeout=30)
+    assert process.returncode != 0
 
 
 @needs_mpiexec

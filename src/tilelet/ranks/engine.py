@@ -13,7 +13,7 @@ from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.record import RankStreams, record_streams
 from tilelet.ranks.scheduler import Callbacks, World
-from tilelet.ranks.static import check_text
+from tilelet.ranks.static import check_text, check_waits
 from tilelet.ranks.windows import KeptWindows
 from tilelet.tasks.arguments import bind_arguments
 
@@ -74,6 +74,7 @@ class RanksEngine:
         check_text(program)
         bound = bind_arguments(program, arguments, execute=execute)
         plan = plan_of(program, bound, self.config.world)
+        check_waits(program, plan)
         if not execute:
             return RanksExecution(record_streams(program, plan))
         if self.kept is not None:

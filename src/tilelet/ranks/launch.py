@@ -25,6 +25,7 @@ def start_rank() -> int:
         raise NoMpi
     if hasattr(os, "fork"):
         _supervise()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a call of MPI would not let Python see it
     from tilelet.ranks.mpi import COMM
 
     if COMM.rank:

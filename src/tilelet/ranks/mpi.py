@@ -30,7 +30,7 @@ from tilelet.ranks.host import Dispatch, Plan, plan_of
 from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
 from tilelet.ranks.rank import RankTask
 from tilelet.ranks.scheduler import World
-from tilelet.ranks.static import check_text
+from tilelet.ranks.static import check_text, check_waits
 from tilelet.ranks.terminal import say
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.arguments import bind_arguments
@@ -340,6 +340,7 @@ class MpiEngine(RanksEngine):
             return MpiSlice(allocation, index, regions[allocation], control)
 
         plan = plan_of(program, bound, self.config.world, make)
+        check_waits(program, plan)
         if self.kept is not None:
             self.kept.use(program.name, plan)
         COMM.Barrier()
