@@ -42,7 +42,7 @@ MAX_TRACE = 4_000
 """Steps of an execution whose pairs are compared; longer ones get seeded schedules only."""
 
 MAX_STEPS = 40_000
-"""Steps of all executions together that one exploration takes."""
+"""Steps of all executions together that one exploration takes; half of them to cover all."""
 
 
 def key_of(strand: Strand) -> Key:
@@ -258,6 +258,7 @@ class Explorer:
         prefix: list[State] = []
         number = 0
         complete = True
+        reserved = self._steps // 2  # for seeded schedules
         while True:
             policy = Guided(prefix)
             found, world, _ = self.run(policy)
@@ -280,7 +281,7 @@ class Explorer:
                 states.pop()
             if not states:
                 return complete if until is None else []
-            if number >= self._covered or self._steps <= 0:
+            if number >= self._covered or self._steps <= reserved:
                 return False if until is None else []
             last = states[-1]
             last.chosen = min(_left(last))
