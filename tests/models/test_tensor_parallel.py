@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.models import BadTile
+from tilelet.models.qwen3 import ranks_page
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.published import Kind, LayerShape
+from tilelet.models.qwen3.ranks_page import figures_markdown
 from tilelet.models.qwen3.tensor_parallel import VARIANTS, golden, rank_shape, specs
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.explore import explore
@@ -80,6 +84,12 @@ def test_overlapping_is_clean_and_faster() -> None:
             found = explore(name, program, tensors, settings.distributed_config, covered=4)
             assert found.ok, found.diagnostics
     assert times["overlapped"] < times["obvious"]
+
+
+def test_the_page_is_up_to_date() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "ranks.md").read_text(encoding="utf-8")
+    _, _, row = figures_markdown([next(ranks_page.figures())]).splitlines()
+    assert row in text, "run `python -m tilelet.models.qwen3.ranks_page docs/ranks.md`"
 
 
 def test_heads_must_divide_among_ranks() -> None:

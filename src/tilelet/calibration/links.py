@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Links, load_machine
 
 _TRANSFER, _EXCHANGE, _REDUCE = "one core, TGET", "all_to_all_v, one core", "all-reduce, all cores"

@@ -27,7 +27,7 @@ def check_document(checked: Sequence[tuple[DeviceRun, Mapping[str, object]]]) ->
     return columns.pack(_header("check", data))
 
 
-def ranks_document(runs: Sequence[tuple[str, str, Mapping[str, Any]]]) -> bytes:
+def ranks_document(runs: Sequence[tuple[str, str, Mapping[str, object]]]) -> bytes:
     """Programs of several ranks: name, machine, and what each rank did and sent."""
     data = [
         {"name": name, "machine": machine, "profile": NO_FIGURES, "ranks": ranks}

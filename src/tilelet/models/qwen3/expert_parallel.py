@@ -164,7 +164,7 @@ def make_result_rows(x: ExchangeShape):
                 rank = pl.read(chosen, [t, k]) // EXPERTS
                 begin = pl.read(groups, [1, rank * EXPERTS])
                 place = pl.read(places, [0, t * K + k]) - begin
-                pl.write(rows, [0, t * K + k], pl.cast(rank * REGION + place, pl.INT32))
+                pl.write(rows, [0, t * K + k], rank * REGION + place)
         return rows
 
     return result_rows

@@ -97,72 +97,85 @@ class SumShape:
 def make_sums(s: LayerShape, sums: SumShape):
     """Send a block of a partial sum to all ranks; add up a block that all ranks have sent.
 
-    Every rank adds in the order of ranks, so that all get the same bits.
+    A block has its own window and cell, so that tasks of different blocks are independent. Every
+    rank adds in the order of ranks, so that all get the same bits.
     """
-    T, COLUMNS, RANKS, ROWS, BLOCKS = s.row_tile, s.out_chunk, sums.ranks, sums.rows, sums.blocks
+    T, COLUMNS, RANKS, BLOCKS = s.row_tile, s.out_chunk, sums.ranks, sums.blocks
 
     @pl.inline
-    def send(block, parts, arrived, row, o0):
-        me = pld.rank(pld.get_comm_ctx(parts))
+    def block_at(parts, arrived, row, o0):
+        """The window of a block, with the parts of all ranks one below the other, and its cell."""
         cell = row // T * BLOCKS + o0 // COLUMNS
+        return (
+            pl.slice(parts, [RANKS * T, COLUMNS], [row * RANKS, o0]),
+            pl.slice(arrived, [1, CELL], [cell, 0]),
+        )
+
+    @pl.inline
+    def send(part, window, cell):
+        me = pld.rank(pld.get_comm_ctx(window))
         for peer in pl.range(RANKS):
-            pld.tensor.remote_store(block, parts, peer=peer, offsets=[me * ROWS + row, o0])
-            pld.system.notify(
-                arrived, peer=peer, offsets=[cell, 0], value=1, op=pld.NotifyOp.AtomicAdd
-            )
+            pld.tensor.remote_store(part, window, peer=peer, offsets=[me * T, 0])
+            pld.system.notify(cell, peer=peer, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)
 
     @pl.inline
-    def add_received(total, parts, arrived, row, o0, epoch):
-        cell = row // T * BLOCKS + o0 // COLUMNS
-        pld.system.wait(arrived, offsets=[cell, 0], expected=epoch * RANKS, cmp=pld.WaitCmp.Ge)
-        received = pl.slice(parts, [T, COLUMNS], [row, o0])
+    def add_received(total, window, cell, epoch):
+        pld.system.wait(cell, offsets=[0, 0], expected=epoch * RANKS, cmp=pld.WaitCmp.Ge)
+        received = pl.slice(window, [T, COLUMNS], [0, 0])
         for r in pl.range(1, RANKS):
-            received = pl.add(received, pl.slice(parts, [T, COLUMNS], [r * ROWS + row, o0]))
+            received = pl.add(received, pl.slice(window, [T, COLUMNS], [r * T, 0]))
         return pl.add(total, received)
 
-    return send, add_received
+    return block_at, send, add_received
 
 
 def make_summed_outputs(s: LayerShape, sums: SumShape):
     """The ends of both parts of a layer; a weight comes with its buffer, cells and epoch."""
     c, T, DTYPE, COLUMNS, HIDDEN = s.config, s.row_tile, s.dtype, s.out_chunk, s.config.hidden_size
-    project_out, project_down = (
-        make_layer_projection(s, T, s.k_chunk, COLUMNS, inner)
-        for inner in (c.q_width, c.intermediate_size)
-    )
-    out_columns, down_columns = (
-        make_columns(s, inner, COLUMNS) for inner in (c.q_width, c.intermediate_size)
-    )
     load = make_load(T, COLUMNS, DTYPE)
-    send, add_received = make_sums(s, sums)
+    block_at, send, add_received = make_sums(s, sums)
+
+    def sending(inner: int, hint: str):
+        project = make_layer_projection(s, T, s.k_chunk, COLUMNS, inner)
+        columns_of = make_columns(s, inner, COLUMNS)
+
+        @pl.inline
+        def send_blocks(x, weight, row):
+            matrix, parts, arrived, _ = weight
+            for o0 in pl.parallel(0, HIDDEN, COLUMNS):
+                window, cell = block_at(parts, arrived, row, o0)
+                columns = columns_of(matrix, o0 // COLUMNS)
+                with pl.at(level=pl.Level.CORE_GROUP, name_hint=hint):
+                    send(project(x, columns, 0, 0), window, cell)
+
+        return send_blocks
+
+    send_output = sending(c.q_width, "output_projection")
+    send_down = sending(c.intermediate_size, "down_projection")
 
     @pl.inline
     def attention_output(attended, x, wo, row, valid):
-        matrix, parts, arrived, epoch = wo
-        for o0 in pl.parallel(0, HIDDEN, COLUMNS):
-            weight = out_columns(matrix, o0 // COLUMNS)
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_projection"):
-                send(project_out(attended, weight, 0, 0), parts, arrived, row, o0)
+        send_output(attended, wo, row)
+        _, parts, arrived, epoch = wo
         residual = pl.create_tensor([T, HIDDEN], dtype=pl.FP32)
         for o0 in pl.parallel(0, HIDDEN, COLUMNS):
+            window, cell = block_at(parts, arrived, row, o0)
             block = pl.slice(residual, [T, COLUMNS], [0, o0])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="output_sum"):
-                summed = add_received(load(x, 0, o0), parts, arrived, row, o0, epoch)
+                summed = add_received(load(x, 0, o0), window, cell, epoch)
                 block = pl.assemble(block, summed, [0, 0])
         return pl.set_validshape(residual, valid, HIDDEN)
 
     @pl.inline
     def mlp_output(activation, residual, w_down, out, row, valid):
-        matrix, parts, arrived, epoch = w_down
+        send_down(activation, w_down, row)
+        _, parts, arrived, epoch = w_down
         for o0 in pl.parallel(0, HIDDEN, COLUMNS):
-            weight = down_columns(matrix, o0 // COLUMNS)
-            with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_projection"):
-                send(project_down(activation, weight, 0, 0), parts, arrived, row, o0)
-        for o0 in pl.parallel(0, HIDDEN, COLUMNS):
+            window, cell = block_at(parts, arrived, row, o0)
             block = pl.slice(out, [T, COLUMNS], [row, o0], valid_shape=[valid, COLUMNS])
             with pl.at(level=pl.Level.CORE_GROUP, name_hint="down_sum"):
                 before = pl.slice(residual, [T, COLUMNS], [0, o0])
-                total = add_received(before, parts, arrived, row, o0, epoch)
+                total = add_received(before, window, cell, epoch)
                 block = pl.assemble(block, pl.cast(total, target_type=DTYPE, mode=MODE), [0, 0])
         return out
 
