@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import defaultdict
 from collections.abc import Sequence
@@ -106,18 +107,20 @@ def ranks_data(timeline: RanksTimeline) -> JsonObject:
     }  # fmt: skip
 
 
-def page_data(timeline: RanksTimeline) -> dict[str, Any]:
+def page_data(timeline: RanksTimeline) -> JsonObject:
     """For the page: also the tasks, and of everything only as much as a browser draws."""
-    data = ranks_data(timeline)
-    data["spans"] = [
-        {"rank": s.rank, "kernel": s.kernel, "start_us": s.start, "end_us": s.end}
-        for s in timeline.spans
-    ]
-    data["left_out"] = 0
-    for name in ("spans", "messages", "waits"):
-        data["left_out"] += max(0, len(data[name]) - _MAX_DRAWN)
-        data[name] = data[name][:_MAX_DRAWN]
-    return data
+    drawn = dataclasses.replace(
+        timeline, messages=timeline.messages[:_MAX_DRAWN], waits=timeline.waits[:_MAX_DRAWN]
+    )
+    lists = (timeline.spans, timeline.messages, timeline.waits)
+    return {
+        **ranks_data(drawn),
+        "spans": [
+            {"rank": s.rank, "kernel": s.kernel, "start_us": s.start, "end_us": s.end}
+            for s in timeline.spans[:_MAX_DRAWN]
+        ],
+        "left_out": sum(max(0, len(found) - _MAX_DRAWN) for found in lists),
+    }
 
 
 def write_trace(timeline: RanksTimeline, file: Path) -> None:
