@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Run, command_line
 
-from tilelet.bench import against
+from tilelet.bench import against, contestant
 from tilelet.bench.against import Comparison
 from tilelet.bench.timing import Seconds
 
@@ -106,3 +107,11 @@ def test_every_case_can_be_asked_for(is_quick: bool) -> None:
     for section in ("matmul", "scope1", "scope3", "attention", "decode", "prefill", "vector"):
         assert against.cases(section, is_quick)
     assert against.cases("goldens", is_quick) == {}
+
+
+def test_the_contestant_starts_in_trees_that_lack_newer_modules() -> None:
+    """What it imports from the package when it starts must be in any older tree."""
+    text = Path(contestant.__file__).read_text(encoding="utf-8")
+    imports = [n for n in ast.parse(text).body if isinstance(n, (ast.Import, ast.ImportFrom))]
+    names = [n.module if isinstance(n, ast.ImportFrom) else n.names[0].name for n in imports]
+    assert not [name for name in names if name and name.startswith("tilelet")]

@@ -13,9 +13,10 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tilelet.diag.json_types import JsonObject
+if TYPE_CHECKING:
+    from tilelet.diag.json_types import JsonObject
 
 _WARM_UPS = 2
 
