@@ -248,7 +248,9 @@ class Diagnosis:
         for repair in repairs:
             op = repair.edit.op
             places = [part.loc for part in repair.edit.parts]
-            beside = assignments_without_op(repair.edit.loc, self._slicer.lines)
+            beside = assignments_without_op(
+                repair.edit.loc, self._slicer.lines, self._search.edits.carrying_lines
+            )
             for loc in (*places, *beside):
                 if (loc.file, loc.line) not in seen:
                     seen.add((loc.file, loc.line))

@@ -98,6 +98,16 @@ class ScopedEdits:
         shapes = [p.type.shape for p in tensors if isinstance(p.type, TensorType)]
         self._extents = {n for shape in shapes for n in shape if isinstance(n, int) and n > 1}
 
+    @cached_property
+    def carrying_lines(self) -> set[tuple[str, int]]:
+        """The lines of assignments to carried variables: edits of terminators change them."""
+        found = (
+            assignment_of(loop, i)
+            for loop in self.loops.values()
+            for i in range(len(ForView(loop).carried))
+        )
+        return {(loc.file, loc.line) for loc in found if loc is not None}
+
     def visible_in(self, function: Function) -> Visible:
         if function.name not in self._visible:
             self._visible[function.name] = Visible(function.body, function.params)

@@ -48,11 +48,13 @@ def _assigned_names(node: ast.Assign) -> set[str]:
     return {t.id for t in node.targets if isinstance(t, ast.Name)}
 
 
-def assignments_without_op(loc: Loc, lines: Collection[tuple[str, int]]) -> Iterator[Loc]:
+def assignments_without_op(
+    loc: Loc, lines: Collection[tuple[str, int]], edited: Collection[tuple[str, int]] = ()
+) -> Iterator[Loc]:
     """Yield assignments beside a statement that have no op, such as `m = m_new` and `first = 0`.
 
     They define what the statement reads, directly or through each other, or rename its result.
-    `lines` are the lines that have ops.
+    `lines` are the lines that have ops. Definitions at `edited` lines are left out.
     """
     function = _function_at(loc)
     if function is None:
@@ -69,7 +71,7 @@ def assignments_without_op(loc: Loc, lines: Collection[tuple[str, int]]) -> Iter
         name = (read - seen).pop()
         seen.add(name)
         for node in silent:
-            if name in _assigned_names(node):
+            if name in _assigned_names(node) and (loc.file, node.lineno) not in edited:
                 yield _loc(loc.file, node)
                 read |= _names_read(node.value)
 
