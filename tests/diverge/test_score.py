@@ -120,6 +120,14 @@ def test_a_parameter_that_is_used_nowhere_is_combined_with_a_tile() -> None:
     assert "pl.col_expand_mul(pl.row_expand_mul(tile, inverse), gain[:, :])" in str(answer)
 
 
+def test_indices_of_other_integer_types_are_tried() -> None:
+    """A page number from memory is INT32, the index of a loop is not."""
+    program = with_outer_values(broken("programs", "paged_gqa", "wrong head").program)
+    edits = ScopedEdits(program, ())
+    texts = [e.text for k in program.kernels for op in walk(k.body) for e in edits.of(op)]
+    assert "`g` instead of `0`" in texts
+
+
 def test_a_bound_says_on_what_it_depends() -> None:
     (found,) = scores("programs", "int8: lost block", 0.01)
     text = str(found[1])

@@ -16,7 +16,7 @@ from tilelet.interp.lowering import Frame, Lowering, Observer, Step
 from tilelet.ir.core import Arg, Const, Op, Program, Value
 from tilelet.ir.rebuild import Rewriter, make_op, substitute, with_operands
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
-from tilelet.ir.types import ScalarType, TensorType, TileType
+from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType
 from tilelet.numerics import MODES
 from tilelet.ops.padding import pad_kind
 
@@ -128,14 +128,23 @@ def rebuild_op(op: Op, /, **changes: Arg) -> Op | None:
 
 
 def replace_op(op: Op, made: OpSpec, args: Mapping[str, Arg]) -> Op | None:
-    """Build another op that defines the results of `op`; None if their types differ."""
+    """Build another op that defines the results of `op`; None if their types differ.
+
+    Integer scalars may differ in width: an INT32 from memory and an index are added in the source.
+    """
     try:
         types = made.infer(Call(made.name, args, _in_scope(op), op.loc))
     except UserError:
         return None
-    if not made.structural and types != tuple(r.type for r in op.results):
+    wanted = tuple(r.type for r in op.results)
+    is_same = types == wanted or all(map(_is_integer, (*types, *wanted)))
+    if not made.structural and not is_same:
         return None
     return Op(made, args, op.results, op.blocks, op.loc)
+
+
+def _is_integer(type_: object) -> bool:
+    return isinstance(type_, ScalarType) and not type_.dtype.is_float and type_ != BOOL
 
 
 def _in_scope(op: Op) -> bool:

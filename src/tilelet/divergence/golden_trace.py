@@ -382,6 +382,12 @@ def _as_doubles(value: Any) -> list[tuple[Array, str]]:
     return [(np.array(array, np.float64, order="C"), "")]
 
 
+def _call(at: Any, function: str, *args: Any) -> ast.Call:
+    """Return a call at the place of a node; arguments are expressions or constants."""
+    given = [a if isinstance(a, ast.expr) else ast.Constant(a) for a in args]
+    return ast.copy_location(ast.Call(ast.Name(function, ast.Load()), given, []), at)
+
+
 class _Notes(ast.NodeTransformer):
     """Wraps every expression that may be an array in a recorder, and records assignments."""
 
@@ -390,12 +396,7 @@ class _Notes(ast.NodeTransformer):
 
     def _noted(self, node: ast.expr, text: str) -> ast.expr:
         shown = text if len(text) <= 60 else text[:57] + "..."
-        call = ast.Call(
-            ast.Name(_SEEN, ast.Load()),
-            [node, ast.Constant(shown), ast.Constant(self._file), ast.Constant(node.lineno)],
-            [],
-        )
-        return ast.copy_location(call, node)
+        return _call(node, _SEEN, node, shown, self._file, node.lineno)
 
     def _expression(self, node: Any) -> ast.expr:
         text = ast.unparse(node)
@@ -405,9 +406,7 @@ class _Notes(ast.NodeTransformer):
         text = ast.unparse(node)
         self.generic_visit(node)
         if isinstance(node.op, ast.MatMult):
-            name = ast.copy_location(ast.Name(_PRODUCT, ast.Load()), node)
-            call = ast.Call(name, [node.left, node.right], [])
-            return self._noted(ast.copy_location(call, node), text)
+            return self._noted(_call(node, _PRODUCT, node.left, node.right), text)
         whole = isinstance(node.op, ast.Mult | ast.Div)
         node.left, node.right = (self._operand(n, whole) for n in (node.left, node.right))
         return self._noted(node, text)
@@ -419,8 +418,7 @@ class _Notes(ast.NodeTransformer):
         """
         if not isinstance(node, ast.Name | ast.Constant):
             return node
-        call = ast.Call(ast.Name(_NUMBER, ast.Load()), [node, ast.Constant(whole)], [])
-        return ast.copy_location(call, node)
+        return _call(node, _NUMBER, node, whole)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         return self._expression(node)
@@ -440,8 +438,7 @@ class _Notes(ast.NodeTransformer):
         self.generic_visit(node)
         is_super = isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "vars")
         if not is_super:
-            wrapped = ast.Call(ast.Name(_CALLEE, ast.Load()), [node.func], [])
-            node.func = ast.copy_location(wrapped, node.func)
+            node.func = _call(node.func, _CALLEE, node.func)
         return self._noted(node, text)
 
     def _assigned(self, node: Any, targets: list[ast.expr]) -> Any:
@@ -449,21 +446,10 @@ class _Notes(ast.NodeTransformer):
         self.generic_visit(node)
         notes = [
             ast.copy_location(
-                ast.Expr(
-                    ast.Call(
-                        ast.Name(_NAMED, ast.Load()),
-                        [
-                            ast.Constant(name),
-                            ast.Name(name, ast.Load()),
-                            ast.Constant(self._file),
-                            ast.Constant(node.lineno),
-                        ],
-                        [],
-                    )
-                ),
-                node,
+                ast.Expr(_call(node, _NAMED, name, value, self._file, node.lineno)), node
             )
             for name in names
+            for value in (ast.Name(name, ast.Load()),)
         ]
         return [node, *notes]
 

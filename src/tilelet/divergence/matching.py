@@ -76,13 +76,12 @@ def _without_zero_tails(block: Array) -> Array:
 class Matcher:
     """Looks up tiles in all arrays of a golden at once.
 
-    Tiles of fewer than `least` elements are never found, because they match everywhere.
+    Tiles of a few elements are never found, because they match everywhere.
     """
 
-    def __init__(self, arrays: Sequence[Intermediate], least: int = _LEAST_ELEMENTS) -> None:
+    def __init__(self, arrays: Sequence[Intermediate]) -> None:
         kept = [a for a in arrays if a.array.size >= 2]
         self._arrays = kept
-        self._least = least
         sizes = [a.array.size for a in kept]
         self._start = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._flat: Array = (
@@ -113,7 +112,7 @@ class Matcher:
     def multiples(self, tile: Array) -> list[tuple[Match, float]]:
         """Return arrays that contain a multiple of the tile, with the factors, which are not 1."""
         block = self._block(tile)
-        if block is None or block.size < _LEAST_ELEMENTS or block.shape[1] < 2:
+        if block is None or block.shape[1] < 2:
             return []
         pairs = np.minimum(np.abs(block[:, :-1]), np.abs(block[:, 1:]))
         i, j = divmod(int(np.argmax(pairs)), block.shape[1] - 1)
@@ -140,7 +139,7 @@ class Matcher:
         block = np.asarray(tile, np.float64)
         block = block.reshape(-1, block.shape[-1]) if block.ndim else block.reshape(1, 1)
         block = _without_zero_tails(block)
-        if block.size < self._least or not np.isfinite(block).all():
+        if block.size < _LEAST_ELEMENTS or not np.isfinite(block).all():
             return None
         if float(np.abs(block).max()) > _LARGEST:
             return None

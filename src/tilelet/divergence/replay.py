@@ -109,7 +109,6 @@ class Replay:
             (buffer, self._initial_data(buffer, arguments)) for buffer in self._buffers
         ]
         self.parts = self._parts()
-        self.executed = 0
         self.steps = 0.0  # work done by `outputs` so far
         self._all_steps = sum(part.steps for part in self.parts)
         self._output_elements = sum(a.size for a in self.run.arrays.values())
@@ -229,7 +228,6 @@ class Replay:
     def _execute(
         self, part: _Segment, task: Submitted, state: State, is_edited: bool, changed: Changed
     ) -> None:
-        self.executed += 1
         self.steps += part.steps
         self._stores.windows.clear()
         runs = state if is_edited else self._plain

@@ -188,11 +188,6 @@ class WideTrace(Trace):
             return None
         return Wide(*(_strided_view(flat, window) for flat in (known[1].value, known[1].bound)))
 
-    def prime(self, window: Window) -> None:
-        """Initialize from a parameter's contents before the run."""
-        if window.dtype.is_float:
-            self._view(window)
-
     def output(self, window: Window) -> Array | None:
         """Return the doubles of a window."""
         found = self._view(window) if window.dtype.is_float else None

@@ -160,7 +160,8 @@ class ScopedEdits:
         """Change one offset, extent, bound, or operand of scalar arithmetic."""
         scalars = visible.scalars(op)
         for path, old in _scalar_slots(op):
-            for new in self._other_indices(op, path, old, scalars):
+            others = self._other_indices(op, path, old, scalars)
+            for new in {n.text: n for n in others if n.text != show(old)}.values():
                 made = _with(op, path, new.arg)
                 if made is not None:
                     where = "" if path[1] is None else f" on axis {path[1]} of `{path[0]}`"
@@ -173,7 +174,7 @@ class ScopedEdits:
     def _other_indices(
         self, op: Op, path: Path, old: Arg, scalars: Sequence[Value]
     ) -> Iterator[_New]:
-        extents = _extents_of(op, path) or sorted(self._constants(op))[:_MAX_EXTENTS]
+        extents = _extents_of(op, path) or self.small_constants(op)
         if isinstance(old, int):
             if Trait.SCALAR in op.spec.traits:
                 for n in self._constants(op):
@@ -187,7 +188,10 @@ class ScopedEdits:
             # Sums with multiples are sums with the result: `_scalar_sums`.
             own = [old] if isinstance(old, Value) else []
             yield from (new for new in _more(0, own, extents, op.loc) if new.ops)
-            yield from _more(old, scalars, extents if op.name == "scalar.mul" else (), op.loc)
+            yield from _more(old, scalars, (), op.loc)
+            if op.name == "scalar.mul" and isinstance(old, Value):
+                sums = _more(old, [v for v in scalars if v is not old], extents, op.loc)
+                yield from (new for new in sums if len(new.ops) == 2)
         else:
             yield from _more(old, scalars, extents, op.loc)
         if path[0] in _EXTENT_PARAMS:
@@ -205,7 +209,7 @@ class ScopedEdits:
         return sorted(n for n in found if n >= 0)[:16]
 
     def small_constants(self, op: Op) -> list[int]:
-        """Return the divisors to try for an index."""
+        """Return the factors and divisors to try for an index."""
         return [n for n in self._constants(op) if n > 1][:_MAX_EXTENTS]
 
     def _scalar_ops(self, op: Op, visible: Visible) -> Iterator[Edit]:
@@ -235,10 +239,9 @@ class ScopedEdits:
         """Add a visible scalar, a multiple of one, or a constant to the result."""
         middle = _like(op.result)
         first = replace(op, results=(middle,))
-        extents = sorted(self._constants(op))[:_MAX_EXTENTS]
         news = [
             *_shifted(middle, [1], op.loc),
-            *_more(middle, visible.scalars(op), [n for n in extents if n > 1], op.loc),
+            *_more(middle, visible.scalars(op), self.small_constants(op), op.loc),
         ]
         for new in news:
             if new.ops and new.text.startswith(f"{middle.name} ") and new.arg == new.ops[-1].result:
