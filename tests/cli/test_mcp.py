@@ -58,3 +58,30 @@ def test_tools_answer_as_the_commands_do(tmp_path: Path) -> None:
     assert "E0203" in explained
     assert ops.startswith("pl.row_sum(")
     assert example.startswith("# 12_paged_decode_attention.py")
+
+
+def test_bad_input_is_answered_and_the_server_stays(tmp_path: Path) -> None:
+    broken, blind = tmp_path / "broken.py", tmp_path / "blind.py"
+    broken.write_text("def kernel(:\n")
+    blind.write_text(Path(HELLO).read_text().replace("golden_fn=golden, ", ""))
+    calls: list[tuple[tuple[str, dict[str, Any]], str]] = [
+        (("judge", {"candidate": str(broken), "reference": HELLO}), '"why": "invalid syntax"'),
+        (("judge", {"candidate": HELLO, "reference": str(blind)}), "there is no golden"),
+        (("judge", {"candidate": HELLO, "reference": str(tmp_path)}), "is a directory"),
+        (("judge", {"candidate": str(EXAMPLES / "06_rope.py"), "reference": HELLO}),
+         "parameter `a` is missing"),
+        (("judge", {"candidate": HELLO, "reference": HELLO, "platform": "a9"}), "no machine"),
+        (("judge", {}), "Field required"),
+        (("none", {}), "Unknown tool"),
+        (("verdict", {"script": "--help"}), "--help"),
+        (("explain", {"code": "nothing"}), "no code"),
+        (("search_ops", {"words": ""}), "nothing about"),
+        (("search_ops", {"words": "row max"}), "pl.row_max("),
+        (("search_examples", {"words": "moe"}), "# 13_moe_layer.py"),
+        (("explain", {"code": "E0203"}), "E0203"),
+    ]  # fmt: skip
+    _, answers = ask(*(call for call, _ in calls))
+    for (call, wanted), answer in zip(calls, answers):
+        assert wanted in answer, (call, answer)
+    assert "usage" not in answers[7]
+    assert answers[10].startswith("pl.row_max(")

@@ -43,7 +43,8 @@ _one_at_a_time = threading.Lock()
 
 def _run(command: str, script: str, *options: str) -> str:
     """Return what a command prints with `--json`, or its messages if it prints nothing."""
-    words = [sys.executable, "-m", "tilelet", command, script, "--json", *options]
+    path = f"./{script}" if script.startswith("-") else script  # never an option of the command
+    words = [sys.executable, "-m", "tilelet", command, path, "--json", *options]
     try:
         ran = subprocess.run(  # noqa: S603 - the script is what the client asks about
             words, capture_output=True, text=True, timeout=MAX_SECONDS, check=False
@@ -115,24 +116,29 @@ def search_ops(words: str) -> str:
     wanted = words.lower().split()
     found: list[tuple[int, str]] = []
     for name, spec in REGISTRY.items():
-        text = f"{name} {spec.doc}".lower()
-        score = sum(text.count(w) + 9 * (w in name) for w in wanted if w in text)
+        score = _matches(wanted, name, spec.doc)
         if score and spec.doc:
             found.append((-score, f"pl.{name}{spec.signature}\n{spec.doc}"))
     for code, cls in classes().items():
         about = describe(cls)
         text = f"{about.title} {about.summary}".lower()
-        if all(w in text for w in wanted):
+        if wanted and all(w in text for w in wanted):
             found.append((-1, f"{code}: {about.summary}"))
     shown = [text for _, text in sorted(found)[:MAX_FOUND]]
     return "\n\n".join(shown) or f"nothing about {words!r}"
+
+
+def _matches(wanted: list[str], name: str, text: str) -> int:
+    """Count words in a text; one in the name weighs more, and the name itself most."""
+    inside = sum(text.lower().count(word) + 9 * (word in name.lower()) for word in wanted)
+    return inside + 99 * ("_".join(wanted) == name)
 
 
 def search_examples(words: str) -> str:
     """Search the examples that ship with Tilelet; return the text of the best one."""
     wanted = words.lower().split()
     scored = [
-        (sum(text.lower().count(w) for w in wanted), file.name, text)
+        (_matches(wanted, file.stem, text), file.name, text)
         for file in example_files()
         for text in [file.read_text(encoding="utf-8")]
     ]

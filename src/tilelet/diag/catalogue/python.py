@@ -186,7 +186,8 @@ class InvalidSyntax(UserError, SyntaxError, code="E0116"):
     """Text passed to `pl.parse`, or a script, is not valid Python."""
 
     def __init__(self, loc: Loc, message: str) -> None:
-        super().__init__(f"invalid syntax: {message}", [Label(loc)])
+        about = message.removeprefix("invalid syntax").lstrip(". ")
+        super().__init__(f"invalid syntax: {about}" if about else "invalid syntax", [Label(loc)])
 
 
 class NotOneProgram(UserError, ValueError, code="E0124"):
