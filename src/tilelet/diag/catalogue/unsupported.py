@@ -69,7 +69,10 @@ class UnsupportedDType(UserError, code="E0806"):
     """The program uses an element type that Tilelet does not support."""
 
     def __init__(self, loc: Loc, dtype: str) -> None:
-        super().__init__(f"element type `{dtype}` is not supported", [Label(loc)])
+        instead = "convert it to FP8E4M3FN, FP16 or BF16 on the host"
+        if dtype.endswith("INT4"):
+            instead = "keep two elements in a UINT8, and separate them by `pl.ands` and `pl.shrs`"
+        super().__init__(f"element type `{dtype}` is not supported", [Label(loc)], helps=[instead])
 
 
 class UnsupportedLevel(UserError, code="E0807"):
