@@ -23,7 +23,7 @@ def test_rewritings_of_generated_programs() -> None:
     assert tally.programs > 30
     assert tally.wrong == []
     kinds = {key.partition(": ")[2] for key in tally.outcomes}
-    assert {"equal", "proved", "not proved", "tried"} <= kinds
+    assert {"equal", "equal, and backwards", "equal, not ordered", "not proved", "tried"} <= kinds
     assert {"tune: equal", "export: equal"} <= tally.outcomes.keys()
 
 
@@ -31,6 +31,14 @@ def test_a_wrong_proof_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Equivalence, "proof", lambda *_: Proof(True))
     tally = judged(70_000, 25).tally
     assert {found.partition(":")[0] for _, found, _ in tally.wrong} >= {"fill", "tune"}
+
+
+def test_a_wrong_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rewrites, "is_ordered", lambda *_: True)
+    tally = judged(70_000, 25).tally
+    assert {found.partition(": ")[2] for _, found, _ in tally.wrong} == {
+        "wrong: proved, and differs backwards"
+    }
 
 
 def test_nearly_equal_programs() -> None:
