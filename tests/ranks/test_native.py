@@ -35,18 +35,23 @@ def product(
     return y
 
 
-@pl.jit.host
-def products(
-    x: pl.Tensor[[2, N, N], pl.FP32],
-    w: pl.Tensor[[N, N], pl.FP32],
-    y: pl.Out[pl.Tensor[[2, N, N], pl.FP32]],
-):
-    inbox_buf = pld.alloc_window_buffer([N, N], dtype=pl.FP32)
-    arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
-    for r in pl.range(pld.world_size()):
-        inbox = pld.window(inbox_buf, [N, N], dtype=pl.FP32)
-        arrived = pld.window(arrived_buf, [1, 1], dtype=pl.INT32)
-        product(x[r], w, y[r], inbox, arrived, device=r)
+def on_every_rank(kernel, dtype):
+    """Return the host function that calls `kernel` on every rank, with its own part of x and y."""
+
+    @pl.jit.host
+    def dispatch(
+        x: pl.Tensor[[2, N, N], dtype],
+        w: pl.Tensor[[N, N], dtype],
+        y: pl.Out[pl.Tensor[[2, N, N], pl.FP32]],
+    ):
+        inbox_buf = pld.alloc_window_buffer([N, N], dtype=pl.FP32)
+        arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
+        for r in pl.range(pld.world_size()):
+            inbox = pld.window(inbox_buf, [N, N], dtype=pl.FP32)
+            arrived = pld.window(arrived_buf, [1, 1], dtype=pl.INT32)
+            kernel(x[r], w, y[r], inbox, arrived, device=r)
+
+    return dispatch
 
 
 def test_native_kernels_give_what_the_interpreter_gives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +70,7 @@ def test_native_kernels_give_what_the_interpreter_gives(monkeypatch: pytest.Monk
     w = draw.standard_normal((N, N), np.float32)
     config = world(2).distributed_config
     got, expected = np.zeros_like(x), np.zeros_like(x)
+    products = on_every_rank(product, pl.FP32)
     products(x, w, got, config=RunConfig(distributed_config=config))
     assert len(ran) == 4
     products(x, w, expected, config=RunConfig(engine="interp", distributed_config=config))
@@ -93,20 +99,6 @@ def fused(
     return y
 
 
-@pl.jit.host
-def fused_products(
-    x: pl.Tensor[[2, N, N], pl.BF16],
-    w: pl.Tensor[[N, N], pl.BF16],
-    y: pl.Out[pl.Tensor[[2, N, N], pl.FP32]],
-):
-    inbox_buf = pld.alloc_window_buffer([N, N], dtype=pl.FP32)
-    arrived_buf = pld.alloc_window_buffer([1, 1], dtype=pl.INT32)
-    for r in pl.range(pld.world_size()):
-        inbox = pld.window(inbox_buf, [N, N], dtype=pl.FP32)
-        arrived = pld.window(arrived_buf, [1, 1], dtype=pl.INT32)
-        fused(x[r], w, y[r], inbox, arrived, device=r)
-
-
 @pytest.mark.parametrize("interpreted", [0, 1 << 60, N * N * N])
 def test_products_of_kernels_that_communicate(
     monkeypatch: pytest.MonkeyPatch, interpreted: int
@@ -125,6 +117,7 @@ def test_products_of_kernels_that_communicate(
     w = draw.standard_normal((N, N)).astype(pl.BF16.numpy)
     config = world(2).distributed_config
     got, expected = np.zeros((2, 2, N, N), np.float32)
+    fused_products = on_every_rank(fused, pl.BF16)
     fused_products(x, w, got, config=RunConfig(distributed_config=config))
     if interpreted == 0:
         assert sorted(made) == ["matmul", "matmul", "matmul_acc", "matmul_acc"]
