@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 
 from tests.examples.test_examples import EXAMPLES, program_of
@@ -12,7 +13,7 @@ from tilelet.ir.core import Program
 from tilelet.models import registry
 from tilelet.passes.pipeline import run_passes
 
-_BENCH_SIZES = {"rows": 4096, "columns": 8192}
+_BENCH_SIZES = {"rows": 4096, "columns": 8192, "inner": 5120}
 
 
 def shipped_programs() -> Iterator[tuple[str, Program]]:
@@ -23,8 +24,8 @@ def shipped_programs() -> Iterator[tuple[str, Program]]:
         for variant in model.variants:
             yield f"{name}:{variant}", model.build(variant)
     for name, build in bench.OWN.items():
-        inner = {"inner": 5120} if build is bench.build_matmul else {}
-        yield name, build(**_BENCH_SIZES, **inner)
+        names = inspect.signature(build).parameters
+        yield name, build(**{n: size for n, size in _BENCH_SIZES.items() if n in names})
 
 
 def emitted_text(program: Program) -> str:
