@@ -96,7 +96,9 @@ def test_commands_of_one_chip_refuse_it(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*command, write(tmp_path, "i + 1", "Ge")]) == 3
-    assert "E1712" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "E1712" in said
+    assert "`tilelet run`, `check`, `tasks` and `profile` take several ranks" in said
 
 
 def test_a_single_rank_program_has_no_schedule_to_replay(

@@ -110,7 +110,7 @@ def profile_command(options: ProfileCommand) -> int:
             _write(same_run, options)
     every = [m for same_run in runs for m in same_run]
     if wants_page(options):
-        advice = page_advice(options, machines) if options.advice else None
+        advice = page_advice(options, machines) if options.advice and not ranks else None
         make = (lambda: _ranks_page(ranks)) if ranks else lambda: _page(every, advice, options)
         write_page(options, options.target.name, make)
     refused = list(dict.fromkeys(f.diagnostic for m in every for f in m.findings))

@@ -208,14 +208,14 @@ class NoEntry(UserError, code="E0217"):
         )
 
 
-class SeveralEntries(UserError, code="E0218"):
+class SeveralEntries(UserError, TypeError, code="E0218"):
     """A program has more than one possible entry function."""
 
     def __init__(self, program: str, entries: Sequence[tuple[str, Loc]]) -> None:
         super().__init__(
             f"program `{program}` has {plural(len(entries), 'entry', 'entries')}",
             [Label(loc, f"`{name}` is an entry") for name, loc in entries],
-            helps=[f'select one: `{program}["{entries[0][0]}"]`'],
+            helps=[f'select one explicitly: `{program}["{entries[0][0]}"]`'],
         )
 
 

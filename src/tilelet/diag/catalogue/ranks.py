@@ -183,11 +183,15 @@ class BadSeed(UserError, code="E1717"):
 class RanksOnly(UserError, code="E1712"):
     """A command that works on the tasks of one chip is given a program of several ranks."""
 
-    def __init__(self, loc: Loc) -> None:
+    def __init__(self, loc: Loc, alone: Sequence[str] = ()) -> None:
+        helps = ["`tilelet run`, `check`, `tasks` and `profile` take several ranks"]
+        if alone:
+            names = ", ".join(f"`{name}`" for name in alone)
+            helps.append(f"{names}: takes no window, so a script may call it for one rank alone")
         super().__init__(
             "this command takes programs of one chip",
             [Label(loc, "this function dispatches to ranks")],
-            helps=["`tilelet run`, `check`, `tasks` and `profile` take several ranks"],
+            helps=helps,
         )
 
 

@@ -57,6 +57,23 @@ Explore: TypeAlias = "Callable[[RanksRun], bool]"
 """Explores the schedules of a program of several ranks; returns whether it can be run."""
 
 
+def ranks_refused(program: Program) -> RanksOnly:
+    """Return the error of a command that takes programs of one chip."""
+    from tilelet.ir.core import walk
+    from tilelet.ir.types import DistributedType
+    from tilelet.ir.views import CallView
+
+    called = dict.fromkeys(
+        CallView(op).callee for op in walk(program.main.body) if op.name == "call"
+    )
+    alone = [
+        name
+        for name in called
+        if not any(isinstance(p.type, DistributedType) for p in program.functions[name].params)
+    ]
+    return RanksOnly(program.main.loc, alone)
+
+
 def explore_ranks(
     program: CompiledProgram,
     arguments: Callable[[], Mapping[str, object]],
@@ -65,6 +82,6 @@ def explore_ranks(
 ) -> bool:
     """Explore a program of several ranks; return whether to run it. By default it is refused."""
     if explore is None:
-        raise RanksOnly(program.program.main.loc)
+        raise ranks_refused(program.program)
     ranks = program.ranks_config(config)
     return explore(RanksRun(program.name, program.program, arguments(), ranks))

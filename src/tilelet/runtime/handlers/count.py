@@ -12,10 +12,10 @@ import numpy as np
 from tilelet.analysis.control_reads import parameters_read
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.cautions import HoldsForInputs
-from tilelet.diag.catalogue.ranks import RanksOnly
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.text import plural, printable
 from tilelet.ir.types import TensorType
+from tilelet.runtime.handlers.base import ranks_refused
 from tilelet.runtime.output.task_table import TaskTable
 from tilelet.runtime.progress import progress
 from tilelet.tasks.stream import TaskStream
@@ -80,7 +80,7 @@ class Count:
     ) -> TaskCounter:
         if program.has_ranks:
             if self.as_runtime:
-                raise RanksOnly(program.program.main.loc)
+                raise ranks_refused(program.program)
             return record_tasks(program, arguments, data, now, config=config)
         if self.as_runtime or program.config.profiles:
             return record_tasks(program, arguments, data, now)
