@@ -12,7 +12,7 @@ from tests.ranks.mpi_processes import needs_mpiexec, run_processes
 from tilelet.cli.main import main
 from tilelet.diag.catalogue.models import BadTile
 from tilelet.models import qwen3
-from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.random_checkpoint import write_random_checkpoint
 
 CONFIG = Qwen3Config(64, 8, 4, 128, 2, head_dim=16, vocab_size=200)
@@ -51,6 +51,29 @@ def test_processes_read_their_parts_and_give_the_same_tokens(
     done = run_processes(ranks, *command)
     assert done.returncode == 0, done.stderr
     assert answers(done.stdout) == wanted
+
+
+def test_tokens_of_a_model_with_experts(tmp_path: Path) -> None:
+    config = Qwen3MoeConfig(
+        64, 4, 2, 64, 2, head_dim=16, vocab_size=200, num_experts=8, num_experts_per_tok=2,
+        moe_intermediate_size=32, norm_topk_prob=True, mlp_only_layers=(0,),
+    )  # fmt: skip
+    write_random_checkpoint(tmp_path, config, 1)
+    tokens = [
+        list(
+            qwen3.load(
+                tmp_path, dtype="float32", engine="interp", max_seq=32, page=16, chunk=32, batch=1,
+                ranks=ranks,
+            ).generate(np.arange(18), max_new_tokens=3)
+        )
+        for ranks in (1, 2)
+    ]  # fmt: skip
+    assert tokens[0] == tokens[1]
+    own = qwen3.load(tmp_path, ranks=2, rank=1).weights.source.layers(1, 1)
+    whole = qwen3.load(tmp_path).weights.source.layers(1, 1)
+    assert own["w_up"].strides[0] == 0, "one part in memory"
+    assert np.array_equal(own["w_up"][1], np.split(whole["w_up"], 2)[1]), "the last four experts"
+    assert np.array_equal(own["w_router"], whole["w_router"])
 
 
 def test_a_process_loads_only_its_part(checkpoint: Path) -> None:

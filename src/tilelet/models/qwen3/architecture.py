@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
-from tilelet.diag.catalogue.models import UnsupportedModelSetting
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.int8 import in_int8
 from tilelet.models.qwen3.moe import build_sparse_decode, build_sparse_prefill, expert_columns
 from tilelet.models.qwen3.published import Kind, LayerShape, build_decode, build_prefill
+from tilelet.models.qwen3.sparse_parallel import make_overlapped_sparse
 from tilelet.models.qwen3.tensor_parallel import SPLIT_AXIS, make_overlapped, rank_config
 from tilelet.models.qwen3.weights import (
     LayerArray,
     Shard,
+    attention_arrays,
     in_blocks,
     layer_arrays,
     sparse_layer_arrays,
@@ -107,24 +108,61 @@ def _shards(
     for name, array in own.items():
         if name in SPLIT_AXIS:
             shard = Shard(1 - SPLIT_AXIS[name], rank, ranks)  # tensors are stored `[out, in]`
-            array = dataclasses.replace(array, stored=arrays[name].stored, shard=shard)
+            stored = arrays[name].stored
+            array = dataclasses.replace(array, stored=stored, shard=shard, is_divided=True)
         found[name] = array
     return found
 
 
 def rank_architecture(config: Qwen3Config, columns: int, rank: int, ranks: int) -> Architecture:
     """Return the architecture of one rank of several, with the programs of all."""
-    if isinstance(config, Qwen3MoeConfig):
-        raise UnsupportedModelSetting("num_experts", config.num_experts, "one rank with experts")
     own = rank_config(config, ranks)
+    name, sparse = "qwen3", {}
     dense = _shards(layer_arrays(config), layer_arrays(own), rank, ranks)
-    kind = LayerKind(
-        "dense",
-        _in_blocks(dense, own, columns, columns),
-        lambda kind, shape: make_overlapped(shape, kind, ranks).specialize(),
+    if isinstance(own, Qwen3MoeConfig):
+        name = "qwen3_moe"
+        attention = _shards(attention_arrays(config), attention_arrays(own), rank, ranks)
+        sparse = {
+            name: attention.get(name) or _own_experts(array, rank, ranks)
+            for name, array in sparse_layer_arrays(own).items()
+        }
+        sparse = _in_blocks(sparse, own, columns, expert_columns(own))
+    dense = _in_blocks(dense, own, columns, columns)
+    kinds = {
+        False: LayerKind(
+            "dense", dense, lambda kind, shape: make_overlapped(shape, kind, ranks).specialize()
+        ),
+        True: LayerKind(
+            "sparse",
+            sparse,
+            lambda kind, shape: make_overlapped_sparse(shape, kind, ranks).specialize(),
+            is_sparse=True,
+        ),
+    }
+    return Architecture(name, _runs(config, kinds), columns=columns)
+
+
+def _own_experts(array: LayerArray, rank: int, ranks: int) -> LayerArray:
+    """Return the matrices of one rank's experts; the router stays as it is."""
+    if len(array.pieces) == 1:
+        return array
+    count = len(array.pieces) // ranks
+    rows, columns = array.shape
+    return dataclasses.replace(
+        array,
+        shape=(rows // ranks, columns),
+        pieces=array.pieces[rank * count : (rank + 1) * count],
+        is_divided=True,
     )
-    run = LayerRun(kind, 0, config.num_hidden_layers)
-    return Architecture("qwen3", (run,), columns=columns)
+
+
+def _runs(config: Qwen3Config, kinds: Mapping[bool, LayerKind]) -> tuple[LayerRun, ...]:
+    """Return consecutive layers of one kind; True is the kind with experts."""
+    runs: list[LayerRun] = []
+    for is_sparse, layers in groupby(range(config.num_hidden_layers), config.is_sparse):
+        numbers = list(layers)
+        runs.append(LayerRun(kinds[is_sparse], numbers[0], len(numbers)))
+    return tuple(runs)
 
 
 def architecture_of(config: Qwen3Config, *, int8: bool = False, columns: int = 0) -> Architecture:
@@ -143,8 +181,4 @@ def architecture_of(config: Qwen3Config, *, int8: bool = False, columns: int = 0
         False: LayerKind("dense", dense, _build_dense),
         True: LayerKind("sparse", sparse, _build_sparse, is_sparse=True),
     }
-    runs: list[LayerRun] = []
-    for is_sparse, layers in groupby(range(config.num_hidden_layers), config.is_sparse):
-        numbers = list(layers)
-        runs.append(LayerRun(kinds[is_sparse], numbers[0], len(numbers)))
-    return Architecture(name, tuple(runs), int8, columns)
+    return Architecture(name, _runs(config, kinds), int8, columns)

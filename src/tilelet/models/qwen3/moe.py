@@ -364,17 +364,17 @@ def build_moe(s: LayerShape, rows: int) -> Program:
     return Qwen3Moe
 
 
-def _whole_tiles(s: LayerShape, rows: int) -> int:
+def whole_tiles(s: LayerShape, rows: int) -> int:
     """Return the rows of the tiles needed for `rows` rows."""
     return math.ceil(rows / s.row_tile) * s.row_tile
 
 
-def make_sparse_decode(s: LayerShape):
-    """The layer for one token of every sequence."""
+def make_sparse_decode(s: LayerShape, attention_output: Any = None, moe: Any = None):
+    """The layer for one token of every sequence; parts are replaced as for `make_decode`."""
     T, BATCH, HIDDEN = s.row_tile, s.batch, s.config.hidden_size
-    attention = make_decode_attention(s)
-    ROWS = _whole_tiles(s, BATCH)
-    moe = make_moe(s, ROWS)
+    attention = make_decode_attention(s, attention_output)
+    ROWS = whole_tiles(s, BATCH)
+    moe = moe or make_moe(s, ROWS)
 
     @pl.inline
     def decode(
@@ -397,12 +397,15 @@ def make_sparse_decode(s: LayerShape):
     return decode
 
 
-def make_sparse_prefill(s: LayerShape):
-    """The layer for tokens of every sequence; the experts get all of one sequence at once."""
+def make_sparse_prefill(s: LayerShape, attention_output: Any = None, moe: Any = None):
+    """The layer for tokens of every sequence; the experts get all of one sequence at once.
+
+    Parts are replaced as for `make_decode`.
+    """
     T, BATCH, TOKENS, HIDDEN = s.row_tile, s.batch, s.tokens, s.config.hidden_size
-    attention = make_prefill_attention(s)
-    ROWS = _whole_tiles(s, TOKENS)
-    moe = make_moe(s, ROWS)
+    attention = make_prefill_attention(s, attention_output)
+    ROWS = whole_tiles(s, TOKENS)
+    moe = moe or make_moe(s, ROWS)
     chosen_of = make_layer_part(ROWS, moe_config(s).num_experts_per_tok)
 
     @pl.inline
@@ -435,13 +438,13 @@ def make_sparse_prefill(s: LayerShape):
 
 def build_sparse_decode(s: LayerShape) -> Program:
     """Like `published.build_decode`, for layers with experts."""
-    chosen = _whole_tiles(s, s.batch)
+    chosen = whole_tiles(s, s.batch)
     return _program("Qwen3MoeDecodeLayers", s, s.batch, chosen, make_sparse_decode(s))
 
 
 def build_sparse_prefill(s: LayerShape) -> Program:
     """Like `published.build_prefill`, for layers with experts."""
-    chosen = s.batch * _whole_tiles(s, s.tokens)
+    chosen = s.batch * whole_tiles(s, s.tokens)
     return _program("Qwen3MoePrefillLayers", s, s.batch * s.tokens, chosen, make_sparse_prefill(s))
 
 

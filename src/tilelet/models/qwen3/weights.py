@@ -113,6 +113,7 @@ class LayerArray:
     stored  the shape of each of them
     dtype   of the elements; None for that of the model
     shard   the part of each tensor that is used; None for all of it
+    is_divided  each rank has its own part
     """
 
     shape: tuple[int, int]
@@ -121,11 +122,7 @@ class LayerArray:
     dtype: DType | None = None
     fill: Fill = fill_transposed
     shard: Shard | None = None
-
-    @property
-    def is_divided(self) -> bool:
-        """Whether each rank has its own part."""
-        return self.shard is not None
+    is_divided: bool = False
 
     def element(self, model: DType) -> DType:
         return self.dtype or model
