@@ -113,3 +113,21 @@ def test_a_kernel_may_have_any_name(
     assert main(["check", "--portable", "2026-08", "exported.py"]) == 0
     out, err = capsys.readouterr()
     assert "FAIL" not in out + err
+
+
+def test_external_kernels_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub = (
+        '@pl.jit.extern(source="k.cpp")\n'
+        "def double(x: pl.Tensor[[4, 16, 64], pl.FP32], y: pl.Out[pl.Tensor[[16, 64], pl.FP32]]):"
+        " ...\n\n\n@pl.jit\n"
+    )
+    body = WINDOW[WINDOW.index("    for i") : WINDOW.index("    return out")]
+    text = WINDOW.replace(body, "    out = double(x, out)\n").replace("@pl.jit\n", stub)
+    monkeypatch.chdir(tmp_path)
+    Path("script.py").write_text(text.replace("KERNEL", "kernel"))
+    assert main(["export", "script.py", "-o", "exported.py"]) != 0
+    assert "the external kernel `extern.double` cannot be written" in capsys.readouterr().err
+    assert main(["profile", "--no-files", "script.py"]) == 0
+    assert "`double` is external" in capsys.readouterr().out

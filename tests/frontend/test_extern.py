@@ -10,6 +10,7 @@ import pytest
 import tilelet.language as pl
 from tilelet.cpu.run.engine import CpuEngine
 from tilelet.device import load_machine
+from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.interp.interpreter import Interpreter
@@ -65,15 +66,21 @@ def test_the_reference_runs(engine: Any, reference: Any) -> None:
     np.testing.assert_array_equal(total, 1 + x.sum(axis=1, keepdims=True, dtype=np.float32))
 
 
-def modelled(built: Any) -> dict[str, float]:
+def figures(built: Any) -> Profile:
     done = run_passes(built.specialize())
     tasks = Interpreter().run(done, {}, execute=False).tasks
-    figures = DeviceRun(Recorded("main", done, tasks), load_machine("a2a3")).figures
-    return {k.name: k.exec_us / k.tasks for k in figures.kernels}
+    return DeviceRun(Recorded("main", done, tasks), load_machine("a2a3")).figures
+
+
+def modelled(built: Any) -> dict[str, float]:
+    return {k.name: k.exec_us / k.tasks for k in figures(built).kernels}
 
 
 def test_its_time_is_stated() -> None:
     assert modelled(program(us=50.0))["norms"] == pytest.approx(50.0, rel=0.01)
+    assert figures(program(us=50.0)).guesses == ()
+    (guess,) = figures(program()).guesses
+    assert "`norms` is external; it is assumed to move its tensors once" in guess
 
 
 @pytest.mark.parametrize("core_type", ["aiv", "aic", "mixed"])

@@ -18,7 +18,7 @@ from tilelet.export.bundle import Bundle
 from tilelet.export.constants import literal
 from tilelet.export.kernels import KernelText, kernel_text
 from tilelet.export.rewrite import Rewriter
-from tilelet.ir.core import Program
+from tilelet.ir.core import Program, walk
 from tilelet.runtime.data.arrays import is_array
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.validation.golden import takes_params
@@ -119,6 +119,10 @@ class ExportCase:
 
 def script_text(case: ExportCase, dialect: Dialect) -> Script:
     """Return the script in a dialect."""
+    for function in case.program.functions.values():
+        for op in walk(function.body):
+            if op.spec.external is not None:
+                raise CannotExport(op.loc, f"the external kernel `{op.name}`")
     kernels = kernel_text(case.program, _OWN, chunks=dialect.has("auto_incore"))
     rewrite = Rewriter(dialect, language, lambda module: _program(module, kernels))
     head = rewrite("\n".join([*kernels.constants, "", "", *kernels.kernels]))

@@ -31,6 +31,7 @@ from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.catalogue.device import BadProfile
 from tilelet.diag.core import Loc
 from tilelet.diag.json_types import JsonObject
+from tilelet.ir.core import walk
 
 VERSION = 1
 
@@ -326,8 +327,13 @@ class _Summary:
         )
 
     def guesses(self) -> list[str]:
-        """Return the assumptions for kernels whose control flow depends on unavailable data."""
+        """Return the assumptions: data-dependent control flow, external kernels without a time."""
         found: dict[str, None] = {}
+        for view in filter(None, self.stream.kernels):
+            for op in walk(view.function.body):
+                if op.spec.external is not None and op.spec.external.us is None:
+                    what = "is external; it is assumed to move its tensors once"
+                    found.setdefault(f"{place(op.loc)}: `{view.name}` {what}")
         for cost, kernel in zip(self.stream.costs, self.stream.cost_kernel):
             for loc, assumed in cost.guesses:
                 name = self.stream.kernel_names[kernel]
