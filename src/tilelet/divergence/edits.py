@@ -374,28 +374,6 @@ def remove_accumulation(op: Op) -> Iterator[Edit]:
                 yield Edit(op, "accumulation", text, alias=kept, cost=2)
 
 
-def insert_op(op: Op) -> Iterator[Edit]:
-    """Add an elementwise op on the result."""
-    if len(op.results) != 1 or not is_float_tile(op.results[0]):
-        return
-    for spec in unary_specs():
-        ops = _append_op(op, spec.name)
-        if ops is not None:
-            text = f"apply `pl.{spec.name}` to the result"
-            yield of_result(Edit(op, "missing op", text, ops, cost=3, new=f"pl.{spec.name}({{}})"))
-    middle = Value(op.result.name, op.result.type, op.result.loc)
-    square = replace_op(op, REGISTRY["mul"], bind(REGISTRY["mul"], middle, middle))
-    if square is not None:
-        ops = replace(op, results=(middle,)), square
-        yield Edit(op, "missing op", "square the result", ops, cost=3)
-
-
-def of_result(edit: Edit) -> Edit:
-    """Return an edit that changes the result of its op, with its effect."""
-    value = edit.op.result
-    return replace(edit, effect=(value, edit.new.replace("{}", value.name)))
-
-
 def scale_result(op: Op, factors: Iterable[float], kind: str = "scale") -> Iterator[Edit]:
     """Multiply the result by a number."""
     if len(op.results) != 1 or not is_float_tile(op.results[0]):
@@ -404,8 +382,7 @@ def scale_result(op: Op, factors: Iterable[float], kind: str = "scale") -> Itera
         ops = _append_op(op, "mul", rhs=float(factor))
         if ops is not None:
             text = f"multiply the result by {factor:.6g}"
-            new = f"pl.mul({{}}, {factor:.6g})"
-            yield of_result(Edit(op, kind, text, ops, cost=3, new=new))
+            yield Edit(op, kind, text, ops, cost=3, new=f"pl.mul({{}}, {factor:.6g})")
 
 
 def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:

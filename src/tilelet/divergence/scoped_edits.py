@@ -145,6 +145,10 @@ class ScopedEdits:
     def _reciprocals(self) -> list[float]:
         return list(dict.fromkeys(f for n in self._numbers for f in (n, 1 / n)))
 
+    @property
+    def _likely(self) -> list[float]:
+        return self._reciprocals[: 2 * _LIKELY_NUMBERS]
+
     def factors(self, op: Op) -> list[float]:
         """Return likely factors: from the golden's numbers, and extents of tiles and parameters."""
         extents = {2, *self._extents}
@@ -269,13 +273,11 @@ class ScopedEdits:
             if op.spec.terminator and is_float_tile(old):
                 yield from self._accumulated(op, path, old, visible)
             elif is_float_tile(old):
-                for text, before, value in self._transformed(op, old, visible):
+                for text, before, value in self._transformed(op, old, visible, self._likely):
                     made = _with(op, path, value)
                     if made is not None:
                         what = f"`{text}` in place of `{old.name}`"
-                        is_scale = any(isinstance(a, float) for a in before[-1].args.values())
-                        kind = "scale" if is_scale else "missing op"
-                        ops, effect = (*before, made), (old, text)
+                        kind, ops, effect = _kind_of_change(before), (*before, made), (old, text)
                         edit = Edit(op, kind, what, ops, None, 3, old.name, text, effect=effect)
                         yield edit if visible.uses[old] == 1 else replace(edit, effect=None)
 
@@ -298,15 +300,19 @@ class ScopedEdits:
         return found or old.loc
 
     def _transformed(
-        self, op: Op, old: Value, visible: Visible
+        self, op: Op, old: Value, visible: Visible, numbers: Sequence[float], is_moved: bool = False
     ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
-        """Yield functions of a tile: of one operand, by a number, or with another visible tile."""
-        for spec in edits.unary_specs():
-            yield from _applied(spec.name, (old,), op.loc)
-        yield from _applied("mul", (old, old), op.loc)
+        """Yield functions of a tile: of one operand, by a number, or with another visible tile.
+
+        A tile that is only moved gets no functions of one operand.
+        """
+        if not is_moved:
+            for spec in edits.unary_specs():
+                yield from _applied(spec.name, (old,), op.loc)
+            yield from _applied("mul", (old, old), op.loc)
         yield from _normalized(old, op.loc)
         yield from _masked(op, old, visible)
-        for number in self._reciprocals[: 2 * _LIKELY_NUMBERS]:
+        for number in numbers:
             yield from _applied("mul", (old, number), op.loc)
         for other in visible.tiles(op):
             if other is not old:
@@ -320,28 +326,16 @@ class ScopedEdits:
         moves = op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits
         if len(op.results) != 1 or not is_float_tile(op.results[0]):
             return
-        if not moves:
-            yield from edits.insert_op(op)
-        numbers = self._reciprocals[: 2 * _LIKELY_NUMBERS] if moves else self.factors(op)
-        yield from edits.scale_result(op, numbers)
-        middle = Value(op.result.name, op.result.type, op.result.loc)
+        numbers = self._likely if moves else self.factors(op)
+        middle = _like(op.result)
         first = replace(op, results=(middle,))
-        transformed = [
-            *_normalized(middle, op.loc),
-            *_masked(op, middle, visible),
-            *self._by_unused(op, middle, visible),
-            *(
-                found
-                for other in visible.tiles(op)
-                for name in _combining_ops(middle, other)
-                for found in _applied(name, (middle, other), op.loc)
-            ),
-        ]
-        for text, ops, _ in transformed:
-            last = replace(ops[-1], results=op.results)
-            shown = text.replace(f"({middle.name}", "({}", 1)
-            parts = first, *ops[:-1], last
-            yield edits.of_result(Edit(op, "missing op", text, parts, None, 3, "", shown))
+        changes = self._transformed(op, middle, visible, numbers, moves)
+        for text, ops, _ in (*changes, *self._by_unused(op, middle, visible)):
+            parts = first, *ops[:-1], replace(ops[-1], results=op.results)
+            is_once = len(re.findall(rf"\b{re.escape(middle.name)}\b", text)) == 1
+            shown = text.replace(f"({middle.name}", "({}", 1) if is_once else ""
+            kind, effect = _kind_of_change(ops), (op.result, text)
+            yield Edit(op, kind, f"`{text}`", parts, None, 3, "", shown, effect=effect)
 
     def _by_unused(
         self, op: Op, old: Value, visible: Visible
@@ -411,6 +405,11 @@ def is_index(arg: Arg) -> bool:
     if isinstance(arg, Value):
         return isinstance(arg.type, ScalarType) and not arg.type.dtype.is_float
     return type(arg) is int
+
+
+def _kind_of_change(ops: Sequence[Op]) -> str:
+    is_scale = ops[-1].name == "mul" and isinstance(ops[-1].args["rhs"], float)
+    return "scale" if is_scale else "missing op"
 
 
 def _kind_of_slot(op: Op, path: Path) -> str:
