@@ -59,6 +59,7 @@ EQUIVALENT = (
     Excuse("full -> *: zeroed", "*value=0.0*", ZERO),
     Excuse("reshape -> *: zeroed", "*value=0.0*", ZERO),
     Excuse("cast -> *: zeroed", "*pl.cast(*zero, *", ZERO),
+    Excuse("cast -> *: zeroed", "*pl.cast(pl.full(*value=0.0*", ZERO),
     Excuse("assemble -> [ol]i: zeroed", "with pl.incore():", ZERO),
     Excuse("assemble -> down_acc: zeroed", "*pl.assemble(down_acc, zero, *", ZERO),
     Excuse("assemble -> q_padded: *", "q_padded = pl.assemble(", DISCARDED),
