@@ -23,6 +23,11 @@ class Trial:
     passes: Callable[[Mapping[str, Array]], bool]
 
 
+def no_parts(_: Iterable[int]) -> Sequence[Intermediate]:
+    """Do not call the golden over parts of its reductions."""
+    return ()
+
+
 @dataclass(frozen=True)
 class GoldenCase:
     """A program with its inputs and expected outputs.
@@ -50,7 +55,7 @@ class GoldenCase:
     numbers: Sequence[float] = ()
     trials: Callable[[], Sequence[Trial]] = lambda: ()
     written: Callable[[], Program] | None = None
-    partial: Callable[[Iterable[int]], Sequence[Intermediate]] = lambda _: ()
+    partial: Callable[[Iterable[int]], Sequence[Intermediate]] = no_parts
 
     def mismatches(self, made: Mapping[str, Array]) -> Masks:
         """Return which elements of the outputs are wrong, by parameter."""
