@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tilelet.cli.main import main
 from tilelet.gym.multi_kernel_bench import TileletBackend
 from tilelet.gym.score import Board, Score, candidates, score_entry, score_text
 from tilelet.gym.tasks import tasks
@@ -165,3 +166,44 @@ def test_another_number_of_parameters_says_what_the_model_has() -> None:
     right, why = backend.correctness_execution(only)
     assert not right
     assert "3 parameters, the model 1 input and 1 output" in (why or "")
+
+
+ENTRIES = Path(__file__).parents[2] / "gym"
+PAGE = Path(__file__).parents[2] / "docs" / "leaderboard.md"
+
+
+@pytest.mark.parametrize("entry", ["optimise", "hand"])
+def test_entries_of_the_leaderboard_are_complete(entry: str) -> None:
+    texts = candidates(str(ENTRIES / entry), TASKS)
+    assert list(texts) == list(TASKS)
+    for name, text in texts.items():
+        assert [p.build() for p in read_module(text, f"{name}.py").programs], name
+
+
+@pytest.mark.parametrize("name", ["row_sum", "rope"])
+@pytest.mark.parametrize("entry", ["gym/optimise", "gym/hand"])
+def test_the_leaderboard_has_the_scores_of_its_entries(entry: str, name: str) -> None:
+    """A page that was not made again after the model changed is noticed."""
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines()]
+    heads = next(row for row in rows if row[0] == "task")
+    row = next(row for row in rows if row[0] == name)
+    text = (ENTRIES.parent / entry / f"{name}.py").read_text()
+    assert row[heads.index(entry)] == f"{score_text(TASKS[name], text).value:.3f}"
+
+
+def test_naive_kernels_are_an_entry_and_others_are_read_by_name(tmp_path: Path) -> None:
+    assert candidates("naive", TASKS)["topk"] == TASKS["topk"].script
+    (tmp_path / "topk.py").write_text("x")
+    (tmp_path / "other.py").write_text("x")
+    assert candidates(str(tmp_path), TASKS) == {"topk": "x"}
+
+
+def test_optimised_kernels_are_written_with_a_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gym", "optimise", str(tmp_path), "topk", "--jobs", "1", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["tasks"][0]["task"] == "topk"
+    assert data["median"] == data["tasks"][0]["ratio"] >= 1
+    assert "def topk" in (tmp_path / "topk.py").read_text()
+    assert main(["gym", "optimise", str(tmp_path), "none"]) == 2
