@@ -8,7 +8,7 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.runtime import TensorSpec, run_jit
 
-ROWS, HIDDEN, TILE, EPS = 64, 512, 32, 1e-5
+ROWS, HIDDEN, TILE, EPS = 64, 512, 16, 1e-5
 
 
 @pl.jit

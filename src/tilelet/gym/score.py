@@ -31,7 +31,8 @@ _PAGE_HEAD = """\
 
 A score is the share of the floor that a right and safe kernel reaches, the mean of a2a3 and a5
 ([gym.md](gym.md)). `naive` are the kernels of the tasks, `gym/optimise` what `tilelet optimise`
-makes of them by proved steps, `gym/hand` kernels written by hand."""
+makes of them by proved steps, `gym/hand` kernels written by hand; for the ten programs that are
+examples of Tilelet, the example with the optimiser's sizes where they are better."""
 _PAGE_TASKS = """\
 The score of each task by entry, and the least modelled time on a2a3:"""
 
