@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.dataclasses import dataclass
+from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import DType
 from tilelet.equivalence import tiles
 from tilelet.equivalence.memory import Buffer, Extent, Memory, UnprovableError, View, whole
@@ -564,68 +564,16 @@ class _SymbolicRun:
     ) -> tuple[Any, ...]:
         """Execute a loop with an unknown trip count by one iteration in an unknown state."""
         depth = len(self.path)
-        loop = tag("loop", bounds, depth, tuple(scalar_dtype(p) for p in _scalars(body.params)))
-        vague: set[int] = set()
-        outer = {*self._buffers}
-        labels = _labels(init)
-
-        def once(salts: Mapping[Buffer, np.uint64]) -> _Iteration:
-            """Execute one iteration, repeatedly with fewer assumptions until it respects them."""
-            while True:
-                found, changed = attempt(salts)
-                if changed <= vague:
-                    return found
-                vague.update(changed)
-
-        def attempt(salts: Mapping[Buffer, np.uint64]) -> tuple[_Iteration, set[int]]:
-            for k in vague:
-                if isinstance(init[k], View):
-                    init[k].buffer.is_frozen = True  # its id may be reused for later memory
-            state = [self._unknown(v, depth, labels[k], k in vague) for k, v in enumerate(init)]
-            inner = dict(env)
-            outside, self.obligations = self.obligations, set()
-            with self._under(loop), self._saved() as frame:
-                for buffer, salt in salts.items():
-                    self.memory.touch(buffer)
-                    self._spend(buffer.size)
-                    head = tag("state", depth, buffer.key, salt)
-                    buffer.data, buffer.last = combine(head, grid((buffer.size,))), None
-                holds: tuple[Any, ...] = ()
-                if cond is not None:
-                    inner.update(zip(cond.params, state))
-                    holds = self._block(cond, inner)
-                first = [] if cond is not None else [symbol("index", depth)]
-                inner.update(zip(body.params, [*first, *state]))
-                values = self._block(body, inner)
-                after = {b: b.elements().copy() for b in frame if b in outer}
-                if any(
-                    isinstance(v, View) and v.buffer in outer
-                    for k, v in enumerate(values)
-                    if k in vague
-                ):
-                    raise UnprovableError("a loop that data bounds carries different windows")
-                values = tuple(self._handed_on(k in vague, v) for k, v in enumerate(values))
-            self._restore(frame)
-            obligations, self.obligations = self.obligations, outside
-            return _Iteration(holds, values, after, obligations), _changed(state, values)
-
-        plain = np.uint64(0)
-        written: list[Buffer] = []
-        step = once({})
-        while len(step.after) > len(written):  # with fewer assumptions, more may be written
-            written = list(step.after)
-            step = once(dict.fromkeys(written, plain))
-        before, after = {b: b.elements().copy() for b in written}, step.after
-        temporary = [b for b in written if b.key.split()[0] not in self._parameters]
-        relevant = written
-        if temporary:
-            other = {b: np.uint64(1) if b in temporary else plain for b in written}
-            kept = [b for b in written if b not in temporary]
-            relevant = kept if step.is_same(once(other), kept) else written
-        given = tuple(self._handed_on(k in vague, v) for k, v in enumerate(init))
-        parts: list[Any] = [loop, _digests(step.holds, step.values), _digests((), given)]
+        name = tag("loop", bounds, depth, tuple(scalar_dtype(p) for p in _scalars(body.params)))
+        loop = _Loop(name, depth, env, body, cond, init, _labels(init), frozenset(self._buffers))
+        step = self._settled_iteration(loop)
+        written = list(step.after)
+        before = {b: b.elements().copy() for b in written}
+        relevant = self._relevant(loop, step)
+        given = tuple(self._handed_on(k in loop.vague, v) for k, v in enumerate(init))
+        parts: list[Any] = [name, _digests(step.holds, step.values), _digests((), given)]
         for buffer in sorted(relevant, key=lambda b: b.key):
-            parts += [buffer.key, digest(after[buffer])[()], digest(before[buffer])[()]]
+            parts += [buffer.key, digest(step.after[buffer])[()], digest(before[buffer])[()]]
         effect = tag(*parts)
         # Loops with the same bounds share symbols; their state is determined by the effect.
         self.obligations |= {tag("iteration", effect, o) for o in step.obligations}
@@ -633,21 +581,89 @@ class _SymbolicRun:
             self._oblige("termination", effect)
         hidden = [b for b in sorted(written, key=lambda b: b.key) if b not in relevant]
         everything = tag(
-            effect, *(digest(terms[b])[()] for b in hidden for terms in (after, before))
+            effect, *(digest(terms[b])[()] for b in hidden for terms in (step.after, before))
         )
         for buffer in written:
-            self.memory.touch(buffer)
-            self._spend(4 * buffer.size)
-            head = tag("state", depth, buffer.key, plain)
-            unchanged = after[buffer] == combine(head, grid((buffer.size,)))
             own = effect if buffer in relevant else everything
-            own = tag(own, digest(after[buffer])[()], digest(before[buffer])[()])
-            made = combine(own, before[buffer], grid((buffer.size,)))
-            buffer.data, buffer.last = np.where(unchanged, before[buffer], made), None
+            self._write_summary(loop, buffer, own, before[buffer], step.after[buffer])
         return tuple(
-            self._carried_out(tag(effect, labels[k]), first, value, k in vague)
+            self._carried_out(tag(effect, loop.labels[k]), first, value, k in loop.vague)
             for k, (first, value) in enumerate(zip(init, given))
         )
+
+    def _settled_iteration(self, loop: _Loop) -> _Iteration:
+        """Execute an iteration in which everything that it writes was unknown before."""
+        written: list[Buffer] = []
+        step = self._iteration(loop, {})
+        while len(step.after) > len(written):  # with fewer assumptions, more may be written
+            written = list(step.after)
+            step = self._iteration(loop, dict.fromkeys(written, _PLAIN))
+        return step
+
+    def _iteration(self, loop: _Loop, salts: Mapping[Buffer, np.uint64]) -> _Iteration:
+        """Execute one iteration, repeatedly with fewer assumptions until it respects them."""
+        while True:
+            found, changed = self._attempt(loop, salts)
+            if changed <= loop.vague:
+                return found
+            loop.vague.update(changed)
+
+    def _attempt(
+        self, loop: _Loop, salts: Mapping[Buffer, np.uint64]
+    ) -> tuple[_Iteration, set[int]]:
+        init, vague = loop.init, loop.vague
+        for k in vague:
+            if isinstance(init[k], View):
+                init[k].buffer.is_frozen = True  # its id may be reused for later memory
+        state = [
+            self._unknown(v, loop.depth, loop.labels[k], k in vague) for k, v in enumerate(init)
+        ]
+        inner = dict(loop.env)
+        outside, self.obligations = self.obligations, set()
+        with self._under(loop.name), self._saved() as frame:
+            for buffer, salt in salts.items():
+                self.memory.touch(buffer)
+                self._spend(buffer.size)
+                buffer.data, buffer.last = loop.unknown_contents(buffer, salt), None
+            holds: tuple[Any, ...] = ()
+            if loop.cond is not None:
+                inner.update(zip(loop.cond.params, state))
+                holds = self._block(loop.cond, inner)
+            first = [] if loop.cond is not None else [symbol("index", loop.depth)]
+            inner.update(zip(loop.body.params, [*first, *state]))
+            values = self._block(loop.body, inner)
+            after = {b: b.elements().copy() for b in frame if b in loop.outer}
+            if any(
+                isinstance(v, View) and v.buffer in loop.outer
+                for k, v in enumerate(values)
+                if k in vague
+            ):
+                raise UnprovableError("a loop that data bounds carries different windows")
+            values = tuple(self._handed_on(k in vague, v) for k, v in enumerate(values))
+        self._restore(frame)
+        obligations, self.obligations = self.obligations, outside
+        return _Iteration(holds, values, after, obligations), _changed(state, values)
+
+    def _relevant(self, loop: _Loop, step: _Iteration) -> list[Buffer]:
+        """Return the written buffers whose contents before the loop can matter."""
+        written = list(step.after)
+        temporary = [b for b in written if b.key.split()[0] not in self._parameters]
+        if not temporary:
+            return written
+        other = {b: np.uint64(1) if b in temporary else _PLAIN for b in written}
+        kept = [b for b in written if b not in temporary]
+        return kept if step.is_same(self._iteration(loop, other), kept) else written
+
+    def _write_summary(
+        self, loop: _Loop, buffer: Buffer, effect: Any, before: Terms, after: Terms
+    ) -> None:
+        """Set what the loop leaves in a buffer; elements that no iteration changes stay."""
+        self.memory.touch(buffer)
+        self._spend(4 * buffer.size)
+        unchanged = after == loop.unknown_contents(buffer, _PLAIN)
+        own = tag(effect, digest(after)[()], digest(before)[()])
+        made = combine(own, before, grid((buffer.size,)))
+        buffer.data, buffer.last = np.where(unchanged, before, made), None
 
     @property
     def _parameters(self) -> set[str]:
@@ -699,6 +715,32 @@ class _SymbolicRun:
         if not vague:
             return Tile(terms, value.valid)
         return Tile(terms, tuple(symbol(effect, "extent", axis) for axis in range(terms.ndim)))
+
+
+_PLAIN = np.uint64(0)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop with an unknown trip count.
+
+    outer  buffers that exist before it
+    vague  positions of carried values about which nothing is assumed
+    """
+
+    name: np.uint64
+    depth: int
+    env: Env
+    body: Block
+    cond: Block | None
+    init: tuple[Any, ...]
+    labels: list[str]
+    outer: frozenset[Buffer]
+    vague: set[int] = field(default_factory=set[int])
+
+    def unknown_contents(self, buffer: Buffer, salt: np.uint64) -> Terms:
+        """Return the contents of a buffer at the start of an iteration."""
+        return combine(tag("state", self.depth, buffer.key, salt), grid((buffer.size,)))
 
 
 @dataclass(frozen=True)
