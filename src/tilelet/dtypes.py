@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
+
+Array: TypeAlias = NDArray[Any]
+"""An array of any element type."""
 
 
 @dataclass(frozen=True, eq=False)

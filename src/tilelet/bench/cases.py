@@ -17,10 +17,10 @@ from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
 from tilelet.cpu.run import engine
 from tilelet.dataclasses import dataclass, field
+from tilelet.dtypes import Array
 from tilelet.models import registry
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
 from tilelet.runtime.programs.engines import TaskCounter
 

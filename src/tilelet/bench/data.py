@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tilelet.diag.text import size_text
+from tilelet.dtypes import Array
 from tilelet.interp.state import available_memory
-from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.inputs import initial_array
 from tilelet.runtime.data.specs import TensorSpec
 

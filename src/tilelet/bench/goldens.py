@@ -10,10 +10,10 @@ from tilelet.bench.runner import Bench
 from tilelet.bench.sizes import HIDDEN_8192, PREFILL, SMALL, SMALL_PREFILL
 from tilelet.bench.timing import Form, once
 from tilelet.cpu.run import engine
+from tilelet.dtypes import Array
 from tilelet.models import registry
 from tilelet.models.qwen3.script import Model
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.inputs import initial_array
 from tilelet.runtime.programs.compiler import compile_program
 from tilelet.runtime.validation.golden import compute_golden

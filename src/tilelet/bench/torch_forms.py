@@ -14,7 +14,7 @@ import numpy as np
 
 from tilelet.bench.cases import BF16
 from tilelet.dataclasses import dataclass
-from tilelet.runtime.data.arrays import Array
+from tilelet.dtypes import Array
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -15,6 +15,7 @@ from tilelet.device.machine.description import load_machine
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
+from tilelet.dtypes import Array
 from tilelet.models.qwen3.compare import (
     Comparison,
     ExpertChoice,
@@ -28,7 +29,6 @@ from tilelet.models.qwen3.device_pass import DevicePass, PassShape, device_pass
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.int8_error import Int8Error, int8_error
 from tilelet.models.qwen3.model import Model, check_tokens, load
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.text import TextStream, Tokenizer, stop_tokens
 from tilelet.models.sampling import Sampling
 from tilelet.runtime import session

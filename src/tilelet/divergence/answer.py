@@ -24,7 +24,6 @@ from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
 from tilelet.divergence.case import GoldenCase, Masks, Statement
 from tilelet.divergence.diagnose import BOUNDED, KINDS, REPAIRED, Diagnosis, Divergence
-from tilelet.divergence.error_map import Array
 from tilelet.divergence.golden_trace import Intermediate
 from tilelet.divergence.record import (
     STEPS_PER_SECOND,
@@ -36,6 +35,7 @@ from tilelet.divergence.record import (
 from tilelet.divergence.repair import Repair
 from tilelet.divergence.rounding_bounds import Violation, WideTrace
 from tilelet.divergence.source_text import source_diff
+from tilelet.dtypes import Array
 from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
 

@@ -8,8 +8,9 @@ from typing import Any
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 from tilelet.diag.json_types import JsonObject
-from tilelet.divergence.error_map import Array, Bools
+from tilelet.divergence.error_map import Bools
 from tilelet.divergence.golden_trace import Intermediate
+from tilelet.dtypes import Array
 from tilelet.ir.core import Program
 
 Masks = Mapping[str, Bools]

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.json_types import JsonObject
+from tilelet.dtypes import Array
 
-Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 
 MAX_REGIONS = 8

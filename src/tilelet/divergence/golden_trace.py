@@ -29,7 +29,7 @@ from typing import Any, cast
 import numpy as np
 
 from tilelet.dataclasses import dataclass
-from tilelet.divergence.error_map import Array
+from tilelet.dtypes import Array
 
 MAX_ELEMENTS = 48 << 20
 _MAX_PER_LINE = 512

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
-from tilelet.divergence.error_map import Array
 from tilelet.divergence.golden_trace import Intermediate
+from tilelet.dtypes import Array
 
 Ints = NDArray[np.int64]
 

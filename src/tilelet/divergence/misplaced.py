@@ -21,10 +21,11 @@ from tilelet.divergence.matching import Matcher
 from tilelet.divergence.record import Event, Trace, is_tensor_load
 from tilelet.divergence.scoped_edits import ScopedEdits, Visible, scalar_op, show
 from tilelet.divergence.slices import Slice
+from tilelet.dtypes import Array
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import ScalarType, TileType
 from tilelet.ops.apply import Application, with_zeros
-from tilelet.tasks.window import Array, Shape, TileValue, Window
+from tilelet.tasks.window import Shape, TileValue, Window
 
 _MAX_LOADS = 12
 _MAX_EVENTS = 8

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tilelet.analysis.aliases import accesses, infer_directions, is_tensor
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
+from tilelet.dtypes import Array
 from tilelet.interp.compute import Operands
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Frame, Lowering, Step
@@ -35,7 +36,7 @@ from tilelet.ir.core import (
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import CallView, ForView, carried_values, yielded
 from tilelet.ops.apply import Application
-from tilelet.tasks.window import Array, Shape, TileValue, Window
+from tilelet.tasks.window import Shape, TileValue, Window
 
 NOBODY = -1
 """The event that stands for the contents before the run."""

@@ -19,9 +19,10 @@ from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
 from tilelet.divergence.case import GoldenCase, Trial
 from tilelet.divergence.edits import Edit, apply_edit
-from tilelet.divergence.error_map import Array, Bools
+from tilelet.divergence.error_map import Bools
 from tilelet.divergence.replay import RejectedError, Replay
 from tilelet.divergence.scoped_edits import ScopedEdits
+from tilelet.dtypes import Array
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Op, Value
 from tilelet.tasks.window import Window

@@ -25,12 +25,13 @@ from tilelet.divergence.record import (
     steps_of,
     writes_tensor,
 )
+from tilelet.dtypes import Array
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.movement import written_window
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Op, Program
-from tilelet.tasks.window import Array, Buffer, Window
+from tilelet.tasks.window import Buffer, Window
 
 
 class RejectedError(Exception):

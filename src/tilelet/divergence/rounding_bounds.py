@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from tilelet.dataclasses import dataclass
-from tilelet.divergence.error_map import Array
 from tilelet.divergence.record import Trace, is_tensor_load, writes_tensor
-from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, DType
+from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, Array, DType
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.ir.core import Op, Program, Value
 from tilelet.ir.spec import Trait

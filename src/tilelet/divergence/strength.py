@@ -18,9 +18,9 @@ from tilelet.diag.internal import InternalError
 from tilelet.divergence import edits
 from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.edits import Edit
-from tilelet.divergence.error_map import Array
 from tilelet.divergence.record import STEPS_PER_SECOND
 from tilelet.divergence.replay import Replay
+from tilelet.dtypes import Array
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType

@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tilelet.divergence.error_map import Array, Bools
+from tilelet.divergence.error_map import Bools
 from tilelet.divergence.golden_trace import Intermediate
 from tilelet.divergence.matching import Matcher
 from tilelet.divergence.record import Trace, writes_tensor
+from tilelet.dtypes import Array
 from tilelet.ir.core import Function, FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType

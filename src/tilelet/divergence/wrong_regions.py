@@ -13,7 +13,7 @@ from tilelet.diag.internal import InternalError
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
-from tilelet.divergence.error_map import Array, Bools, Region, Shape, regions_of, shape_of
+from tilelet.divergence.error_map import Bools, Region, Shape, regions_of, shape_of
 from tilelet.divergence.record import (
     NOBODY,
     Event,
@@ -22,6 +22,7 @@ from tilelet.divergence.record import (
     Writes,
     follow,
 )
+from tilelet.dtypes import Array
 from tilelet.ir.core import Program
 from tilelet.tasks.window import Window
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
+from tilelet.dtypes import Array
 from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, SymDim, TensorType
@@ -70,7 +70,7 @@ def data_control(program: Program) -> DataControl:
 
 def overlapping_arguments(program: Program, given: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return two parameters that share memory, one written; proofs assume there are none."""
-    arrays: list[tuple[str, bool, NDArray[Any]]] = [
+    arrays: list[tuple[str, bool, Array]] = [
         (p.name, direction is not Direction.In, given[p.name])
         for p, direction in zip(program.main.params, program.main.directions)
         if isinstance(given.get(p.name), np.ndarray)
@@ -89,10 +89,8 @@ def integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[di
     control = data_control(program)
     if not control:
         return
-    arrays: dict[str, NDArray[Any]] = {
-        name: cast("NDArray[Any]", value)
-        for name, value in given.items()
-        if isinstance(value, np.ndarray)
+    arrays: dict[str, Array] = {
+        name: cast("Array", value) for name, value in given.items() if isinstance(value, np.ndarray)
     }
     names = [name for name, array in arrays.items() if array.dtype.kind in "iub"]
     names += [n for n in control.scalars if isinstance(given.get(n), (int, float, np.number))]
@@ -115,7 +113,7 @@ def integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[di
 
 
 def _other_integers(value: Any, trial: int, largest: int, draw: np.random.Generator) -> Any:
-    array: NDArray[Any] = np.asarray(value)
+    array: Array = np.asarray(value)
     if array.dtype.kind == "f":
         other = array * draw.uniform(-1.0, 2.0)
     elif array.dtype.kind == "b":

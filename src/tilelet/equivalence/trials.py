@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
+from tilelet.dtypes import Array
 from tilelet.equivalence.data_control import integer_trials
 from tilelet.interp.control import while_step
 from tilelet.interp.interpreter import Interpreter
@@ -21,7 +21,7 @@ from tilelet.runtime.programs import engines
 Inputs: TypeAlias = Mapping[str, Any]
 """Arguments of a program by name."""
 
-TrialOutputs: TypeAlias = dict[str, NDArray[Any]] | None
+TrialOutputs: TypeAlias = dict[str, Array] | None
 """Outputs of a program; None if it rejects its arguments."""
 
 Outputs: TypeAlias = list[list[TrialOutputs]]
@@ -52,7 +52,7 @@ class Trials:
         self.given = given
         needed = _PLENTY * sum(int(getattr(value, "nbytes", 0)) for value in given.values())
         self._keeps = has_room(needed)
-        self._kept: dict[tuple[str, int], NDArray[Any]] = {}
+        self._kept: dict[tuple[str, int], Array] = {}
         self._integers = list(integer_trials(program, given))
 
     def __len__(self) -> int:
@@ -71,7 +71,7 @@ class Trials:
             if not isinstance(value, np.ndarray):
                 made[parameter.name] = value
                 continue
-            array = cast("NDArray[Any]", value)
+            array = cast("Array", value)
             if direction is not Direction.In:
                 made[parameter.name] = _garbage(array, trial) if trial else array.copy()
             else:
@@ -80,7 +80,7 @@ class Trials:
                 )
         return made
 
-    def _varied(self, name: str, array: NDArray[Any], trial: int) -> NDArray[Any]:
+    def _varied(self, name: str, array: Array, trial: int) -> Array:
         found = self._kept.get((name, trial))
         if found is None:
             found = _varied(array, trial)
@@ -153,7 +153,7 @@ class UnboundedLoopError(Exception):
     """A `while` loop exceeded its iteration limit."""
 
 
-def _varied(array: NDArray[Any], trial: int) -> NDArray[Any]:
+def _varied(array: Array, trial: int) -> Array:
     """Return other floating-point inputs; integers, which may be indices, are varied separately."""
     if trial == 0 or array.dtype.kind in "iub":
         return array
@@ -165,7 +165,7 @@ def _varied(array: NDArray[Any], trial: int) -> NDArray[Any]:
     return turned
 
 
-def _garbage(array: NDArray[Any], trial: int) -> NDArray[Any]:
+def _garbage(array: Array, trial: int) -> Array:
     """Return garbage for memory that a program writes: finite numbers that differ per trial."""
     if array.dtype.kind in "iub":
         return array.copy()
@@ -191,8 +191,8 @@ def difference(before: Outputs, after: Outputs, *, rounding: bool) -> str:
 
 
 def differs_from(
-    expected: dict[str, NDArray[Any]],
-    found: dict[str, NDArray[Any]],
+    expected: dict[str, Array],
+    found: dict[str, Array],
     judge: Callable[[Inputs, Inputs], bool] | None,
 ) -> bool:
     """Whether outputs differ by more than the script's comparison, or else rounding, allows."""
@@ -201,9 +201,7 @@ def differs_from(
     return bool(_difference(expected, found, rounding=True))
 
 
-def _difference(
-    before: dict[str, NDArray[Any]], after: dict[str, NDArray[Any]], *, rounding: bool
-) -> str:
+def _difference(before: dict[str, Array], after: dict[str, Array], *, rounding: bool) -> str:
     if list(before) != list(after):
         return "it has other outputs"
     for name, old in before.items():
@@ -219,7 +217,7 @@ def _difference(
     return ""
 
 
-def _is_rounding(old: NDArray[Any], new: NDArray[Any]) -> bool:
+def _is_rounding(old: Array, new: Array) -> bool:
     if old.dtype.kind in "iub":
         return False
     a, b = old.astype(np.float64), new.astype(np.float64)

@@ -10,11 +10,12 @@ import ast
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from types import CellType, CodeType, FunctionType, ModuleType
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from tilelet.dataclasses import dataclass, field
+from tilelet.dtypes import Array
 from tilelet.frontend.functions import KernelFunction
 
 _MISSING = object()
@@ -181,7 +182,7 @@ def _snapshot(value: object, depth: int = _DEPTH) -> object:
         items = cast("Iterable[object]", value)
         return _Contents([_snapshot(v, depth - 1) for v in items])
     if isinstance(value, np.ndarray):
-        array = cast("np.ndarray[Any, Any]", value)
+        array = cast("Array", value)
         if array.nbytes > _LARGEST_ARRAY or array.dtype.hasobject:
             return array
         return _Contents([array.dtype.str, str(array.shape), array.tobytes()])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilelet.diag.internal import InternalError
+from tilelet.dtypes import Array
 from tilelet.interp.lowering import COMPUTE, Frame, Getter, Lowering, Step, lowers
 from tilelet.ir.core import FunctionKind, Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.spec import SeedRegion
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ops.apply import Application, with_zeros
-from tilelet.tasks.window import Array, Shape, TileValue, Window
+from tilelet.tasks.window import Shape, TileValue, Window
 
 
 @lowers(COMPUTE)

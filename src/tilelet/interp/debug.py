@@ -9,10 +9,11 @@ from typing import Any, cast
 import numpy as np
 
 from tilelet.diag.core import Loc
+from tilelet.dtypes import Array
 from tilelet.interp.debugger import has_debugger, stop_in_kernel
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
 from tilelet.ir.core import Op
-from tilelet.tasks.window import Array, TileValue, Window
+from tilelet.tasks.window import TileValue, Window
 
 
 @lowers("breakpoint")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.dtypes import TASK_ID
+from tilelet.dtypes import TASK_ID, Array
 from tilelet.interp import (  # noqa: F401  (for their entries in `LOWERINGS`)
     control,
     debug,
@@ -55,7 +55,7 @@ from tilelet.ir.types import ScalarType, TensorType, TileType, box
 from tilelet.ops.apply import Application
 from tilelet.ops.clearing import cleared_operand
 from tilelet.syntax.enums import AtomicType
-from tilelet.tasks.window import Array, Shape, TileValue, Window
+from tilelet.tasks.window import Shape, TileValue, Window
 
 
 class Watching:

@@ -22,7 +22,7 @@ from tilelet.diag.catalogue.windows import (
     WindowOutOfRange,
 )
 from tilelet.diag.core import Loc
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.interp.compute import lower_compute
 from tilelet.interp.lowering import Frame, Getter, Lowering, Step, lowers, plain_constant
 from tilelet.interp.state import State
@@ -34,7 +34,7 @@ from tilelet.ops.padding import pad_region
 from tilelet.ops.reference import narrowed
 from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
-from tilelet.tasks.window import Array, Shape, TileValue, Window
+from tilelet.tasks.window import Shape, TileValue, Window
 
 # Windows
 

@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.harness import TooBig
 from tilelet.diag.catalogue.oracle import WorkLimit
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UNKNOWN, Loc
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.interp.lowering import FunctionCode, Observer
 from tilelet.ir.core import Direction, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
@@ -21,7 +21,7 @@ from tilelet.native.memory import available_memory
 from tilelet.numerics.undefined import poison
 from tilelet.tasks.control_points import ControlTrace, control_trace_of, sites
 from tilelet.tasks.stream import ControlWrite, TaskGroup, TaskStream
-from tilelet.tasks.window import Array, Buffer, Shape, TileValue, Window, row_major
+from tilelet.tasks.window import Buffer, Shape, TileValue, Window, row_major
 
 _CHECK_EVERY = 64 << 20
 """Bytes that may be allocated before free memory is looked at again."""

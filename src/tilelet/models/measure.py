@@ -12,10 +12,10 @@ from tilelet.device.machine.description import load_machine
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun, Recorded
 from tilelet.diag.catalogue.harness import TooBig
+from tilelet.dtypes import Array
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import find_control_traces
 from tilelet.interp.state import available_memory
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.inputs import initial_array

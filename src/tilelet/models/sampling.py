@@ -26,11 +26,9 @@ import numpy as np
 import tilelet.language as pl
 from tilelet.diag.catalogue.sampling import BadLogits, BadSampling, WrongSamplerInput
 from tilelet.diag.text import shape_text
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.core import Program
 from tilelet.runtime import RunConfig, compile_program
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 # Maximum tokens per block: two FP32 and two INT32 tiles fit on chip, double-buffered.
 LARGEST_BLOCK = 4096

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelet.dtypes import FP4, FP8E4M3FN, FP8E8M0, DType
-from tilelet.numerics.casts import Array, widen
+from tilelet.dtypes import FP4, FP8E4M3FN, FP8E8M0, Array, DType
+from tilelet.numerics.casts import widen
 
 GROUP = 32  # numbers that share a scale
 _EMAX = {FP8E4M3FN: 8, FP4: 2}

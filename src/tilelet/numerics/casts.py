@@ -32,13 +32,10 @@ from typing import cast as typed
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet import dtypes
 from tilelet.dataclasses import dataclass
-from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP8E5M2, FP16, FP32, DType
-
-Array = NDArray[Any]
+from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP8E5M2, FP16, FP32, Array, DType
 
 MODES: tuple[str, ...] = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
 

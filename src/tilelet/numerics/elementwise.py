@@ -24,8 +24,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilelet.dtypes import BOOL, FP32, DType
-from tilelet.numerics.casts import Array, cast, dtype_of, narrow, widen
+from tilelet.dtypes import BOOL, FP32, Array, DType
+from tilelet.numerics.casts import cast, dtype_of, narrow, widen
 
 _Binary = Callable[[Array, Array], Array]
 _Unary = Callable[[Array], Array]

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, DType
-from tilelet.numerics.casts import Array, dtype_of, widen
+from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, Array, DType
+from tilelet.numerics.casts import dtype_of, widen
 from tilelet.numerics.reductions import fold_ascending
 
 # Elements of one output block and of its products: in FP32 (512 KiB), and in double (128 KiB, since

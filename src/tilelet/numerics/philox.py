@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilelet.numerics.casts import Array
+from tilelet.dtypes import Array
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)

@@ -23,8 +23,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tilelet.dtypes import FP16
-from tilelet.numerics.casts import Array, dtype_of, narrow, widen
+from tilelet.dtypes import FP16, Array
+from tilelet.numerics.casts import dtype_of, narrow, widen
 
 LANES = 8
 

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tilelet.dtypes import FP16, FP32, DType
-from tilelet.numerics.casts import Array, dtype_of, widen
+from tilelet.dtypes import FP16, FP32, Array, DType
+from tilelet.numerics.casts import dtype_of, widen
 
 SORT_RUN = 32
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelet.dtypes import BF16, FP4, FP16, FP32, DType
-from tilelet.numerics.casts import Array, dtype_of
+from tilelet.dtypes import BF16, FP4, FP16, FP32, Array, DType
+from tilelet.numerics.casts import dtype_of
 
 # As FP32 all of them are 0x7fa00000.
 _PATTERNS = {FP32: (0x7FA00000, np.uint32), BF16: (0x7FA0, np.uint16), FP16: (0x7D00, np.uint16)}

@@ -13,11 +13,11 @@ import numpy as np
 
 from tilelet.diag.core import UserError
 from tilelet.diag.internal import InternalError
+from tilelet.dtypes import Array
 from tilelet.ir.core import Op
 from tilelet.ir.faults import Fault
 from tilelet.ir.spec import Shape, Valid
 from tilelet.ir.types import ScalarType, TileType, box
-from tilelet.numerics.casts import Array
 from tilelet.numerics.undefined import zero_where_undefined
 from tilelet.ops.clearing import cleared_operand
 

@@ -18,7 +18,7 @@ import numpy as np
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice, InnerDimMismatch, ShapeMismatch
 from tilelet.diag.catalogue.windows import IndexOutOfRange
-from tilelet.dtypes import BF16, FP4, FP8E4M3FN, FP8E8M0, FP16, FP32, DType
+from tilelet.dtypes import BF16, FP4, FP8E4M3FN, FP8E8M0, FP16, FP32, Array, DType
 from tilelet.ir.spec import (
     Call,
     Cost,
@@ -33,7 +33,7 @@ from tilelet.ir.spec import (
 )
 from tilelet.ir.types import Mem, TileType
 from tilelet.numerics.block_scaled import GROUP, quantize
-from tilelet.numerics.casts import Array, widen
+from tilelet.numerics.casts import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Shaped
 from tilelet.ops.broadcast import row_expand_mul, row_expand_sub

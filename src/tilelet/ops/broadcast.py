@@ -14,6 +14,7 @@ import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import ShapeMismatch
+from tilelet.dtypes import Array
 from tilelet.ir.spec import (
     Call,
     Cost,
@@ -27,7 +28,6 @@ from tilelet.ir.spec import (
     op,
 )
 from tilelet.ir.types import TileType
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.elementwise import exp

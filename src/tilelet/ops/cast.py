@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import BadChoice, CastUnsupported
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, op
 from tilelet.ir.types import TileType
-from tilelet.numerics.casts import MODES, Array
+from tilelet.numerics.casts import MODES
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Shaped
 from tilelet.syntax.enums import RoundMode

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import BadArgument, BadChoice, NotConstant
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.core import Value
 from tilelet.ir.spec import (
     Call,
@@ -27,7 +27,6 @@ from tilelet.ir.spec import (
     op,
 )
 from tilelet.ir.types import Mem, TensorType, TileType, Type
-from tilelet.numerics.casts import Array
 from tilelet.numerics.philox import philox
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilelet import numerics
+from tilelet.dtypes import Array
 from tilelet.ir.spec import (
     Call,
     Cost,
@@ -27,7 +28,6 @@ from tilelet.ir.spec import (
     op,
 )
 from tilelet.ir.types import TileType
-from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Number, Shaped

@@ -21,7 +21,7 @@ from tilelet.diag.catalogue.ops import (
     RankMismatch,
     ShapeMismatch,
 )
-from tilelet.dtypes import INT16, INT32, INT64, UINT16, UINT32, DType
+from tilelet.dtypes import INT16, INT32, INT64, UINT16, UINT32, Array, DType
 from tilelet.ir.core import Arg
 from tilelet.ir.faults import IndexFault, RegionFault
 from tilelet.ir.spec import (
@@ -38,7 +38,6 @@ from tilelet.ir.spec import (
 )
 from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Number, Shaped
 from tilelet.ops.padding import check_valid_extent

@@ -22,11 +22,10 @@ from tilelet.diag.catalogue.ops import (
     WrongMemorySpace,
 )
 from tilelet.diag.catalogue.unsupported import UnsupportedKeyword
-from tilelet.dtypes import BF16, BOOL, FP16, FP32, INT8, INT32, DType
+from tilelet.dtypes import BF16, BOOL, FP16, FP32, INT8, INT32, Array, DType
 from tilelet.ir.core import scalar_dtype
 from tilelet.ir.spec import Call, Engine, OpFields, Plane, Shape, Trait, op
 from tilelet.ir.types import Mem, TileType
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
 

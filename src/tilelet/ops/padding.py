@@ -13,7 +13,7 @@ import numpy as np
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
 from tilelet.diag.catalogue.windows import ValidShapeTooLarge
-from tilelet.dtypes import BOOL, FP8E4M3FN, DType
+from tilelet.dtypes import BOOL, FP8E4M3FN, Array, DType
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import (
     Call,
@@ -28,7 +28,6 @@ from tilelet.ir.spec import (
     op,
 )
 from tilelet.ir.types import Dim, TileType, box
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
 from tilelet.ops.valid import Args, Operands

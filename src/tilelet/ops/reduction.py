@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from tilelet import dtypes, numerics
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.spec import (
     Call,
     Cost,
@@ -24,7 +24,6 @@ from tilelet.ir.spec import (
     shape_of,
 )
 from tilelet.ir.types import TileType
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
 from tilelet.ops.infer import NUMBERS

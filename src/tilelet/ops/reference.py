@@ -12,8 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from tilelet import dtypes, numerics
-from tilelet.dtypes import DType
-from tilelet.numerics.casts import Array
+from tilelet.dtypes import Array, DType
 
 Reference = Callable[..., Any]
 Operand = Array | float

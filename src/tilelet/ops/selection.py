@@ -11,6 +11,7 @@ import numpy as np
 
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
+from tilelet.dtypes import Array
 from tilelet.ir.core import Value
 from tilelet.ir.spec import (
     Call,
@@ -25,7 +26,6 @@ from tilelet.ir.spec import (
     op,
 )
 from tilelet.ir.types import TileType
-from tilelet.numerics.casts import Array
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped

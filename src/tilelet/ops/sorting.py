@@ -12,12 +12,11 @@ import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import NoSuchForm, ShapeMismatch, SortGeometry
-from tilelet.dtypes import FP16, FP32, INT32, UINT32
+from tilelet.dtypes import FP16, FP32, INT32, UINT32, Array
 from tilelet.ir.core import Value
 from tilelet.ir.faults import RegionFault, SortFault
 from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Valid, op
 from tilelet.ir.types import TileType
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer
 from tilelet.ops.annotations import Int, Shaped
 from tilelet.ops.valid import Args, Operands

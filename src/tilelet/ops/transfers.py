@@ -28,7 +28,7 @@ from tilelet.diag.catalogue.ops import (
 )
 from tilelet.diag.catalogue.scopes import OnlyInScope
 from tilelet.diag.catalogue.windows import WindowOutOfRange
-from tilelet.dtypes import BF16, FP16, FP32
+from tilelet.dtypes import BF16, FP16, FP32, Array
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import (
     Call,
@@ -43,7 +43,6 @@ from tilelet.ir.spec import (
     op,
 )
 from tilelet.ir.types import Dim, Mem, ShapedType, TensorType, TileType, with_shape
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Number, Shaped
 from tilelet.ops.padding import check_pad, check_valid_extent, pad_region

@@ -16,7 +16,7 @@ from tilelet.diag.catalogue.ops import (
     ShapeMismatch,
 )
 from tilelet.diag.catalogue.windows import IndexOutOfRange, WrongIndexCount
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.core import Value
 from tilelet.ir.spec import (
     Call,
@@ -30,7 +30,6 @@ from tilelet.ir.spec import (
     op,
 )
 from tilelet.ir.types import INDEX, Dim, ShapedType, TensorType, TileType, with_shape
-from tilelet.numerics.casts import Array
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Number, Shaped
 from tilelet.ops.valid import Args, Operands

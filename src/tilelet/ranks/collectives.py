@@ -14,6 +14,7 @@ import numpy as np
 
 from tilelet import numerics
 from tilelet.diag.catalogue.ranks import BadCollective
+from tilelet.dtypes import Array
 from tilelet.interp.lowering import Frame, Lowering
 from tilelet.ir.core import Op
 from tilelet.ranks.code import LowerRoutine, Routine, Suspension
@@ -21,7 +22,7 @@ from tilelet.ranks.comm import rank_state, signal
 from tilelet.ranks.memory import moved, read_copy, store, symmetric
 from tilelet.ranks.requests import Condition, Request
 from tilelet.syntax.ranks import NotifyOp, ReduceOp, WaitCmp
-from tilelet.tasks.window import Array, Window
+from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
     from tilelet.ranks.rank import RankState

@@ -10,8 +10,9 @@ from tilelet import numerics
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ranks import NoSuchPeer
 from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.dtypes import Array
 from tilelet.syntax.ranks import NotifyOp
-from tilelet.tasks.window import Array, Buffer, Window
+from tilelet.tasks.window import Buffer, Window
 
 
 @dataclass(frozen=True)

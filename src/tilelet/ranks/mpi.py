@@ -22,6 +22,7 @@ from tilelet import numerics
 from tilelet.diag.catalogue.ranks import RanksDeadlock, RanksDiffer, WrongWorld
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_text
+from tilelet.dtypes import Array
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.printer import print_program
 from tilelet.ranks.deadlock import explain
@@ -34,7 +35,7 @@ from tilelet.ranks.static import check_text, check_waits
 from tilelet.ranks.terminal import say
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.arguments import bind_arguments
-from tilelet.tasks.window import Array, Window, window_of_array
+from tilelet.tasks.window import Window, window_of_array
 
 COMM = MPI.COMM_WORLD
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tilelet.analysis.aliases import accesses
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.windows import BlockCount
+from tilelet.dtypes import Array
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.state import State
 from tilelet.interp.submit import COMPARISONS, CalleeSketch, flat_deps
@@ -22,7 +23,7 @@ from tilelet.ranks.memory import SymmetricBuffer, store, symmetric
 from tilelet.ranks.requests import Condition, Request
 from tilelet.syntax.ranks import WaitCmp
 from tilelet.tasks.stream import TaskGroup, TaskKind
-from tilelet.tasks.window import Array, Window
+from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
     from tilelet.diag.core import Loc

@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.diag.json_types import JsonObject
+from tilelet.dtypes import Array
 
 VERSION = 1
 MAGIC = b"TLPAGE%02d" % VERSION
@@ -34,7 +34,7 @@ class Columns:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def add(self, values: NDArray[Any], kind: str = "", *, delta: bool = False) -> JsonObject:
+    def add(self, values: Array, kind: str = "", *, delta: bool = False) -> JsonObject:
         """Store the values in the smallest integer type that holds them, or as `kind`."""
         if delta:
             values = np.diff(values, prepend=values.dtype.type(0)) & 0xFFFFFFFF
@@ -62,7 +62,7 @@ class Columns:
         return MAGIC + zlib.compress(body, 6)
 
 
-def _smallest(values: NDArray[Any]) -> str:
+def _smallest(values: Array) -> str:
     if not len(values):
         return "u1"
     low, high = int(values.min()), int(values.max())

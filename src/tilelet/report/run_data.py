@@ -24,6 +24,7 @@ from tilelet.device.schedule.arrays import Group
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.core import UserError
 from tilelet.diag.json_types import JsonObject
+from tilelet.dtypes import Array
 from tilelet.report.columns import Columns
 from tilelet.report.findings import checked_data, finding_data
 from tilelet.report.source import SourceCosts, SourceFiles
@@ -162,7 +163,7 @@ class _RunData:
         found = self.device_run.findings
         return {"findings": [finding_data(f.diagnostic, self.files) for f in found]}
 
-    def add(self, name: str, values: NDArray[Any], kind: str = "", *, delta: bool = False) -> None:
+    def add(self, name: str, values: Array, kind: str = "", *, delta: bool = False) -> None:
         self.entries[name] = self.columns.add(values, kind, delta=delta)
 
     # Time

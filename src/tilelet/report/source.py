@@ -15,7 +15,6 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.line_costs import ModelledExecution, follow
@@ -24,6 +23,7 @@ from tilelet.device.report.critical import Path
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.core import Loc
 from tilelet.diag.json_types import JsonObject
+from tilelet.dtypes import Array
 
 MAX_FOLLOWED = 150
 """Maximum number of signatures simulated step by step, longest first."""
@@ -95,7 +95,7 @@ class SourceCosts:
         self.exec_us, self.path_us, self.blocks = self._weights(path)
         self._followed: dict[int, ModelledExecution] = {}
 
-    def _weights(self, path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _weights(self, path: Path) -> tuple[Array, Array, Array]:
         """Return, by cost: total time, time on the critical path, and number of executions.
 
         Vector lanes of a mixed block run in parallel with its cube: count one record per block.

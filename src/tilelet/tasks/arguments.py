@@ -20,13 +20,13 @@ from tilelet.diag.catalogue.harness import (
     UnknownData,
 )
 from tilelet.diag.catalogue.ops import ZeroSizeDim
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.core import Direction, Function, Program, Value
 from tilelet.ir.types import ScalarType, TensorType, shape_text
 from tilelet.tasks.extents import Extents
 from tilelet.tasks.window import Buffer, Window, row_major, window_of_array
 
-Argument = np.ndarray[Any, Any] | float | bool
+Argument = Array | float | bool
 
 
 def bind_arguments(

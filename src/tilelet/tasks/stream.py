@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import UNKNOWN, Loc
+from tilelet.dtypes import Array
 from tilelet.ir.core import Direction
 from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.regions import RegionTable
-from tilelet.tasks.window import Array, Buffer, Window
+from tilelet.tasks.window import Buffer, Window
 
 NO_TASK = -1
 """The task id that stands for no task: waiting for it waits for nothing."""

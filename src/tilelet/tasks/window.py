@@ -14,15 +14,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.analysis.overlap import Bytes, meet
 from tilelet.diag.core import Loc
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.types import box
 from tilelet.numerics.undefined import poison
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 
 _buffer_ids = itertools.count(1)

@@ -11,11 +11,10 @@ import numpy as np
 from tilelet.cpu.emit.elements import word_field
 from tilelet.cpu.emit.ops_host import scalar_operands, shaped_operands
 from tilelet.cpu.run.native import Win, Word
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.core import Arg, Const, Op, Value
 from tilelet.ir.types import ScalarType, TensorType, TileType, box
 from tilelet.ops.apply import Application, with_zeros
-from tilelet.tasks.window import Array
 
 Shape = tuple[int, ...]
 

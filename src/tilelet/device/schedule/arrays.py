@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from tilelet.device.schedule.callsites import CallSites
 from tilelet.device.schedule.l2_cells import ParameterAccesses
 from tilelet.device.schedule.pricing import CostCache, Pricing
 from tilelet.device.schedule.region_arrays import Ints, Regions, regions_of
+from tilelet.dtypes import Array
 from tilelet.ir.core import Direction, Program
 from tilelet.tasks.stream import TaskGroup, TaskStream
 
@@ -130,7 +130,7 @@ class Stream:
         """The cost of each task's first block."""
         return self.cost[self.cost_ptr[:-1]]
 
-    def total(self, by_cost: NDArray[Any]) -> NDArray[Any]:
+    def total(self, by_cost: Array) -> Array:
         """Return for each task the sum of `by_cost` over its blocks."""
         if len(self.cost) == self.count:
             return by_cost[self.cost] * self.blocks

@@ -8,14 +8,13 @@ or dispatches a ready block to a core. Running blocks share global memory by max
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass, field
+from tilelet.dtypes import Array
 
-Numbers = NDArray[Any]
+Numbers = Array
 NEVER = 1e300
 IDLE, STARTING, RUNNING = 0, 1, 2
 MIX, AIC, AIV, NO_WORK = 0, 1, 2, 3

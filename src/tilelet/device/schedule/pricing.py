@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.device.kernel.control_path import Signature, control_path_of
 from tilelet.device.kernel.footprint import Control, control
@@ -17,6 +16,7 @@ from tilelet.device.machine.description import Machine
 from tilelet.device.memory.plan import with_stages_that_fit
 from tilelet.device.schedule.native_walk import follower
 from tilelet.device.schedule.region_arrays import Ints, Regions
+from tilelet.dtypes import Array
 from tilelet.ir.core import Program
 from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.stream import TaskGroup
@@ -86,7 +86,7 @@ class Pricing:
             return np.full((len(tasks), 1), nothing)
         deciding = control(kernel)
         scalars = [p for p in tasks.others if p in deciding.params]
-        columns: list[NDArray[Any]] = [_codes(tasks.scalar_column(p)) for p in scalars]
+        columns: list[Array] = [_codes(tasks.scalar_column(p)) for p in scalars]
         layout = self._regions.layout
         plain = np.array([w.valid is None and not w.strided for w in self._regions.layouts])
         # Only properties that affect costs: gaps between rows, and parts that loads skip.
@@ -150,7 +150,7 @@ def _codes(column: Sequence[object]) -> Ints:
     return np.array([known.setdefault(value, len(known)) for value in column], np.int64)
 
 
-def _distinct(columns: Sequence[NDArray[Any]], count: int) -> tuple[list[int], Ints]:
+def _distinct(columns: Sequence[Array], count: int) -> tuple[list[int], Ints]:
     """Return the first position of each distinct row, in order, and the index for each row."""
     kinds = np.zeros(count, np.int64)
     for column in columns:

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilelet.diag.catalogue.models import NoFreePages
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.models.qwen3.config import Qwen3Config
-from tilelet.models.qwen3.reference import Array
 
 
 @dataclass(eq=False)

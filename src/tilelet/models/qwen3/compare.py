@@ -39,10 +39,9 @@ from typing import Any, cast
 import numpy as np
 
 from tilelet.diag.catalogue.generate import GenerateExtra, ReferenceFailed
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.models.qwen3.cache import CachedSequence
 from tilelet.models.qwen3.model import Model
-from tilelet.models.qwen3.reference import Array
 from tilelet.runtime.data.arrays import as_array
 from tilelet.runtime.progress import progress
 

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tilelet.language as pl
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import ONE_HEAD_TILE, make_cached_kv_head
 from tilelet.models.qwen3.blocks import (
@@ -38,7 +38,6 @@ from tilelet.models.qwen3.blocks import (
     make_zeros,
 )
 from tilelet.models.qwen3.layer import layer_program, layer_specs
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.scope1 import make_exchanged, make_normalise
 from tilelet.models.qwen3.scope2 import attention_output, make_padding_free, make_staged
 from tilelet.models.qwen3.scope3 import (

@@ -19,7 +19,7 @@ import numpy as np
 from tilelet.device.machine.description import load_machine
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun, Recorded
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.movement import as_tuple, read_element
@@ -30,7 +30,6 @@ from tilelet.models.qwen3.architecture import Kind, LayerKind, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.published import LayerShape, fitting
-from tilelet.models.qwen3.reference import Array
 from tilelet.runtime import compile_program
 from tilelet.runtime.progress import progress
 

@@ -31,6 +31,7 @@ import numpy as np
 import tilelet.language as pl
 import tilelet.language.distributed as pld
 from tilelet.diag.catalogue.models import BadTile
+from tilelet.dtypes import Array
 from tilelet.models.qwen3 import inputs
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.moe import (
@@ -44,7 +45,6 @@ from tilelet.models.qwen3.moe import (
     moe_config,
 )
 from tilelet.models.qwen3.published import LayerShape
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.tensor_parallel import CELL
 from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import RunConfig, TensorSpec, compile_program, run

@@ -17,9 +17,9 @@ from tilelet.diag.catalogue.generate import (
     LogitsNotFinite,
     NothingToGenerate,
 )
+from tilelet.dtypes import Array
 from tilelet.models.qwen3.cache import CachedSequence
 from tilelet.models.qwen3.model import Model, one_prompt
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.sampling import Sampler, Sampling
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 import tilelet.language as pl
-from tilelet.dtypes import DType
-from tilelet.models.qwen3.reference import Array, rope_tables
+from tilelet.dtypes import Array, DType
+from tilelet.models.qwen3.reference import rope_tables
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.models import BadTile
+from tilelet.dtypes import Array
 from tilelet.models.qwen3.published import FACTOR_ROWS
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.weights import ROUTER, LayerArray, column_blocks
 
 LARGEST = 127

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tilelet.diag.json_types import JsonObject
+from tilelet.dtypes import Array
 from tilelet.models.qwen3.loading import layer_bytes
 from tilelet.models.qwen3.model import Model, load, token_array
-from tilelet.models.qwen3.reference import Array
 
 
 @dataclass(frozen=True)

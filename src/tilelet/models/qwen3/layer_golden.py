@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 
+from tilelet.dtypes import Array
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.int8 import LARGEST
 from tilelet.models.qwen3.published import rope_tables
-from tilelet.models.qwen3.reference import Array, rotate, silu
+from tilelet.models.qwen3.reference import rotate, silu
 from tilelet.models.qwen3.weights import Checkpoint
 
 # Rows (outputs) of a stored matrix that are widened at a time.

@@ -24,7 +24,7 @@ import numpy as np
 from tilelet.checkpoint.safetensors import SafetensorsFile, write_header
 from tilelet.diag.catalogue.generate import BadGenerateSetting, ModelTooLarge, WeightsNotCached
 from tilelet.diag.catalogue.models import BadWeightFile
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.models.qwen3.architecture import (
     Architecture,
     LayerRun,
@@ -34,7 +34,6 @@ from tilelet.models.qwen3.architecture import (
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape
 from tilelet.models.qwen3.published import fitting
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.tensor_parallel import rank_config
 from tilelet.models.qwen3.weights import Checkpoint, LayerArray, empty_in_lines, transpose_matrix
 from tilelet.native.memory import available_memory

@@ -29,7 +29,7 @@ from tilelet.diag.catalogue.generate import (
     PromptTooLong,
     UnknownToken,
 )
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.architecture import Architecture, Kind, LayerKind
 from tilelet.models.qwen3.cache import CachedSequence, CacheSize, PagedCache
@@ -37,7 +37,6 @@ from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.loading import Loader, LoadSettings, ModelWeights, check_memory
 from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.tensor_parallel import rank_config
 from tilelet.native.memory import available_memory
 from tilelet.ranks.config import DistributedConfig

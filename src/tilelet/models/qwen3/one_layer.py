@@ -20,13 +20,12 @@ import numpy as np
 from tilelet.checkpoint.safetensors import write_header
 from tilelet.diag.catalogue.checkpoint import BadLayerRequest
 from tilelet.diag.catalogue.generate import UnknownToken
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.models.qwen3.architecture import Kind, LayerKind, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.layer_golden import LayerGolden
 from tilelet.models.qwen3.loading import check_memory, empty_layers, layer_bytes
 from tilelet.models.qwen3.published import LayerShape, rope_tables
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.weights import Checkpoint
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 from tilelet.runtime.progress import progress

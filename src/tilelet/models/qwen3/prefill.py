@@ -22,6 +22,7 @@ from collections.abc import Callable
 import numpy as np
 
 import tilelet.language as pl
+from tilelet.dtypes import Array
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import make_cache_update, make_staged_group
 from tilelet.models.qwen3.blocks import (
@@ -32,7 +33,6 @@ from tilelet.models.qwen3.blocks import (
 )
 from tilelet.models.qwen3.layer import layer_program, layer_specs
 from tilelet.models.qwen3.prefill_tuned import make_tuned
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.scope3 import layer_output
 from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import PrefillShape

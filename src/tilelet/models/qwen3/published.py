@@ -37,7 +37,7 @@ import numpy as np
 
 import tilelet.language as pl
 from tilelet.diag.catalogue.models import BadTile
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.attention import (
     make_absorb,
@@ -56,7 +56,6 @@ from tilelet.models.qwen3.blocks import (
 )
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.int8_products import make_int8_projection, make_two_int8_projections
-from tilelet.models.qwen3.reference import Array
 
 Kind = Literal["prefill", "decode"]
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from tilelet.checkpoint.files import INDEX
 from tilelet.checkpoint.safetensors import write_header
+from tilelet.dtypes import Array
 from tilelet.models.qwen3.architecture import architecture_of
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
-from tilelet.models.qwen3.reference import Array
 from tilelet.runtime.progress import progress
 
 _SPREAD = 0.02

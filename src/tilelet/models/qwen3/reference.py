@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, np.dtype[Any]]
+from tilelet.dtypes import Array
 
 # Block of a weight that is widened to double at a time: it fits into a cache, whereas a whole
 # weight of the real model would take gigabytes.

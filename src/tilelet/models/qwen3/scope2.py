@@ -22,6 +22,7 @@ import numpy as np
 
 import tilelet.language as pl
 from tilelet.diag.catalogue.models import BadTile
+from tilelet.dtypes import Array
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.attention import (
     ONE_HEAD_TILE,
@@ -30,7 +31,6 @@ from tilelet.models.qwen3.attention import (
     make_staged_group,
     make_two_kv_heads,
 )
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import LENGTH_CLASSES, DecodeShape
 from tilelet.runtime import TensorSpec

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tilelet.language as pl
+from tilelet.dtypes import Array
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.blocks import (
     make_add_parts,
@@ -36,7 +37,6 @@ from tilelet.models.qwen3.blocks import (
     make_rmsnorm,
     make_zero_fill,
 )
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.script import Model, Variant, main
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilelet.dtypes import Array
 from tilelet.ir.core import Program
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import RunResult, TensorSpec, run
 

@@ -27,10 +27,9 @@ from tilelet.diag.catalogue.models import (
     WrongStep,
 )
 from tilelet.diag.text import shape_text
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.published import LayerShape, build_decode, build_prefill, rope_tables
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.weights import Checkpoint, LayerWeights, layer_shapes
 from tilelet.runtime import CompiledProgram, RunConfig, compile_program
 

@@ -29,6 +29,7 @@ import numpy as np
 import tilelet.language as pl
 import tilelet.language.distributed as pld
 from tilelet.diag.catalogue.models import BadTile
+from tilelet.dtypes import Array
 from tilelet.models.qwen3 import inputs
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.published import (
@@ -48,7 +49,6 @@ from tilelet.models.qwen3.published import (
     make_prefill,
     rope_tables,
 )
-from tilelet.models.qwen3.reference import Array
 from tilelet.models.qwen3.weights import layer_arrays
 from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import RunConfig, TensorSpec, compile_program, run

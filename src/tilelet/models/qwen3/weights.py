@@ -23,9 +23,8 @@ from tilelet.diag.catalogue.models import (
     WrongTensorDType,
     WrongTensorShape,
 )
-from tilelet.dtypes import DType
+from tilelet.dtypes import Array, DType
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
-from tilelet.models.qwen3.reference import Array
 
 _ACCEPTED = {"BF16": dtypes.BF16, "F16": dtypes.FP16, "F32": dtypes.FP32}
 

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.runtime.data.arrays import Array, raw
+from tilelet.dtypes import Array
+from tilelet.runtime.data.arrays import raw
 
 # Member names are prefixed: an array called `file` must not collide with a parameter of `np.savez`.
 _BITS, _TYPE, _SEAL = "bits.", "dtype.", "seal"

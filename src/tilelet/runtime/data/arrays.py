@@ -12,9 +12,7 @@ from typing import Any, cast, get_origin
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.dtypes import DType
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from tilelet.dtypes import Array, DType
 
 # Names of our types in other libraries; `dtypes.from_numpy` knows those of NumPy.
 _NAMES = {

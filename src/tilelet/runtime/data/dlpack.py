@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilelet import dtypes
-from tilelet.dtypes import DType
-from tilelet.runtime.data.arrays import Array
+from tilelet.dtypes import Array, DType
 
 _CPU_DEVICES = (1, 3)  # host memory, pinned or not
 _READ_ONLY = 1

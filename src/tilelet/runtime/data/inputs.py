@@ -21,8 +21,9 @@ import numpy as np
 from tilelet.checkpoint.tensors import chosen_checkpoint, read_tensor
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.diag.core import UserError
+from tilelet.dtypes import Array
 from tilelet.native.memory import available_memory
-from tilelet.runtime.data.arrays import Array, as_array, is_array, loaded_torch
+from tilelet.runtime.data.arrays import as_array, is_array, loaded_torch
 from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.data.specs import Spec, TensorSpec
 from tilelet.runtime.session import Session, current

@@ -16,7 +16,7 @@ from tilelet.diag.catalogue.harness import OutputMismatch
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
-from tilelet.runtime.data.arrays import Array
+from tilelet.dtypes import Array
 from tilelet.runtime.data.inputs import check_memory
 from tilelet.runtime.data.specs import TensorSpec
 from tilelet.runtime.handlers.count import Data, say_compiled

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.device.run import Recorded
 from tilelet.diag.catalogue.windows import DependsOnTaskData
+from tilelet.dtypes import Array
 from tilelet.runtime.handlers.base import Explore, explore_ranks
 from tilelet.runtime.handlers.count import (
     NO_INPUTS,
@@ -177,7 +177,7 @@ def copies(arguments: Mapping[str, object]) -> dict[str, Any]:
     def own(value: object) -> Any:
         if not isinstance(value, np.ndarray):
             return value
-        array = cast("NDArray[Any]", value)
+        array = cast("Array", value)
         place = array.ctypes.data, array.shape, array.strides, array.dtype
         return made.setdefault(place, array.copy())
 

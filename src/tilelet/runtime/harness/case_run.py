@@ -16,11 +16,11 @@ from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing
 from tilelet.diag.core import UserError
+from tilelet.dtypes import Array
 from tilelet.frontend.decorators import as_stored, can_lower_again, with_extents
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime.data.array_files import BadFileError, load_array
-from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.inputs import MadeOnDemand, draw_seed, initial_array
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.harness.call_forms import RunCase

@@ -11,8 +11,8 @@ from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
 from tilelet.divergence.case import GoldenCase, Masks, Trial
 from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
+from tilelet.dtypes import Array
 from tilelet.passes.pipeline import AS_WRITTEN, run_passes
-from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.data.specs import Spec
 from tilelet.runtime.programs.compiler import CompiledProgram
 from tilelet.runtime.validation.differences import mismatches

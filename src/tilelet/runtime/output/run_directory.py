@@ -13,8 +13,8 @@ import re
 import time
 from pathlib import Path
 
+from tilelet.dtypes import Array
 from tilelet.runtime.data.array_files import save_array
-from tilelet.runtime.data.arrays import Array
 
 ROOT = "build_output"
 _LONGEST_NAME = 120  # characters of a user's name in a file name; most systems allow 255

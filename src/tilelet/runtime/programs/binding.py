@@ -19,10 +19,10 @@ from tilelet.diag.catalogue.harness import (
 )
 from tilelet.diag.core import Loc
 from tilelet.diag.text import shape_text
-from tilelet.dtypes import FP4, DType
+from tilelet.dtypes import FP4, Array, DType
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.types import ScalarType, TensorType
-from tilelet.runtime.data.arrays import Array, as_array, dtype_of, is_array, is_tensor
+from tilelet.runtime.data.arrays import as_array, dtype_of, is_array, is_tensor
 from tilelet.runtime.data.dlpack import from_dlpack, speaks_dlpack
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.tasks.extents import Extents

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.python import NestedTooDeeply
+from tilelet.dtypes import Array
 from tilelet.ir.core import Direction, FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.runtime import session
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.output.run_directory import RunDirectory, file_name
 from tilelet.runtime.programs import engines
 from tilelet.runtime.programs.binding import bind_call, given_names, parameters

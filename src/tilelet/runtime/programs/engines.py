@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.diag.internal import InternalError
+from tilelet.dtypes import Array
 from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import session
-from tilelet.runtime.data.arrays import Array
 from tilelet.runtime.progress import progress
 from tilelet.runtime.session import Session
 

@@ -16,7 +16,8 @@ from ml_dtypes import bfloat16
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.text import ticked
-from tilelet.runtime.data.arrays import Array, as_array, to_double
+from tilelet.dtypes import Array
+from tilelet.runtime.data.arrays import as_array, to_double
 from tilelet.runtime.validation.differences import Differences, detail_lines, scan
 
 Verdict = tuple[bool, str]

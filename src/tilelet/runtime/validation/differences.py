@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tilelet.dataclasses import dataclass, field
-from tilelet.runtime.data.arrays import Array, as_array, to_double
+from tilelet.dtypes import Array
+from tilelet.runtime.data.arrays import as_array, to_double
 
 WORST = 5  # elements shown
 ROWS = 5  # mismatching rows shown

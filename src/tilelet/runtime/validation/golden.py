@@ -20,8 +20,9 @@ from tilelet.diag.catalogue.harness import (
 )
 from tilelet.diag.core import Loc
 from tilelet.diag.tracebacks import user_traceback
+from tilelet.dtypes import Array
 from tilelet.runtime import session
-from tilelet.runtime.data.arrays import Array, as_array, as_tensor, is_array
+from tilelet.runtime.data.arrays import as_array, as_tensor, is_array
 from tilelet.runtime.data.inputs import seed_of
 from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.session import Session

@@ -27,9 +27,10 @@ from typing import Any, cast
 import numpy as np
 
 from tilelet import __version__
+from tilelet.dtypes import Array
 from tilelet.native import cache, private
 from tilelet.runtime.data.array_files import BadFileError, Seal, load_arrays, save_arrays
-from tilelet.runtime.data.arrays import Array, as_array, is_array, is_dtype, loaded_torch, raw
+from tilelet.runtime.data.arrays import as_array, is_array, is_dtype, loaded_torch, raw
 
 LIMIT = 2 << 30  # bytes kept; the oldest entries go first
 # Objects of these packages in a module's namespace are determined by its text.

@@ -10,7 +10,8 @@ import numpy as np
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.harness import ComparatorFailed
 from tilelet.diag.tracebacks import user_traceback
-from tilelet.runtime.data.arrays import Array, as_array, as_tensor, is_array
+from tilelet.dtypes import Array
+from tilelet.runtime.data.arrays import as_array, as_tensor, is_array
 from tilelet.runtime.validation.differences import failure_text, scan
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from tilelet.diag.json_types import JsonObject
 from tilelet.divergence.wrong_regions import Where
-from tilelet.runtime.data.arrays import Array, to_double
+from tilelet.dtypes import Array
+from tilelet.runtime.data.arrays import to_double
 from tilelet.runtime.validation.differences import mismatches, scan
 from tilelet.runtime.validation.judge import Judgement
 
