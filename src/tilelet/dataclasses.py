@@ -160,10 +160,10 @@ def _refuse_deletion(_self: object, name: str) -> NoReturn:
     raise FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _state(self: Any) -> list[Any]:
+def _state(self: Any) -> list[object]:
     return [getattr(self, f.name) for f in fields(self)]
 
 
-def _restore(self: Any, state: list[Any]) -> None:
+def _restore(self: Any, state: list[object]) -> None:
     for f, value in zip(fields(self), state):
         object.__setattr__(self, f.name, value)

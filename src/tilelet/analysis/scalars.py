@@ -185,7 +185,7 @@ class Values:
     """
 
     def __init__(self, values: Mapping[Value, Any], block: int = 0, blocks: int = 1) -> None:
-        self.values: dict[Value, Any] = dict(values)
+        self.values: dict[Value, object] = dict(values)
         self._of_block = {"get_block_idx": block, "get_subblock_idx": 0, "get_block_num": blocks}
 
     def get(self, arg: Arg) -> Any:
@@ -197,7 +197,7 @@ class Values:
         if op.results:
             self.values[op.results[0]] = self._value(op)
 
-    def _value(self, op: Op) -> Any:
+    def _value(self, op: Op) -> object:
         type_ = op.results[0].type
         if op.name in self._of_block:
             return self._of_block[op.name]

@@ -28,7 +28,7 @@ class Data:
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
         self._pattern = rng.standard_normal(_PATTERN, dtype=np.float32)
-        self._arrays: dict[str, tuple[tuple[Any, float], Array]] = {}
+        self._arrays: dict[str, tuple[tuple[object, float], Array]] = {}
 
     def normal(self, name: str, shape: Sequence[int], dtype: Any, std: float = 1.0) -> Array:
         """Return normal numbers with a standard deviation; zeros if it is 0."""

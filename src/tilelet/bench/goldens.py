@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tilelet.bench.report import Goal
 from tilelet.bench.runner import Bench
@@ -64,7 +63,7 @@ def _check_variant(
     label: str,
     model: Model,
     variant: str,
-    sizes: dict[str, Any],
+    sizes: dict[str, object],
     arguments: dict[str, Array],
     expected: dict[str, Array],
 ) -> None:

@@ -56,7 +56,7 @@ class Bench:
         self.machine = Machine(self.threads, 16 if is_quick else 128)
         report.machine = self._machine_facts()
 
-    def _machine_facts(self) -> dict[str, Any]:
+    def _machine_facts(self) -> dict[str, object]:
         compiler = find_compiler()
         peaks = self.machine.measure()
         return {

@@ -62,7 +62,7 @@ NO_TORCH = Missing("torch", "not installed: `pip install 'tilelet[torch]'`")
 Others = list[Form | Missing]
 
 
-def _model(bench: Bench, name: str, sizes: dict[str, Any]) -> BenchCase:
+def _model(bench: Bench, name: str, sizes: dict[str, object]) -> BenchCase:
     label = f"{name.replace(':', ' ')}, hidden {sizes['hidden']}"
     return model_case(bench.data, label, f"qwen3/{name}", sizes)
 
@@ -92,8 +92,8 @@ def _other_products(bench: Bench, case: BenchCase) -> Others:
     if importlib.util.find_spec("jax") is None:
         return [*forms, Missing("JAX, BF16", "not installed")]
     # an optional package without types
-    jax: Any = importlib.import_module("jax")
-    jnp: Any = importlib.import_module("jax.numpy")
+    jax: object = importlib.import_module("jax")
+    jnp: object = importlib.import_module("jax.numpy")
     product = jax.jit(functools.partial(jnp.matmul, preferred_element_type=jnp.float32))
     left, right = jnp.asarray(x), jnp.asarray(w)
 

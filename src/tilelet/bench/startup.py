@@ -60,7 +60,7 @@ def warm_environment(cache: str) -> dict[str, str]:
     return environment
 
 
-def _child(name: str, sizes: dict[str, Any], cache: str) -> dict[str, float]:
+def _child(name: str, sizes: dict[str, object], cache: str) -> dict[str, float]:
     """Run `main` in a separate process and return its output."""
     environment = warm_environment(cache)
     command = [sys.executable, "-m", "tilelet.bench.startup", name, json.dumps(sizes)]

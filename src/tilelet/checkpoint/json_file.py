@@ -44,7 +44,7 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
@@ -53,5 +53,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(name: str) -> Any:
+def _no_constant(name: str) -> object:
     raise ValueError(f"{name} is not a JSON number")

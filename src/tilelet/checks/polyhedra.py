@@ -180,7 +180,7 @@ class Accesses:
         inside = Aliases(kernel.body, self.program.functions)
         scalars: dict[Value, Form | None] = {}
         shapes: dict[Value, Extents] = {}
-        roots: dict[Value, Any] = {}
+        roots: dict[Value, object] = {}
         for param, operand in zip(kernel.params, view.operands):
             if not is_tensor(param):
                 scalars[param] = forms.of(operand)

@@ -203,7 +203,7 @@ class Question:
 
 
 def _distinct(found: list[Access]) -> list[Access]:
-    kept: dict[Any, Access] = {}
+    kept: dict[object, Access] = {}
     for access in found:
         key = (
             *(access.site, access.position, access.root, access.loops),

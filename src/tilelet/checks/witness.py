@@ -48,7 +48,7 @@ class Witnesses:
         self._tasks = tasks
         self._graph = graph
         self._params = [p.name for p in program.main.params]
-        self._usual: dict[str, Any] | None = None
+        self._usual: dict[str, object] | None = None
 
     def find(self, pair: Pair) -> tuple[Witness | None, str]:
         """Return a witness, or the reason why there is none."""
@@ -165,7 +165,7 @@ class Witnesses:
                 late.add(node)
         return found - late
 
-    def _difference(self, usual: Mapping[str, Any], other: Mapping[str, Any]) -> Any:
+    def _difference(self, usual: Mapping[str, Any], other: Mapping[str, Any]) -> object:
         """Return the first differing element of a parameter: (name, place, values, count)."""
         for name in self._params:
             if name not in usual or name not in other:

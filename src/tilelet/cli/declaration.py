@@ -125,7 +125,7 @@ def script() -> Any:
     return _field(_Declared("a Python file, or the name of a program", Target("")))
 
 
-def _field(declared: _Declared) -> Any:
+def _field(declared: _Declared) -> object:
     if isinstance(declared.default, list):
         return dataclasses.field(default_factory=list[Any], metadata={"declared": declared})
     return dataclasses.field(default=declared.default, metadata={"declared": declared})
@@ -186,7 +186,7 @@ class Parser(argparse.ArgumentParser):
         )
         self.takes_script = False
         self.words: dict[str, Words] = {}
-        self._places: dict[str, Any] = {}
+        self._places: dict[str, object] = {}
         if command is not None:
             for field in dataclasses.fields(command):
                 if "declared" in field.metadata:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.runtime import RunConfig
@@ -16,7 +15,7 @@ from tilelet.runtime.inspection.profile import profile
 from tilelet.runtime.session import current
 
 
-def _of(samples: str, figure: Callable[[list[float]], float]) -> Any:
+def _of(samples: str, figure: Callable[[list[float]], float]) -> object:
     """Return a property with a statistic of some samples, 0 if there are none."""
 
     def value(stats: BenchmarkStats) -> float:

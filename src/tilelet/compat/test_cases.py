@@ -79,7 +79,7 @@ def _tensor(spec: Any) -> TensorSpec:
     return TensorSpec(spec.name, spec.shape, dtype, _initial(spec), spec.is_output)
 
 
-def _initial(spec: Any) -> Any:
+def _initial(spec: Any) -> object:
     """Return an initial value; a function is called with the shape, as in the original."""
     value = spec.init_value
     if value is None:
@@ -127,7 +127,7 @@ _last_device: dict[str, int | None] = {"value": None}
 
 def _cache_key(  # pyright: ignore[reportUnusedFunction] - fixtures import it
     test_case: Any, *_: Any, **__: Any
-) -> tuple[Any, ...]:
+) -> tuple[object, ...]:
     return (type(test_case).__qualname__, test_case.get_name())
 
 

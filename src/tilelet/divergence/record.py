@@ -277,7 +277,7 @@ class Writes(Recorder):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
-        self._blank: dict[tuple[Shape, Any], Array] = {}
+        self._blank: dict[tuple[Shape, object], Array] = {}
 
     def observe(self, low: Lowering, op: Op) -> Step:
         if writes_tensor(op):

@@ -329,7 +329,7 @@ class WideTrace(Trace):
         assert op.spec.reference is not None
         made: list[Array] = []
         for part in ("value", "bound"):
-            given: dict[str, Any] = {
+            given: dict[str, object] = {
                 name: getattr(self._operand(a), part) if isinstance(a, TileValue) else a
                 for name, a in args.items()
             }

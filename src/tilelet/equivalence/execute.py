@@ -129,7 +129,7 @@ class _SymbolicRun:
 
     # Values
 
-    def _parameter(self, param: Value) -> Any:
+    def _parameter(self, param: Value) -> object:
         if isinstance(param.type, ScalarType):
             return symbol("parameter", param.name)
         if not isinstance(param.type, TensorType):
@@ -171,15 +171,15 @@ class _SymbolicRun:
     def _function(self, function: Function, arguments: Sequence[object]) -> tuple[Any, ...]:
         return self._block(function.body, dict(zip(function.params, arguments)))
 
-    def _block(self, block: Block, env: Env) -> tuple[Any, ...]:
+    def _block(self, block: Block, env: Env) -> tuple[object, ...]:
         for op in block.ops[:-1]:
             self._spend(_PER_OP)
             handler = getattr(self, f"_op_{op.name.replace('.', '_')}", self._other)
-            results: tuple[Any, ...] = handler(op, env)
+            results: tuple[object, ...] = handler(op, env)
             env.update(zip(op.results, results))
         return tuple(self._get(v, env) for v in yielded(block))
 
-    def _other(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _other(self, op: Op, env: Env) -> tuple[object, ...]:
         known = {"get_block_idx": self.block, "get_block_num": self.blocks}
         if op.name in known:
             return (known[op.name],)
@@ -291,7 +291,7 @@ class _SymbolicRun:
             raise UnprovableError("a padded load is not modelled")
         return (self._loaded(view),)
 
-    def _op_load(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_load(self, op: Op, env: Env) -> tuple[object, ...]:
         limit = (
             op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
         )
@@ -306,12 +306,12 @@ class _SymbolicRun:
         terms = self.memory.load(view)
         return Tile(terms % MODULUS if self.rounding else terms, view.valid or view.shape)
 
-    def _op_assemble(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_assemble(self, op: Op, env: Env) -> tuple[object, ...]:
         if isinstance(self._get(op.args["target"], env), Tile):
             return self._compute(op, env)
         return self._stored(op, env, "target", "source", "offset")
 
-    def _op_store(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_store(self, op: Op, env: Env) -> tuple[object, ...]:
         return self._stored(op, env, "tensor", "tile", "offsets")
 
     def _stored(self, op: Op, env: Env, target: str, source: str, offset: str) -> tuple[Any, ...]:
@@ -362,12 +362,12 @@ class _SymbolicRun:
         a, b = (self._get(op.args[n], env) for n in ("axis1", "axis2"))
         return (view.transposed(a, b),)
 
-    def _op_set_validshape(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_set_validshape(self, op: Op, env: Env) -> tuple[object, ...]:
         if isinstance(self._get(op.args["x"], env), Tile):
             return self._compute(op, env)
         raise UnprovableError("a view that is valid in part is not modelled")
 
-    def _op_reinterpret_view(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_reinterpret_view(self, op: Op, env: Env) -> tuple[object, ...]:
         if isinstance(self._get(op.args["x"], env), Tile):
             return self._compute(op, env)
         raise UnprovableError("memory is read as another type")
@@ -413,7 +413,7 @@ class _SymbolicRun:
 
     # Tiles
 
-    def _compute(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _compute(self, op: Op, env: Env) -> tuple[object, ...]:
         args = {name: self._get(arg, env) for name, arg in op.args.items()}
         for name, value in args.items():
             if isinstance(value, View):
@@ -433,7 +433,7 @@ class _SymbolicRun:
 
     # Calls
 
-    def _op_scope(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_scope(self, op: Op, env: Env) -> tuple[object, ...]:
         if op.args.get("predicate") is not None or op.args["count"] is not None:
             raise UnprovableError("a scope that is not outlined")
         values = self._block(op.blocks[0], env)
@@ -459,7 +459,7 @@ class _SymbolicRun:
         self.block, self.blocks = outer
         return (*values, _NO_TASK) if op.args["task_id"] else values
 
-    def _undefined(self, result: Value) -> Any:
+    def _undefined(self, result: Value) -> object:
         type_ = result.type
         if isinstance(type_, TileType):
             return Tile(np.full(type_.shape, UNDEFINED), type_.shape)
@@ -500,11 +500,11 @@ class _SymbolicRun:
             env.update(zip(body.params, values))
             values = self._block(body, env)
 
-    def _op_if(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_if(self, op: Op, env: Env) -> tuple[object, ...]:
         condition = self._get(op.args["cond"], env)
         if not isinstance(condition, Symbol):
             return self._block(op.blocks[0 if condition else 1], env)
-        ends: list[tuple[tuple[Any, ...], dict[Buffer, Terms]]] = []
+        ends: list[tuple[tuple[object, ...], dict[Buffer, Terms]]] = []
         before: dict[Buffer, Terms] = {}
         for side, block in enumerate(op.blocks):
             with self._under(tag("if", condition, side)), self._saved() as frame:
@@ -522,7 +522,7 @@ class _SymbolicRun:
         sides = zip(op.results, ends[0][0], ends[1][0])
         return tuple(self._joined(condition, scalar_dtype(r), a, b) for r, a, b in sides)
 
-    def _joined(self, condition: Symbol, dtype: DType | None, a: Any, b: Any) -> Any:
+    def _joined(self, condition: Symbol, dtype: DType | None, a: Any, b: Any) -> object:
         """Merge the values of two branches; `dtype` is that of a scalar."""
         if isinstance(a, View) and isinstance(b, View):
             if a.is_same(b) and a.valid == b.valid:
@@ -534,7 +534,7 @@ class _SymbolicRun:
             both = combine(tag("either", condition), a.terms, b.terms)
             return Tile(np.where(a.terms == b.terms, a.terms, both), a.valid)
         if isinstance(a, tuple):
-            pairs: list[tuple[Any, Any]] = list(zip(a, b))  # pyright: ignore[reportUnknownArgumentType]
+            pairs: list[tuple[object, object]] = list(zip(a, b))  # pyright: ignore[reportUnknownArgumentType]
             return tuple(self._joined(condition, dtype, x, y) for x, y in pairs)
         return a if a == b and type(a) is type(b) else symbol("either", condition, dtype, a, b)
 
@@ -753,7 +753,7 @@ class _Iteration:
     obligations  accesses that may fail
     """
 
-    holds: tuple[Any, ...]
+    holds: tuple[object, ...]
     values: tuple[Any, ...]
     after: Mapping[Buffer, Terms]
     obligations: set[np.uint64]

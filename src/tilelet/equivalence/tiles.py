@@ -193,7 +193,7 @@ def _product(op: Op, args: Args, tiles: Mapping[str, Tile], *, rounding: bool) -
     return combine(_head(op, plain), rows, columns, *parts)
 
 
-def _opaque(op: Op, args: Args) -> list[Any]:
+def _opaque(op: Op, args: Args) -> list[object]:
     """Return opaque results, identified by their operands."""
     tiles = {name: a for name, a in args.items() if isinstance(a, Tile)}
     whole = tag(

@@ -232,8 +232,8 @@ class _Copier:
         self._source = source
         self._file = FileText(source)
         self._node = node
-        self._module: dict[str, Any] = python.__globals__ if python is not None else module or {}
-        self._cells: dict[str, Any] = {}
+        self._module: dict[str, object] = python.__globals__ if python is not None else module or {}
+        self._cells: dict[str, object] = {}
         if python is not None and python.__closure__:
             cells = zip(python.__code__.co_freevars, python.__closure__, strict=True)
             self._cells = {name: cell.cell_contents for name, cell in cells}

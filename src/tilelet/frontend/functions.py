@@ -77,7 +77,7 @@ class KernelFunction:
         return _lower_alone(self).as_python()
 
     @property
-    def _func(self) -> Any:
+    def _func(self) -> object:
         """The plain function, for scripts that pass it to another decorator."""
         return self.python
 
@@ -264,7 +264,7 @@ def frame_names(depth: int) -> dict[str, object]:
     function around it holds the sizes. `depth` counts frames from the caller's.
     """
     frame: FrameType | None = sys._getframe(depth + 1)  # pyright: ignore[reportPrivateUsage]
-    layers: list[Mapping[str, Any]] = []
+    layers: list[Mapping[str, object]] = []
     while frame is not None and frame.f_code.co_name != "<module>":
         layers.append(frame.f_locals)
         if not _is_class_body(frame):

@@ -76,8 +76,8 @@ class JitFunction:
     def __init__(self, kernel_function: KernelFunction) -> None:
         self.kernel_function = kernel_function
         self._variants: list[_Variant] = []
-        self.warm_calls: Any = None  # of the runtime: checked calls that can be repeated at once
-        self.compiled: dict[object, Any] = {}  # of the runtime: compiled programs by their key
+        self.warm_calls: object = None  # of the runtime: checked calls that can be repeated at once
+        self.compiled: dict[object, object] = {}  # of the runtime: compiled programs by their key
         self._has_defaults = bool(kernel_function.defaults)
         if kernel_function.python is not None:
             functools.update_wrapper(self, kernel_function.python)
@@ -90,12 +90,12 @@ class JitFunction:
         return self.kernel_function.name
 
     @property
-    def _func(self) -> Any:
+    def _func(self) -> object:
         """The plain function, for scripts that pass it to another decorator."""
         return self.kernel_function.python
 
     @property
-    def _cache(self) -> dict[object, Any]:
+    def _cache(self) -> dict[object, object]:
         """The compiled programs, which tests inspect and clear."""
         return self.compiled
 

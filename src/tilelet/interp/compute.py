@@ -59,7 +59,7 @@ class Operands:
 
     def read(self, frame: Frame) -> tuple[dict[str, Any], dict[str, tuple[Shape, Shape]]]:
         """Return all arguments by name, with shape and valid region of each array among them."""
-        args: dict[str, Any] = {name: get(frame) for name, get in self._plain}
+        args: dict[str, object] = {name: get(frame) for name, get in self._plain}
         regions: dict[str, tuple[Shape, Shape]] = {}
         for name, get in self._shaped:
             value = get(frame)

@@ -116,7 +116,7 @@ def lower_undef(low: Lowering, op: Op) -> Step:
     result = low.result(op)
     type_, name, state, loc = op.result.type, op.result.name, low.state, op.loc
     if isinstance(type_, TileType):
-        constant: Any = state.poison_tile(type_.shape, type_.dtype)
+        constant: object = state.poison_tile(type_.shape, type_.dtype)
     elif isinstance(type_, ScalarType):
         constant = NO_TASK if type_.dtype is TASK_ID else type_.dtype.numpy.type(0).item()
     elif isinstance(type_, TensorType):

@@ -65,7 +65,7 @@ def _pdb() -> Any:
     return KernelPdb(skip=["tilelet", "tilelet.*"])
 
 
-def _hook(*, give_way: bool = False) -> Callable[..., Any]:
+def _hook(*, give_way: bool = False) -> Callable[..., object]:
     """Return `sys.breakpointhook` from behind a progress line, which is told to give way."""
     hook = sys.breakpointhook
     while hasattr(hook, "behind"):

@@ -75,7 +75,7 @@ class Lowering:
         self.function = function
         self.template: Frame = []
         self._slots: dict[Value, int] = {}
-        self._constants: dict[Any, int] = {}
+        self._constants: dict[object, int] = {}
         self._unnamed_scopes = 0
         self._wanted: dict[Value, Callable[[int], None]] = {}
 

@@ -343,7 +343,7 @@ class Replay(_Replay):
         self._prepare(index)
         before = self._snapshot()
         group, _ = self._place(index)
-        results: list[dict[int, Any]] = []
+        results: list[dict[int, object]] = []
         for block in range(group.blocks or 1):
             self._restore(before)
             self.state.block_order = (block,)

@@ -255,7 +255,7 @@ class State:
         code = self.code(name)
         if blocks is None:
             return code.run(arguments), (self.outcome(),)
-        values: tuple[Any, ...] = ()
+        values: tuple[object, ...] = ()
         outcomes: list[ControlTrace] = []
         for _ in self.each_block(blocks):
             values = code.run(arguments)

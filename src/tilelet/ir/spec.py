@@ -154,6 +154,11 @@ class SeedRegion(enum.Enum):
     TRACKED = "as its rule says"
 
 
+def shown_name(op: str) -> str:
+    """Return the name of an op as programs write it."""
+    return op if op.startswith("pld.") else f"pl.{op}"
+
+
 @dataclass(frozen=True)
 class Call:
     """One op call as `infer` sees it: bound arguments, position, and spans for messages."""
@@ -170,7 +175,7 @@ class Call:
     @property
     def shown(self) -> str:
         """The op's name in messages."""
-        return self.op if self.op.startswith("pld.") else f"pl.{self.op}"
+        return shown_name(self.op)
 
     def at(self, param: str) -> Loc:
         """Return the span of the argument given for `param`, or of the whole call."""
@@ -352,10 +357,10 @@ class OpFields(TypedDict, total=False):
 REGISTRY: dict[str, OpSpec] = {}
 
 
-def register(spec: OpSpec) -> OpSpec:
-    if spec.name in REGISTRY:
+def register(spec: OpSpec, registry: dict[str, OpSpec] = REGISTRY) -> OpSpec:
+    if spec.name in registry:
         raise ValueError(f"op {spec.name!r} is defined twice")
-    REGISTRY[spec.name] = spec
+    registry[spec.name] = spec
     return spec
 
 
@@ -400,7 +405,11 @@ def bind(spec: OpSpec, *args: Arg, **named: Arg) -> dict[str, Arg]:
 
 
 def op(
-    *, name: str | None = None, family: OpFields | None = None, **fields: Unpack[OpFields]
+    *,
+    name: str | None = None,
+    family: OpFields | None = None,
+    registry: dict[str, OpSpec] = REGISTRY,
+    **fields: Unpack[OpFields],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Define an op from a typed, documented function whose body is only a docstring.
 
@@ -411,7 +420,7 @@ def op(
         raise TypeError("an op needs a rule for the types of its results: `infer`")
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
-        return _define(function, name, given)
+        return _define(function, name, given, registry)
 
     return make
 
@@ -423,7 +432,7 @@ def composition(
     given: OpFields = {"engine": Engine.VEC, "plane": Plane.SCOPE, **(family or {}), **fields}
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
-        return _define(function, name, given, expands=function)
+        return _define(function, name, given, REGISTRY, expands=function)
 
     return make
 
@@ -432,6 +441,7 @@ def _define(
     function: Callable[P, R],
     name: str | None,
     fields: OpFields,
+    registry: dict[str, OpSpec],
     expands: Callable[..., object] | None = None,
 ) -> Callable[P, R]:
     given: OpFields = {"section": function.__module__.rsplit(".", 1)[-1], **fields}
@@ -442,14 +452,15 @@ def _define(
             doc=inspect.getdoc(function) or "",
             signature=inspect.signature(function),
             **given,
-        )
+        ),
+        registry,
     )
 
     @functools.wraps(function)
     def outside_kernel(*args: P.args, **named: P.kwargs) -> R:
         emit = _EXPANDING.get()
         if emit is None:
-            raise OpOutsideKernel(f"pl.{spec.name}")
+            raise OpOutsideKernel(shown_name(spec.name))
         return emit(spec, bind(spec, *args, **named))  # type: ignore[arg-type]
 
     outside_kernel.spec = spec  # type: ignore[attr-defined]

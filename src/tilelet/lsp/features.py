@@ -125,7 +125,7 @@ def _manual(word: str) -> str:
     return f"```python\n{word}{_signature(found)}\n```\n\n{doc}"
 
 
-def _named(word: str) -> Any:
+def _named(word: str) -> object:
     head, *rest = word.split(".")
     found: Any = language if head in ("pl", "language") else None
     for part in rest:

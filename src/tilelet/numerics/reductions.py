@@ -20,6 +20,7 @@ first NaN, if there is one, wins over everything, for argmax and argmin alike.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -31,36 +32,6 @@ LANES = 8
 _ROW, _COL = -1, -2
 # Adding -0 or multiplying by 1 changes no value, not even a zero's sign.
 _NEUTRAL: dict[np.ufunc, np.float32] = {np.add: np.float32(-0.0), np.multiply: np.float32(1)}
-
-
-def row_sum(x: Array) -> Array:
-    """Sum of each row."""
-    return _fold(x, np.add, _ROW)
-
-
-def row_prod(x: Array) -> Array:
-    """Product of each row."""
-    return _fold(x, np.multiply, _ROW)
-
-
-def row_max(x: Array) -> Array:
-    """Maximum of each row."""
-    return _extreme(x, np.maximum, _ROW)
-
-
-def row_min(x: Array) -> Array:
-    """Minimum of each row."""
-    return _extreme(x, np.minimum, _ROW)
-
-
-def row_argmax(x: Array) -> Array:
-    """Column of each row's maximum, INT32."""
-    return _position(x, np.argmax, _ROW)
-
-
-def row_argmin(x: Array) -> Array:
-    """Column of each row's minimum, INT32."""
-    return _position(x, np.argmin, _ROW)
 
 
 def col_sum(x: Array, in_pairs: bool = False) -> Array:
@@ -88,31 +59,6 @@ def _pairs(x: Array) -> Array:
             if odd is not None:
                 x[..., 0, :] += odd
     return x.copy()
-
-
-def col_prod(x: Array) -> Array:
-    """Product of each column."""
-    return _fold(x, np.multiply, _COL)
-
-
-def col_max(x: Array) -> Array:
-    """Maximum of each column."""
-    return _extreme(x, np.maximum, _COL)
-
-
-def col_min(x: Array) -> Array:
-    """Minimum of each column."""
-    return _extreme(x, np.minimum, _COL)
-
-
-def col_argmax(x: Array) -> Array:
-    """Row of each column's maximum, INT32."""
-    return _position(x, np.argmax, _COL)
-
-
-def col_argmin(x: Array) -> Array:
-    """Row of each column's minimum, INT32."""
-    return _position(x, np.argmin, _COL)
 
 
 def _fold(x: Array, op: np.ufunc, axis: int) -> Array:
@@ -178,3 +124,16 @@ def _extreme(x: Array, op: np.ufunc, axis: int) -> Array:
 def _position(x: Array, find: Callable[..., Array], axis: int) -> Array:
     values = widen(x) if dtype_of(x).is_float else x
     return np.asarray(find(values, axis=axis, keepdims=True)).astype(np.int32)
+
+
+row_sum = partial(_fold, op=np.add, axis=_ROW)
+row_prod = partial(_fold, op=np.multiply, axis=_ROW)
+row_max = partial(_extreme, op=np.maximum, axis=_ROW)
+row_min = partial(_extreme, op=np.minimum, axis=_ROW)
+row_argmax = partial(_position, find=np.argmax, axis=_ROW)
+row_argmin = partial(_position, find=np.argmin, axis=_ROW)
+col_prod = partial(_fold, op=np.multiply, axis=_COL)
+col_max = partial(_extreme, op=np.maximum, axis=_COL)
+col_min = partial(_extreme, op=np.minimum, axis=_COL)
+col_argmax = partial(_position, find=np.argmax, axis=_COL)
+col_argmin = partial(_position, find=np.argmin, axis=_COL)

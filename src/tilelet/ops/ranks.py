@@ -8,14 +8,11 @@ They are not in the registry of single-chip ops: no backend of one chip has to k
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from tilelet import dtypes
 from tilelet.diag.catalogue.ops import BadChoice, RankMismatch
-from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.catalogue.ranks import (
     BadCollective,
     BadSignal,
@@ -25,7 +22,7 @@ from tilelet.diag.catalogue.ranks import (
 )
 from tilelet.dtypes import DType
 from tilelet.ir.core import Value
-from tilelet.ir.spec import Call, Engine, OpSpec, Plane, Trait
+from tilelet.ir.spec import Call, Engine, OpFields, OpSpec, Plane, Trait, op
 from tilelet.ir.types import (
     Dim,
     DistributedType,
@@ -42,6 +39,8 @@ from tilelet.syntax.enums import AtomicType
 from tilelet.syntax.ranks import NotifyOp, ReduceOp, WaitCmp
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from tilelet.ops.annotations import Int, Ints, Shaped
     from tilelet.syntax.types import CommCtx, DistributedTensor, Scalar, Tensor, Tile
 
@@ -56,30 +55,15 @@ _INT32 = ScalarType(dtypes.INT32)
 
 
 def _op(
-    name: str, check: Callable[[Call], infer.Types], **fields: Any
+    name: str,
+    check: Callable[[Call], infer.Types],
+    *,
+    family: OpFields | None = None,
+    **fields: Unpack[OpFields],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make an op of `pld` of a typed, documented function."""
-
-    def make(function: Callable[P, R]) -> Callable[P, R]:
-        spec = OpSpec(
-            name=f"pld.{name}",
-            infer=check,
-            signature=inspect.signature(function),
-            doc=inspect.getdoc(function) or "",
-            era="HEAD",
-            section="ranks",
-            **fields,
-        )
-        RANK_OPS[spec.name] = spec
-
-        @functools.wraps(function)
-        def outside_kernel(*_: P.args, **__: P.kwargs) -> R:
-            raise OpOutsideKernel(spec.name)
-
-        outside_kernel.spec = spec  # type: ignore[attr-defined]
-        return outside_kernel
-
-    return make
+    given: OpFields = {"infer": check, "era": "HEAD", **(family or {}), **fields}
+    return op(name=f"pld.{name}", family=given, registry=RANK_OPS)
 
 
 # --- what arguments are --------------------------------------------------------------------------
@@ -263,10 +247,14 @@ def _infer_rank(call: Call) -> infer.Types:
     return (_INT32,)
 
 
-_PLACE: dict[str, Any] = {"engine": Engine.SCALAR, "plane": Plane.BOTH, "traits": Trait.SHAPE_ONLY}
+_PLACE: OpFields = {
+    "engine": Engine.SCALAR,
+    "plane": Plane.BOTH,
+    "traits": Trait.SHAPE_ONLY,
+}
 
 
-@_op("rank", _infer_rank, **_PLACE)
+@_op("rank", _infer_rank, family=_PLACE)
 def rank(ctx: CommCtx) -> Scalar:
     """Number of the own rank in a domain, counted densely from 0.
 
@@ -278,7 +266,7 @@ def rank(ctx: CommCtx) -> Scalar:
     ...
 
 
-@_op("nranks", _infer_rank, **_PLACE)
+@_op("nranks", _infer_rank, family=_PLACE)
 def nranks(ctx: CommCtx) -> Scalar:
     """Number of ranks of a domain.
 
@@ -292,7 +280,7 @@ def nranks(ctx: CommCtx) -> Scalar:
 
 # --- point to point ------------------------------------------------------------------------------
 
-_TRANSFER: dict[str, Any] = {"engine": Engine.MTE, "plane": Plane.SCOPE, "on_chip": ()}
+_TRANSFER: OpFields = {"engine": Engine.MTE, "plane": Plane.SCOPE, "on_chip": ()}
 
 
 def _infer_remote_load(call: Call) -> infer.Types:
@@ -310,7 +298,7 @@ def _infer_remote_load(call: Call) -> infer.Types:
     return (TileType(shape, target.dtype),)
 
 
-@_op("tile.remote_load", _infer_remote_load, **_TRANSFER)
+@_op("tile.remote_load", _infer_remote_load, family=_TRANSFER)
 def remote_load(
     target: DistributedTensor,
     peer: Int,
@@ -349,10 +337,10 @@ def _infer_remote_store(call: Call) -> infer.Types:
     return (target,)
 
 
-_STORED: dict[str, Any] = {**_TRANSFER, "on_chip": ("src",), "writes": ("target",)}
+_STORED: OpFields = {**_TRANSFER, "on_chip": ("src",), "writes": ("target",)}
 
 
-@_op("tile.remote_store", _infer_remote_store, **_STORED)
+@_op("tile.remote_store", _infer_remote_store, family=_STORED)
 def remote_store(
     src: Tile,
     target: DistributedTensor,
@@ -373,7 +361,7 @@ def remote_store(
     ...
 
 
-@_op("tensor.remote_store", _infer_remote_store, **_STORED)
+@_op("tensor.remote_store", _infer_remote_store, family=_STORED)
 def tensor_remote_store(
     src: Shaped,
     target: DistributedTensor,
@@ -432,7 +420,7 @@ def _infer_get(call: Call) -> infer.Types:
     return _infer_transfer(call, "src", "dst")
 
 
-@_op("tensor.put", _infer_put, **_TRANSFER, writes=("dst",))
+@_op("tensor.put", _infer_put, family=_TRANSFER, writes=("dst",))
 def put(
     dst: DistributedTensor,
     peer: Int,
@@ -460,7 +448,7 @@ def put(
     ...
 
 
-@_op("tensor.get", _infer_get, **_TRANSFER, writes=("dst",))
+@_op("tensor.get", _infer_get, family=_TRANSFER, writes=("dst",))
 def get(
     dst: Tensor,
     peer: Int,
@@ -487,7 +475,7 @@ def get(
 
 # --- signals -------------------------------------------------------------------------------------
 
-_SIGNAL: dict[str, Any] = {"engine": Engine.SCALAR, "plane": Plane.SCOPE, "on_chip": ()}
+_SIGNAL: OpFields = {"engine": Engine.SCALAR, "plane": Plane.SCOPE, "on_chip": ()}
 
 
 def _infer_notify(call: Call) -> infer.Types:
@@ -498,7 +486,7 @@ def _infer_notify(call: Call) -> infer.Types:
     return (_distributed(call, "target"),)
 
 
-@_op("system.notify", _infer_notify, **_SIGNAL, writes=("target",))
+@_op("system.notify", _infer_notify, family=_SIGNAL, writes=("target",))
 def notify(
     target: DistributedTensor,
     peer: Int,
@@ -527,7 +515,7 @@ def _infer_wait(call: Call) -> infer.Types:
     return ()
 
 
-@_op("system.wait", _infer_wait, **_SIGNAL)
+@_op("system.wait", _infer_wait, family=_SIGNAL)
 def wait(signal: DistributedTensor, offsets: Ints, expected: Int, *, cmp: WaitCmp) -> None:
     """Wait, on the core, until one cell of the own slice has a value.
 
@@ -544,7 +532,7 @@ def _infer_defer_wait(call: Call) -> infer.Types:
     return ()
 
 
-@_op("system.defer_wait", _infer_defer_wait, **_SIGNAL)
+@_op("system.defer_wait", _infer_defer_wait, family=_SIGNAL)
 def defer_wait(
     signal: DistributedTensor, offsets: Ints, expected: Int, *, cmp: WaitCmp = WaitCmp.Ge
 ) -> None:
@@ -558,7 +546,7 @@ def defer_wait(
 
 # --- collectives ---------------------------------------------------------------------------------
 
-_COLLECTIVE: dict[str, Any] = {"engine": Engine.MTE, "plane": Plane.BOTH, "on_chip": ()}
+_COLLECTIVE: OpFields = {"engine": Engine.MTE, "plane": Plane.BOTH, "on_chip": ()}
 
 
 def _collective_data(
@@ -608,7 +596,7 @@ def _infer_allreduce(call: Call) -> infer.Types:
     return (target,)
 
 
-@_op("tensor.allreduce", _infer_allreduce, **_COLLECTIVE, writes=("target", "signal"))
+@_op("tensor.allreduce", _infer_allreduce, family=_COLLECTIVE, writes=("target", "signal"))
 def allreduce(
     target: DistributedTensor,
     signal: DistributedTensor | None = None,
@@ -633,7 +621,7 @@ def _infer_barrier(call: Call) -> infer.Types:
     return (_distributed(call, "signal"),)
 
 
-@_op("tensor.barrier", _infer_barrier, **_COLLECTIVE, writes=("signal",))
+@_op("tensor.barrier", _infer_barrier, family=_COLLECTIVE, writes=("signal",))
 def barrier(signal: DistributedTensor) -> DistributedTensor:
     """Wait until all ranks of the domain are here.
 
@@ -653,7 +641,7 @@ def _infer_broadcast(call: Call) -> infer.Types:
     return (target,)
 
 
-@_op("tensor.broadcast", _infer_broadcast, **_COLLECTIVE, writes=("target", "signal"))
+@_op("tensor.broadcast", _infer_broadcast, family=_COLLECTIVE, writes=("target", "signal"))
 def broadcast(
     target: DistributedTensor, signal: DistributedTensor, *, root: int
 ) -> DistributedTensor:
@@ -684,7 +672,7 @@ def _infer_allgather(call: Call) -> infer.Types:
     return (target,)
 
 
-@_op("tensor.allgather", _infer_allgather, **_COLLECTIVE, writes=("target", "signal"))
+@_op("tensor.allgather", _infer_allgather, family=_COLLECTIVE, writes=("target", "signal"))
 def allgather(
     local: DistributedTensor, target: DistributedTensor, signal: DistributedTensor
 ) -> DistributedTensor:
@@ -706,7 +694,9 @@ def _infer_reduce_scatter(call: Call) -> infer.Types:
     return (target,)
 
 
-@_op("tensor.reduce_scatter", _infer_reduce_scatter, **_COLLECTIVE, writes=("target", "signal"))
+@_op(
+    "tensor.reduce_scatter", _infer_reduce_scatter, family=_COLLECTIVE, writes=("target", "signal")
+)
 def reduce_scatter(
     target: DistributedTensor, signal: DistributedTensor, *, op: ReduceOp = ReduceOp.Sum
 ) -> DistributedTensor:
@@ -728,7 +718,7 @@ def _infer_all_to_all(call: Call) -> infer.Types:
     return (target,)
 
 
-@_op("tensor.all_to_all", _infer_all_to_all, **_COLLECTIVE, writes=("target", "signal"))
+@_op("tensor.all_to_all", _infer_all_to_all, family=_COLLECTIVE, writes=("target", "signal"))
 def all_to_all(
     input: DistributedTensor,
     target: DistributedTensor,
@@ -758,7 +748,7 @@ def _infer_all_to_all_v(call: Call) -> infer.Types:
 @_op(
     "tensor.all_to_all_v",
     _infer_all_to_all_v,
-    **_COLLECTIVE,
+    family=_COLLECTIVE,
     writes=("target", "signal", "recv_counts"),
 )
 def all_to_all_v(

@@ -312,7 +312,7 @@ def _unpack_mask(mask: Array, columns: int) -> Array:
     """Unpack a mask of bits to one element each."""
     if numerics.dtype_of(mask).is_float or mask.dtype == np.bool_:
         return mask
-    carriers: Any = np.array(mask, order="C")
+    carriers: object = np.array(mask, order="C")
     return np.unpackbits(carriers.view(np.uint8), axis=-1, count=columns, bitorder="little")
 
 

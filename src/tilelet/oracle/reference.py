@@ -181,7 +181,7 @@ class Reference:
             if isinstance(arguments.get(name), np.ndarray)
         }
 
-    def _scalars(self, arguments: Arguments) -> dict[str, Any]:
+    def _scalars(self, arguments: Arguments) -> dict[str, object]:
         known = scalars_of(self.run.case.specs)
         by_param = {spec.name: name for name, spec in self.run.specs.items()}
         return {

@@ -111,7 +111,7 @@ def rows_of(window: Window, parts: int, op: Op) -> list[Window]:
 Body = Callable[[Meeting, dict[str, Any]], Suspension]
 
 
-def _barrier(_: Meeting, __: dict[str, Any]) -> Suspension:
+def _barrier(_: Meeting, __: dict[str, object]) -> Suspension:
     return
     yield
 

@@ -172,7 +172,7 @@ class Explorer:
         self._is_native = is_native
         self._covered, self._seeded, self._steps = covered, seeded, steps
         self.result = Schedules(name, self._world)
-        self._seen: set[tuple[Any, ...]] = set()
+        self._seen: set[tuple[object, ...]] = set()
 
     # One schedule
 
@@ -320,11 +320,11 @@ class _Waits:
 
     def __init__(self, footprints: Sequence[Footprint]) -> None:
         self.loose: set[int] = set()
-        self.signals: dict[tuple[Any, ...], list[int]] = {}
-        values: dict[tuple[Any, ...], int] = {}
-        self._cells: list[list[tuple[Any, ...]]] = []
+        self.signals: dict[tuple[object, ...], list[int]] = {}
+        values: dict[tuple[object, ...], int] = {}
+        self._cells: list[list[tuple[object, ...]]] = []
         for j, footprint in enumerate(footprints):
-            waits: list[tuple[Any, ...]] = []
+            waits: list[tuple[object, ...]] = []
             for t in footprint:
                 cell = (t.slice, t.bytes)
                 if t.how == "notify":

@@ -96,7 +96,7 @@ class Region:
         return int(old[0])
 
 
-def _bytes(array: Array) -> Any:
+def _bytes(array: Array) -> object:
     return array.reshape(-1).view(np.uint8)
 
 

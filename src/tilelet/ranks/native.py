@@ -38,7 +38,7 @@ class NativeKernels:
         self._program = program
         self._work: dict[str, int] = {}
         self._done: Counter[str] = Counter()
-        self._calls: dict[tuple[Any, ...], PreparedCalls] = {}
+        self._calls: dict[tuple[object, ...], PreparedCalls] = {}
         self._programs: dict[tuple[str, bool], Program] = {}
 
     def run(self, name: str, values: Sequence[Any], blocks: int | None) -> bool:

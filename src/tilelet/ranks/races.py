@@ -9,7 +9,7 @@ neither is ordered before the other and one of them is a plain write.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tilelet.analysis.overlap import Bytes
 from tilelet.dataclasses import dataclass
@@ -96,7 +96,7 @@ class HappensBefore:
     """An observer that finds races; `findings` has each pair of statements once."""
 
     def __init__(self) -> None:
-        self.findings: dict[tuple[Any, ...], UserError] = {}
+        self.findings: dict[tuple[object, ...], UserError] = {}
         self.footprint: list[Touch] = []
         self.notified: dict[tuple[int, int], list[Access]] = {}
         self._accesses: dict[int, list[Access]] = {}

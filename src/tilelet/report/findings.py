@@ -50,7 +50,7 @@ def _finding(found: Mapping[str, Any], files: SourceFiles) -> JsonObject:
         }
         for at in _tables(found.get("places"))
     ]
-    witness: Mapping[str, Any] = found.get("witness") or {}
+    witness: Mapping[str, object] = found.get("witness") or {}
     return {
         **{key: found.get(key) for key in ("check", "code", "status", "message", "region")},
         "severity": "warning" if str(found.get("code")).startswith("W") else "error",
@@ -65,6 +65,6 @@ def _place(at: Mapping[str, object], files: SourceFiles) -> list[int] | None:
     return files.place(Loc(str(at.get("file", "")), line)) if isinstance(line, int) else None
 
 
-def _tables(value: object) -> Sequence[Mapping[str, Any]]:
+def _tables(value: object) -> Sequence[Mapping[str, object]]:
     items = cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else ()
     return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]

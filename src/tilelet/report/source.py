@@ -207,7 +207,7 @@ class SourceCosts:
         cost = int(mine[np.argmax(self.exec_us[mine])])
         execution = self.execution(cost)
         assert execution is not None
-        steps: list[list[Any]] = []
+        steps: list[list[object]] = []
         for step in view.walk():
             spent = execution.steps.get(step.position)
             if spent is not None:

@@ -59,7 +59,7 @@ class _Argv(list[str]):
         return list, (self[:],)
 
 
-def _noting(name: str) -> Callable[..., Any]:
+def _noting(name: str) -> Callable[..., object]:
     plain = getattr(list, name)
 
     def read(self: _Argv, *args: object) -> Any:

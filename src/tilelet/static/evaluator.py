@@ -167,7 +167,7 @@ def _power(a: object, b: object) -> Any:
 
 _SIMPLE = (abs, all, any, bool, divmod, enumerate, float, frozenset, int, len, list, max, min,
            round, set, sorted, str, sum, tuple, zip)  # fmt: skip
-_BUILTINS: dict[str, Any] = {
+_BUILTINS: dict[str, object] = {
     **{f.__name__: _small(f) for f in _SIMPLE},
     "range": range, "sum": sum, "pow": _power, "True": True, "False": False, "None": None,
     "int": int, "float": float, "bool": bool, "str": str, "len": len, "tuple": tuple, "list": list,
@@ -176,7 +176,7 @@ _BUILTINS: dict[str, Any] = {
 
 _MATH = ("ceil", "cos", "exp", "exp2", "floor", "fabs", "fmod", "gcd", "isqrt", "isfinite", "lcm",
          "log", "log10", "log1p", "log2", "pow", "sin", "sqrt", "tan", "tanh", "trunc")  # fmt: skip
-_CALLABLE: dict[int, Callable[..., Any]] = {
+_CALLABLE: dict[int, Callable[..., object]] = {
     **{id(f): _small(f) for f in _SIMPLE},
     **{id(getattr(math, n)): _small(getattr(math, n)) for n in _MATH if hasattr(math, n)},
     **{id(f): f for f in _BUILTINS.values() if callable(f) and not isinstance(f, type)},
@@ -245,7 +245,7 @@ class Guarded(Python):
             return base.name
         raise AttributeError(name)
 
-    def _field(self, base: Record, name: str) -> Any:
+    def _field(self, base: Record, name: str) -> object:
         if name in base.fields:
             return base.fields[name]
         if name in base.kind.properties:
@@ -267,7 +267,7 @@ class Guarded(Python):
             return _instance(found, args, kwargs)
         if id(callee) in _CALLABLE:
             return _CALLABLE[id(callee)](*args, **kwargs)
-        owner: Any = getattr(callee, "__self__", None)
+        owner: object = getattr(callee, "__self__", None)
         named = getattr(callee, "__name__", "")
         if owner is not None and named in _METHODS.get(owner.__class__, ()):
             return callee(*args, **kwargs)
@@ -368,14 +368,14 @@ def evaluate(node: ast.expr, scope: Scope) -> Any:
         raise NotEvaluatedError(f"{type(problem).__name__}: {problem}") from None
 
 
-def _name(node: ast.Name, scope: Scope) -> Any:
+def _name(node: ast.Name, scope: Scope) -> object:
     found = scope.find(node.id)
     if isinstance(found, Unknown):
         refuse(f"`{node.id}` is not known: {found.why}")
     return found
 
 
-def _attribute(node: ast.Attribute, scope: Scope) -> Any:
+def _attribute(node: ast.Attribute, scope: Scope) -> object:
     base = evaluate(node.value, scope)
     try:
         return HOST.attribute(base, node.attr)
@@ -383,8 +383,8 @@ def _attribute(node: ast.Attribute, scope: Scope) -> Any:
         refuse(f"attribute `{node.attr}` of a `{type(base).__name__}` is not read")
 
 
-def _call(node: ast.Call, scope: Scope) -> Any:
-    args: list[Any] = []
+def _call(node: ast.Call, scope: Scope) -> object:
+    args: list[object] = []
     for a in node.args:
         args += (
             _items(evaluate(a.value, scope)) if isinstance(a, ast.Starred) else [evaluate(a, scope)]
@@ -395,7 +395,7 @@ def _call(node: ast.Call, scope: Scope) -> Any:
     return HOST.call(evaluate(node.func, scope), args, kwargs)
 
 
-def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Any:
+def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> object:
     found: list[Any] = []
     for e in node.elts:
         found += (
@@ -404,14 +404,14 @@ def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> Any:
     return bounded({ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](found))
 
 
-def _dict(node: ast.Dict, scope: Scope) -> Any:
+def _dict(node: ast.Dict, scope: Scope) -> object:
     if any(k is None for k in node.keys):
         refuse("`**` is not evaluated")
     keys = [k for k in node.keys if k is not None]
     return bounded({evaluate(k, scope): evaluate(v, scope) for k, v in zip(keys, node.values)})
 
 
-def _subscript(node: ast.Subscript, scope: Scope) -> Any:
+def _subscript(node: ast.Subscript, scope: Scope) -> object:
     base = evaluate(node.value, scope)
     index = evaluate(node.slice, scope)
     is_container = isinstance(base, (list, tuple, dict, str, range))
@@ -421,7 +421,7 @@ def _subscript(node: ast.Subscript, scope: Scope) -> Any:
     return cast("Any", base)[index]
 
 
-def _slice(node: ast.Slice, scope: Scope) -> Any:
+def _slice(node: ast.Slice, scope: Scope) -> object:
     parts = (node.lower, node.upper, node.step)
     return slice(*(None if p is None else evaluate(p, scope) for p in parts))
 
@@ -434,7 +434,7 @@ def _compare(node: ast.Compare, scope: Scope) -> bool:
             case ast.Is() | ast.IsNot():
                 holds = (left is right) == isinstance(op, ast.Is)
             case ast.In() | ast.NotIn():
-                inside: Any = right if isinstance(right, str) else _items(right)
+                inside: object = right if isinstance(right, str) else _items(right)
                 holds = operator.contains(inside, left) == isinstance(op, ast.In)
             case _:
                 holds = bool(fold(COMPARE[type(op)], left, right))
@@ -444,7 +444,7 @@ def _compare(node: ast.Compare, scope: Scope) -> bool:
     return True
 
 
-def _boolean(node: ast.BoolOp, scope: Scope) -> Any:
+def _boolean(node: ast.BoolOp, scope: Scope) -> object:
     value: Any = None
     for part in node.values:
         value = evaluate(part, scope)
@@ -453,12 +453,12 @@ def _boolean(node: ast.BoolOp, scope: Scope) -> Any:
     return value
 
 
-def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> Any:
+def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> object:
     found = [evaluate(node.elt, inner) for inner in _each(node.generators, scope)]
     return bounded(set(found) if isinstance(node, ast.SetComp) else found)
 
 
-def _dict_comprehension(node: ast.DictComp, scope: Scope) -> Any:
+def _dict_comprehension(node: ast.DictComp, scope: Scope) -> object:
     inner = _each(node.generators, scope)
     return bounded({evaluate(node.key, at): evaluate(node.value, at) for at in inner})
 

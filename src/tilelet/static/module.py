@@ -262,7 +262,7 @@ class _Reader:
             else:
                 scope.names[bound] = self._not_imported(bound, name, s)
 
-    def _plain_name(self, module: str, name: str, s: ast.stmt) -> Any:
+    def _plain_name(self, module: str, name: str, s: ast.stmt) -> object:
         try:
             return HOST.attribute(self.plain[module], name)
         except AttributeError:
@@ -275,7 +275,7 @@ class _Reader:
     def _not_imported(self, bound: str, name: str, s: ast.stmt) -> Unknown:
         return Unknown(bound, f"`{name}` is not imported", self.source.loc(s))
 
-    def _function(self, scope: Scope, node: ast.FunctionDef, in_class: bool = False) -> Any:
+    def _function(self, scope: Scope, node: ast.FunctionDef, in_class: bool = False) -> object:
         if node.decorator_list:
             try:
                 found = [self._decorator(scope, d) for d in node.decorator_list]
@@ -327,7 +327,7 @@ class _Reader:
     def _is_decorated(self, scope: Scope, node: ast.FunctionDef | ast.ClassDef) -> bool:
         return any(self._decorator(scope, d)[0] for d in node.decorator_list)
 
-    def _decorator(self, scope: Scope, node: ast.expr) -> tuple[str | None, dict[str, Any]]:
+    def _decorator(self, scope: Scope, node: ast.expr) -> tuple[str | None, dict[str, object]]:
         """Return the decorator of the language by its name, and its options."""
         call = node if isinstance(node, ast.Call) else None
         path: list[str] = []
@@ -344,7 +344,7 @@ class _Reader:
         keywords = call.keywords if call else []
         return name, {k.arg or "**": self._option(scope, k) for k in keywords}
 
-    def _option(self, scope: Scope, keyword: ast.keyword) -> Any:
+    def _option(self, scope: Scope, keyword: ast.keyword) -> object:
         try:
             return evaluate(keyword.value, scope)
         except NotEvaluatedError as problem:
@@ -393,7 +393,7 @@ class _Reader:
             for n in ast.walk(node)
         )
 
-    def _class(self, scope: Scope, node: ast.ClassDef) -> Any:
+    def _class(self, scope: Scope, node: ast.ClassDef) -> object:
         found = [self._decorator(scope, d) for d in node.decorator_list]
         program = next((o for name, o in found if name == "pl.program"), None)
         if program is not None:
@@ -420,7 +420,7 @@ class _Reader:
         self.module.programs.append(made)
         return made
 
-    def _record(self, scope: Scope, node: ast.ClassDef) -> Any:
+    def _record(self, scope: Scope, node: ast.ClassDef) -> object:
         fields: list[str] = []
         inner = Scope(scope.file, {}, scope, self.define)
         properties: dict[str, TextFunction] = {}

@@ -42,7 +42,7 @@ def bind_arguments(
         if name not in names:
             raise ArgumentUnknown(name, names)
     extents = Extents()
-    bound: list[Any] = []
+    bound: list[object] = []
     for param in entry.params:
         if param.name in arguments:
             bound.append(_bind(param, arguments[param.name], extents))
@@ -53,7 +53,7 @@ def bind_arguments(
     return bound
 
 
-def _bind(param: Value, given: Argument, extents: Extents) -> Any:
+def _bind(param: Value, given: Argument, extents: Extents) -> object:
     if isinstance(param.type, TensorType):
         return _tensor(param, param.type, given, extents)
     if isinstance(param.type, ScalarType):
@@ -121,7 +121,7 @@ def _without_data(param: Value, execute: bool) -> Window:
     return Window(buffer, type_.dtype, 0, shape, row_major(shape))
 
 
-def _check_outputs(program: Program, entry: Function, bound: list[Any]) -> None:
+def _check_outputs(program: Program, entry: Function, bound: list[object]) -> None:
     """Check that output arrays are writable and that their elements do not share memory."""
     wrong = [
         (param, error)

@@ -154,7 +154,7 @@ class TaskGroup(_OfKind):
         self.pick_scalars = picker(self.others)
         self.indices = array("q")
         self.regions = array("q")
-        self.scalars: list[Any] = []
+        self.scalars: list[object] = []
         self.outcomes: dict[int, tuple[ControlTrace, ...]] = {}
 
     def __len__(self) -> int:
@@ -254,7 +254,7 @@ class TaskStream:
         self.complete = True
         self._count = 0
         self.allocations = 0
-        self._by_kind: dict[tuple[Any, ...], TaskGroup] = {}
+        self._by_kind: dict[tuple[object, ...], TaskGroup] = {}
         self._places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def group(self, kind: TaskKind, values: Sequence[object]) -> TaskGroup:
@@ -346,7 +346,7 @@ class TaskStream:
         return self._places
 
     def _task(self, index: int, group: TaskGroup, row: int) -> Task:
-        values: list[Any] = [None] * (len(group.tensors) + len(group.others))
+        values: list[object] = [None] * (len(group.tensors) + len(group.others))
         for j, position in enumerate(group.tensors, row * len(group.tensors)):
             values[position] = self.regions.window(group.regions[j])
         for j, position in enumerate(group.others, row * len(group.others)):

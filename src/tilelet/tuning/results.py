@@ -91,5 +91,5 @@ def _key(settings: Settings) -> str:
 
 def _digest(question: Question) -> str:
     """Return a digest of everything but the settings that scores depend on."""
-    data: Mapping[str, Any] = dataclasses.asdict(question)
+    data: Mapping[str, object] = dataclasses.asdict(question)
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]

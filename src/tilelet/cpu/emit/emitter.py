@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 from tilelet import dtypes
 from tilelet.analysis.aliases import Aliases
@@ -49,7 +48,7 @@ class Emitter:
         facts = facts or (Aliases(function.body, functions), Uses(function))
         self.aliases, self.uses = facts
         self.out = Text()
-        self.values: dict[Value, Any] = {}
+        self.values: dict[Value, object] = {}
         self._names = 0
 
     def name(self, hint: str) -> str:

@@ -28,7 +28,7 @@ class LoopCarried(abc.ABC, Generic[E]):
     def __init__(self, emitter: E, value: Value, first: Arg | None) -> None:
         self.emitter, self.value = emitter, value
         self.variable = ""
-        self.form: Any = self.declare(first)
+        self.form: object = self.declare(first)
 
     def declare(self, first: Arg | None) -> Any:
         """Declare the variable; return its form."""

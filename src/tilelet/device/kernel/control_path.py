@@ -279,9 +279,9 @@ class ControlPath:
             return [count]
         before = dict(self.numbers.values), dict(self.reached), dict(self.guesses)
         ends: list[int] = []
-        last: list[Any] | None = None
+        last: list[object] | None = None
         for i in range(followed):
-            trace: list[Any] = []
+            trace: list[object] = []
             self.iterate(loop, index + i * stride)
             self.follow(loop.body, trace)
             self.hand_on(loop)
@@ -315,7 +315,7 @@ class ControlPath:
                 if isinstance(work, Transfer) and work is not node.work:
                     trace.append((node.position, work.cut_to))
 
-    def _follow_loop(self, loop: Loop, trace: list[Any] | None) -> None:
+    def _follow_loop(self, loop: Loop, trace: list[object] | None) -> None:
         count, index, stride = self.trips(loop)
         if trace is not None:
             trace.append(count)
@@ -331,7 +331,7 @@ class ControlPath:
 
 def control_path_of(kernel: DeviceKernel, signature: Signature) -> tuple[Any, ...]:
     """Return all decisions of an execution; executions with equal control paths cost the same."""
-    trace: list[Any] = []
+    trace: list[object] = []
     path = ControlPath(kernel, signature)
     path.follow(path.program.body, trace)
     return tuple(trace)

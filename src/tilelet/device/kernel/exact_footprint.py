@@ -8,7 +8,6 @@ A box has extents and a start, which is an affine sum of columns: a column has o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -193,7 +192,7 @@ class _Sums:
     ) -> None:
         self.values: dict[Value, Sum | None] = {}
         self._columns = columns
-        self._made: dict[tuple[Any, ...], Sum | None] = {}
+        self._made: dict[tuple[object, ...], Sum | None] = {}
         self._block, self._blocks = block, blocks
         for i, param in enumerate(kernel.function.params):
             if i in scalars:

@@ -323,7 +323,7 @@ class Walk:
         self.macs = 0.0
         self.served = 0.0
         self.pipelined = 0
-        self._known: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
+        self._known: dict[tuple[int, tuple[int, ...]], tuple[object, object]] = {}
         self.moves(course.body)
         self.end = start + self.reached
 
@@ -437,7 +437,7 @@ class Walk:
         done = 0
         for run in rounds.runs:
             # From here on iterations differ from those before.
-            history: list[list[Any]] = []
+            history: list[list[object]] = []
             while done < run.end:
                 if (done % period) == 0 and run.end - done > period:
                     history.append(self.snapshot())

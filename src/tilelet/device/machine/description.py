@@ -419,7 +419,7 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
         raise MachineSyntax(file, "arrays or tables are nested too deeply") from None
 
 
-def _merge_tables(path: Path, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def _merge_tables(path: Path, seen: tuple[str, ...] = ()) -> dict[str, object]:
     """Merge the file's tables over those of the machine that it extends."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -570,7 +570,7 @@ class _Reader:
         fields = dataclasses.fields(cls)  # type: ignore[arg-type]
         self.known(name, table, tuple(f.name for f in fields))
         kinds = get_type_hints(cls)
-        values: dict[str, Any] = {}
+        values: dict[str, object] = {}
         for f in fields:
             full = f"{name}.{f.name}"
             if kinds[f.name] is str:

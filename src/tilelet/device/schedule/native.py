@@ -99,10 +99,12 @@ def build_cells_native(
     return cells
 
 
-def _part_array(parts: Sequence[ParameterAccesses], regions: Regions) -> tuple[Any, list[Any]]:
+def _part_array(
+    parts: Sequence[ParameterAccesses], regions: Regions
+) -> tuple[object, list[object]]:
     """Return the parts as C structures, and the objects that must stay alive for them."""
     every = (structures.CellsPart * max(1, len(parts)))()
-    kept: list[Any] = []
+    kept: list[object] = []
     for into, part in zip(every, parts):
         rank, item = rank_and_item(part, regions)
         extents = part.touched.extents
@@ -183,7 +185,7 @@ def needed_edges_native(lib: ctypes.CDLL, accesses: Accesses, graph: Graph) -> I
 
 def _conflict_input(
     accesses: Accesses, graph: Graph, loops: Loops, most: int
-) -> tuple[structures.ConflictInput, Any]:
+) -> tuple[structures.ConflictInput, object]:
     """Return the C structure, and the objects that must stay alive for it."""
     arrays = {
         "ptr": graph.ptr,

@@ -36,8 +36,8 @@ class CostCache:
         self.machine = machine
         self.ideal = ideal
         self.follow = follow_reference if reference else follower()
-        self.kernels: dict[str, tuple[Any, DeviceKernel]] = {}
-        self.costs: dict[tuple[Any, ...], KernelCost] = {}
+        self.kernels: dict[str, tuple[object, DeviceKernel]] = {}
+        self.costs: dict[tuple[object, ...], KernelCost] = {}
 
     def kernel(self, program: Program, name: str) -> DeviceKernel:
         function = program.functions[name]
@@ -71,7 +71,7 @@ class Pricing:
         self.signatures: list[Signature] = []
         self._cache = cache
         self._regions = regions
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[tuple[object, ...], int] = {}
 
     def price(
         self, tasks: TaskGroup, windows: Ints, kernel: DeviceKernel | None, number: int

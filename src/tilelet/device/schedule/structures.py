@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 Shorts, Longs, Doubles = POINTER(c_int32), POINTER(c_int64), POINTER(c_double)
-_ELEMENTS: Mapping[Any, Any] = {Shorts: np.int32, Longs: np.int64, Doubles: np.float64}
+_ELEMENTS: Mapping[object, object] = {Shorts: np.int32, Longs: np.int64, Doubles: np.float64}
 
 
 class Config(Structure):
@@ -282,5 +282,5 @@ def fill(into: Structure, arrays: Mapping[str, Any]) -> None:
         setattr(into, name, array.ctypes.data_as(kinds[name]))
 
 
-def _kinds(structure: type[Structure]) -> dict[str, Any]:
+def _kinds(structure: type[Structure]) -> dict[str, object]:
     return {field[0]: field[1] for field in structure._fields_}

@@ -244,7 +244,7 @@ def _check_supported(fields: Mapping[str, object]) -> None:
         found = fields.get(name, supported)
         if found != supported:
             raise UnsupportedModelSetting(name, found, f"`{json.dumps(supported)}`")
-    kinds: Any = fields.get("layer_types") or []
+    kinds: object = fields.get("layer_types") or []
     if not isinstance(kinds, list):
         raise UnsupportedModelSetting("layer_types", kinds, "a list of `full_attention`")
     others = [k for k in cast("list[Any]", kinds) if k != "full_attention"]

@@ -12,7 +12,6 @@ import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -48,11 +47,11 @@ def write_random_checkpoint(directory: Path, config: Qwen3Config, layers_per_sha
     (directory / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
 
-def _fields(config: Qwen3Config) -> dict[str, Any]:
+def _fields(config: Qwen3Config) -> dict[str, object]:
     is_sparse = isinstance(config, Qwen3MoeConfig)
     name = "Qwen3MoeForCausalLM" if is_sparse else "Qwen3ForCausalLM"
     kind = "qwen3_moe" if is_sparse else "qwen3"
-    fields: dict[str, Any] = {"architectures": [name], "model_type": kind, "hidden_act": "silu"}
+    fields: dict[str, object] = {"architectures": [name], "model_type": kind, "hidden_act": "silu"}
     return fields | dataclasses.asdict(config)
 
 

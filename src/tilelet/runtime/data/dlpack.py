@@ -103,7 +103,7 @@ def from_dlpack(value: Any) -> Array:
     return np.asarray(_Memory(capsule, interface)).view(dtype.numpy)
 
 
-def _capsule_of(value: Any) -> Any:
+def _capsule_of(value: Any) -> object:
     try:
         return value.__dlpack__(max_version=(1, 0))
     except TypeError:  # the library predates that argument

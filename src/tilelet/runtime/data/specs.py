@@ -140,7 +140,7 @@ class ScalarSpec:
         self.name = name
         self.compile_runtime = compile_runtime
         self.benchmark_step = benchmark_step
-        self.dtype: Any = fields.get("dtype", fields.get("ctype", "int64"))
+        self.dtype: object = fields.get("dtype", fields.get("ctype", "int64"))
         self.value = _number(name, fields["value"])
         _ = self.element
 

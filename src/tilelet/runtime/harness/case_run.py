@@ -164,7 +164,7 @@ class CaseRun:
         }
         return MadeOnDemand(made, makers)
 
-    def _initial(self, param: Parameter) -> Any:
+    def _initial(self, param: Parameter) -> object:
         """Make the initial value of a parameter, or read it back."""
         spec = self.specs[param.name]
         if isinstance(spec, ScalarSpec):
@@ -189,7 +189,7 @@ class CaseRun:
 
     def by_spec(self, tensors: Mapping[str, Array]) -> dict[str, Any]:
         """Return the inputs for comparators: tensors and scalars by spec name."""
-        named: dict[str, Any] = {self.specs[n].name: a for n, a in tensors.items()}
+        named: dict[str, object] = {self.specs[n].name: a for n, a in tensors.items()}
         return named | scalars_of(self.case.specs)
 
     # ---- expected outputs and the comparison
@@ -364,7 +364,7 @@ class CaseRun:
         return data / "data" / group if (data / "data").is_dir() else data / group
 
 
-def _example(spec: Spec) -> Any:
+def _example(spec: Spec) -> object:
     """Return the example argument that specializes a `@pl.jit` function."""
     if isinstance(spec, ScalarSpec):
         return spec.value

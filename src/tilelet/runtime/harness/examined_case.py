@@ -116,7 +116,7 @@ def _redrawn(
     pristine: Mapping[str, object],
     expecting: Callable[[Mapping[str, Any]], Mapping[str, Array] | None],
     factors: tuple[float, float],
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Multiply every float input that the golden depends on by random factors.
 
     Zeros, signs and infinities stay. An input that the golden does not read may be derived from

@@ -72,7 +72,7 @@ def run(
         program = fn
     elif program is None:
         raise BadRunCall("there is no program")
-    options: dict[str, Any] = {
+    options: dict[str, object] = {
         "specs": specs,
         "golden_fn": golden_fn,
         "golden_data": golden_data,

@@ -185,7 +185,7 @@ def bind_call(
 
 def _made_output(
     kernel: str, params: Sequence[Parameter], param: Parameter, dims: Extents, got: int, torch: bool
-) -> Any:
+) -> object:
     from tilelet.runtime.data.arrays import as_tensor
 
     assert isinstance(param.type, TensorType)

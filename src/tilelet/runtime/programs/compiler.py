@@ -98,7 +98,7 @@ class CompiledProgram(StepwiseCalls):
         self.config = config or RunConfig()
         self._is_c_kept = False
         # Of a worker of several ranks: its sub-workers, persistent windows and resident parameters.
-        self.callbacks: Mapping[str, Callable[..., Any]] | None = None
+        self.callbacks: Mapping[str, Callable[..., object]] | None = None
         self.kept_windows: KeptWindows | None = None
         self.resident: frozenset[str] = frozenset()
         self._warm_calls = WarmCalls()

@@ -61,7 +61,7 @@ def compile(  # noqa: A001
     return made
 
 
-def _examples(jit_fn: Any, args: Sequence[Any]) -> list[Any]:
+def _examples(jit_fn: Any, args: Sequence[Any]) -> list[object]:
     """The arguments that decide the specialization, with `pl.Out` ones added if left out."""
     params = jit_parameters(jit_fn)
     if not args and all(p.type is not None or p.default is not None for p in params):

@@ -100,7 +100,7 @@ class DistributedWorker:
         self._config = config
         self._kept = KeptWindows(reset_persistent_windows is not False) if persistent else None
         self._callbacks = self._bound(callbacks or {}, sub_worker_overrides or {})
-        self._owned_tensors: list[Any] = []
+        self._owned_tensors: list[object] = []
         self.closed = False
 
     def _bound(

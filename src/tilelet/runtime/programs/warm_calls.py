@@ -177,8 +177,8 @@ class _WarmCall:
             self.captures.are_current() and session.environment_wants_only_results()
         ):
             return NOT_WARM
-        bound: list[Any] = []
-        given: list[Any] = []
+        bound: list[object] = []
+        given: list[object] = []
         for source in self.arguments:
             if isinstance(source, int):
                 bound.append(arrays[source])

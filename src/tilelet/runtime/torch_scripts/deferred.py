@@ -370,7 +370,9 @@ def _run_now(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any
 # ---- what an operator's schema says
 
 
-def _passed(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[tuple[Any, Any]]:
+def _passed(
+    function: Any, args: tuple[Any, ...], named: dict[str, object]
+) -> list[tuple[object, object]]:
     """Return arguments with their alias information in the schema."""
     declared = function._schema.arguments
     by_name = {a.name: a.alias_info for a in declared}
@@ -385,7 +387,7 @@ def _changed(passed: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [t for value, info in passed if info and info.is_write for t in _tensors(value)]
 
 
-def _with_aliases(function: Any, made: Any) -> Iterator[tuple[Any, Any]]:
+def _with_aliases(function: Any, made: Any) -> Iterator[tuple[object, object]]:
     """Yield tensors of a result with their alias information in the schema."""
     returns = function._schema.returns
     for value, declared in zip([made] if len(returns) == 1 else made, returns):
@@ -447,7 +449,7 @@ _FILLS = ("normal_", "uniform_", "random_", "randn_like", "rand_like", "randint_
 _LEFT, _NEXT, _KEY, _REST = 8, 16, 24, 24 + 8 * mersenne_twister.WORDS
 
 
-def _after_draw(generator: Any, function: Any, args: Any, named: Any, meta: Any) -> Any | None:
+def _after_draw(generator: Any, function: Any, args: Any, named: Any, meta: Any) -> object | None:
     """Return the generator's state after a draw of `meta`'s shape; None if unknown."""
     state = generator.get_state()
     if state.numel() != _STATE_BYTES or not meta.is_contiguous() or meta.numel() < LARGE:
@@ -486,7 +488,7 @@ def _position(state: Any) -> int:
     return mersenne_twister.WORDS if left == 1 else int(state[_NEXT : _NEXT + 8].view(torch.int64))
 
 
-def _moved(state: Any, steps: int) -> Any:
+def _moved(state: Any, steps: int) -> object:
     """Return the state after `steps` more numbers."""
     key = state[_KEY:_REST].view(torch.int64).numpy().astype(np.uint32)
     key, position = mersenne_twister.moved(key, _position(state), steps)

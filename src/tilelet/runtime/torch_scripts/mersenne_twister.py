@@ -33,7 +33,7 @@ def moved(key: Words, position: int, steps: int) -> tuple[Words, int]:
 
 
 def _stepped(key: Words, position: int, steps: int) -> tuple[Words, int]:
-    twister: Any = np.random.MT19937()
+    twister: object = np.random.MT19937()
     twister.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
     twister.random_raw(steps, output=False)
     state: Any = twister.state["state"]

@@ -65,7 +65,7 @@ def _mode(torch: Any) -> Any:
 
 
 def _is_short(
-    torch: Any, work: dict[Any, Callable[..., int]], func: Any, args: Sequence[Any]
+    torch: Any, work: dict[object, Callable[..., int]], func: Any, args: Sequence[Any]
 ) -> bool:
     multiplications = work.get(func)
     try:
@@ -77,7 +77,7 @@ def _is_short(
     return not sizes or max(sizes) < SHORT
 
 
-def _products(torch: Any) -> dict[Any, Callable[..., int]]:
+def _products(torch: Any) -> dict[object, Callable[..., int]]:
     """Map each product op to an upper bound on its multiplications."""
     tensor = torch.Tensor
     found: dict[Any, Callable[..., int]] = dict.fromkeys(

@@ -112,7 +112,7 @@ def _call(
     outputs: Sequence[str],
     use_torch: bool,
     seed: int,
-) -> tuple[dict[str, Any], dict[str, bool]]:
+) -> tuple[dict[str, object], dict[str, bool]]:
     """Call the golden once; return every tensor as it was left, replaced or returned.
 
     Also return whether each was written, as far as torch knows.
@@ -159,7 +159,7 @@ def _by_name(returned: object, outputs: Sequence[str]) -> dict[str, Any]:
     if isinstance(returned, Mapping):
         return dict(cast("Mapping[str, Any]", returned))
     is_several = isinstance(returned, tuple | list)
-    results: list[Any] = [*cast("Sequence[Any]", returned)] if is_several else [returned]
+    results: list[object] = [*cast("Sequence[Any]", returned)] if is_several else [returned]
     if len(results) == len(outputs) and all(is_array(r) for r in results):
         return dict(zip(outputs, results))
     return {}

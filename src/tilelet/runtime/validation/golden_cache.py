@@ -139,7 +139,7 @@ class _Hasher:
     def __init__(self, digest: Any) -> None:
         self._digest = digest
         # By id; the objects are kept alive, so that ids stay unique.
-        self._seen: dict[int, Any] = {}
+        self._seen: dict[int, object] = {}
 
     def add(self, value: Any) -> None:
         self._digest.update(type(value).__qualname__.encode())
@@ -261,7 +261,7 @@ def _is_library(module: str | None) -> bool:
     return bool(origin) and any(Path(origin).is_relative_to(f) for f in _library_folders())
 
 
-def _find(module: str) -> Any | None:
+def _find(module: str) -> object | None:
     try:
         return importlib.util.find_spec(module) if module else None
     except (ImportError, ValueError):

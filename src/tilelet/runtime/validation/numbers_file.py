@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ def numbers_data(
     return {"version": 1, "outputs": outputs}
 
 
-def _figures(actual: Array, expected: Array, rtol: float, atol: float) -> dict[str, Any]:
+def _figures(actual: Array, expected: Array, rtol: float, atol: float) -> dict[str, object]:
     found = scan(actual, expected, rtol, atol)
     l2 = found.relative_l2
     return {
@@ -73,7 +72,7 @@ def _figures(actual: Array, expected: Array, rtol: float, atol: float) -> dict[s
     }
 
 
-def _map(wrong: Array) -> dict[str, Any] | None:
+def _map(wrong: Array) -> dict[str, object] | None:
     if wrong.ndim == 0 or not wrong.size:
         return None
     flat = wrong.reshape(-1, wrong.shape[-1])
@@ -88,7 +87,7 @@ def _map(wrong: Array) -> dict[str, Any] | None:
     return {"rows": rows, "columns": columns, "cells": np.round(cells, 4).reshape(-1).tolist()}
 
 
-def _histogram(actual: Array, expected: Array, rtol: float, atol: float) -> dict[str, Any]:
+def _histogram(actual: Array, expected: Array, rtol: float, atol: float) -> dict[str, object]:
     counts = np.zeros(DECADES, np.int64)
     for begin in range(0, len(actual), _BLOCK):
         a, e = (to_double(x[begin : begin + _BLOCK]) for x in (actual, expected))

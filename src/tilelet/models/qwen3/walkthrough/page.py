@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tilelet.device.report.profile import Profile
 from tilelet.diag.tables import byte_text, number, percent
@@ -106,7 +105,7 @@ class Chapter:
     def __init__(self, section: Section, say: Say) -> None:
         self.section = section
         self._say = say
-        self._data: tuple[Mapping[str, Any], Data] | None = None
+        self._data: tuple[Mapping[str, object], Data] | None = None
         self._cpu = ["0 ms"] * len(section.steps)
 
     @cached_property
