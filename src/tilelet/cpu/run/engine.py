@@ -242,7 +242,7 @@ class Call:
         self.windows, self.words = self._split()
         self.args = self._run_args(threads, seed, memory)
 
-    def _split(self) -> tuple[object, object]:
+    def _split(self) -> tuple[Any, Any]:
         program = self._native.program
         windows = [v for v in self.bound if isinstance(v, Window)]
         packed = (native.Win * (len(windows) + 1))()

@@ -28,7 +28,6 @@ from tilelet.cpu.run.engine import (
     schedule_seed,
     thread_count,
 )
-from tilelet.dtypes import Array
 from tilelet.ir.core import Value
 from tilelet.ir.types import ScalarType
 from tilelet.tasks.arguments import scalar_value
@@ -53,6 +52,7 @@ _PAUSE = 200
 # Seconds for which a reading of the free memory is used.
 _FRESH = 1.0
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Enter = Callable[[native.RunArgs], int]
 
 

@@ -86,7 +86,7 @@ def as_array(value: Any) -> Array:
     type, or if the elements are not stored in memory as they are.
     """
     if type(value) is np.ndarray:  # `np.ma` takes longer to import than most calls to run
-        return cast("Array", value)
+        return value
     if isinstance(value, np.ma.MaskedArray):
         masked = cast("np.ma.MaskedArray[Any, Any]", value)
         if np.ma.is_masked(masked):

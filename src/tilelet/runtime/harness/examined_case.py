@@ -133,7 +133,7 @@ def _redrawn(
             continue
         drawn = rng.random(array.size).reshape(array.shape)
         scaled = array.astype(np.float64) * (factors[0] + (factors[1] - factors[0]) * drawn)
-        other = cast("Array", scaled.astype(array.dtype))
+        other = scaled.astype(array.dtype)
         made = expecting({**pristine, name: other})
         pairs = [(made[n], reference[n]) for n in reference] if made and reference else []
         if not all(np.array_equal(a, b) for a, b in pairs):
