@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import tilelet.ops  # noqa: F401 - fills the registry
 from tilelet import dtypes
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
