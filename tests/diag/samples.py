@@ -126,7 +126,9 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         Loc(FILE, 4, 0, 4, 10), ["parameter `b` is missing", "`out` is In here and Out there"]
     ),
     oracle.NotAReference: lambda at: oracle.NotAReference("kernel.py", "there is no golden"),
-    oracle.NotOneCandidate: lambda at: oracle.NotOneCandidate("kernel.py", ["add", "mul"]),
+    oracle.NotOneCandidate: lambda at: oracle.NotOneCandidate(
+        "kernel.py", [("add", at), ("mul", at)]
+    ),
     oracle.WrongOnOtherInputs: lambda at: oracle.WrongOnOtherInputs(
         Loc(FILE, 4, 0, 4, 10), "`M` = 33", "errors take 12 times the tolerance"
     ),

@@ -129,9 +129,15 @@ def test_another_signature_says_what_differs(judged) -> None:
         assert part in said
 
 
-def test_two_kernels_of_one_name_are_the_later_one(judged) -> None:
+def test_two_kernels_of_one_name_are_refused_with_their_places(judged) -> None:
     first = HONEST.replace("pl.add", "pl.sub")
-    assert judged(candidate(f"{first}\n\n{HONEST}")).status in ("right", "refused")
+    found = judged(candidate(f"{first}\n\n{HONEST}"))
+    assert found.status == "refused"
+    assert "it has 2 programs `kernel`" in found.why
+    (message,) = found.messages
+    lines = [label.loc.line for label in message.labels]
+    assert len(lines) == 2
+    assert lines[0] < lines[1]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def choose(module: StaticModule, wanted: str) -> TextProgram:
     free = [p for p in module.programs if p.name not in called] or module.programs
     named = [p for p in free if p.name == wanted] or free
     if len(named) != 1:
-        raise NotOneCandidate(module.source.path, [p.name for p in named])
+        raise NotOneCandidate(module.source.path, [(p.name, p.loc) for p in named])
     return named[0]
 
 

@@ -59,11 +59,16 @@ class NotAReference(UserError, code="E1804"):
 class NotOneCandidate(UserError, code="E1805"):
     """A candidate file has no program, or several that could be meant."""
 
-    def __init__(self, path: str, names: Sequence[str]) -> None:
+    def __init__(self, path: str, programs: Sequence[tuple[str, Loc]]) -> None:
+        names = list(dict.fromkeys(name for name, _ in programs))
         found = f"{ticked(names, 'and')} could be meant" if names else "it has no program"
+        helps = ["keep one program, or give one the name of the reference's"]
+        if len(names) == 1:
+            found, helps = f"it has {len(programs)} programs `{names[0]}`", ["keep one of them"]
         super().__init__(
             f"{path} is not a candidate: {found}",
-            helps=["keep one program, or give one the name of the reference's"],
+            [Label(loc, f"`{name}`") for name, loc in programs],
+            helps=helps,
         )
 
 
