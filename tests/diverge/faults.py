@@ -330,7 +330,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=1, help="and in whole decode and prefill")
     parser.add_argument("--programs", default="", help="part of their names")
     parser.add_argument("--only", default="", help="part of a class's name")
-    parser.add_argument("--budget", type=float, default=12.0)
+    parser.add_argument("--budget", type=float, default=Options.budget)
     parser.add_argument("--log", type=Path)
     parser.add_argument("--write", nargs="+", metavar="FILE")
     parser.add_argument("--verbose", action="store_true")
