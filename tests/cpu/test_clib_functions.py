@@ -133,3 +133,31 @@ def test_rows_of_every_length(name: str, flags: str) -> None:
         for x in rows:
             got = np.array([[function(address(x), ctypes.c_int64(length))]], np.float32)
             assert same_bits(got, reference(x[None]))
+
+
+_INT32 = """
+#include "numbers.h"
+void by_branches(float *y, const int32_t *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = ts_i64_to_f32(x[i], TL_ROUND);
+}
+void without(float *y, const int32_t *x, int64_t n) {
+    for (int64_t i = 0; i < n; i++) y[i] = ts_i32_to_f32(x[i], TL_ROUND);
+}
+"""
+
+
+@pytest.mark.parametrize("flags", BUILDS)
+def test_int32_rounds_half_away_without_branches(flags: str) -> None:
+    """All around powers of two, ties of every width, the ends, and random numbers."""
+    rng = np.random.default_rng(0)
+    powers = (1 << np.arange(31))[:, None] + np.arange(-300, 300)
+    ties = (rng.integers(1 << 23, 1 << 24, (7, 500)) * 2 + 1) << np.arange(7)[:, None]
+    drawn = rng.integers(-(1 << 31), 1 << 31, 10_000)
+    wide = np.concatenate([powers.ravel(), -powers.ravel(), ties.ravel(), -ties.ravel(), drawn])
+    x = np.append(wide[abs(wide) < 1 << 31], -(1 << 31)).astype(np.int32)
+    library = build(_INT32, BUILDS[flags])
+    results = [np.empty(x.size, np.float32) for _ in range(2)]
+    for name, y in zip(("by_branches", "without"), results):
+        getattr(library, name)(address(y), address(x), ctypes.c_int64(x.size))
+    assert same_bits(*results)
+    assert results[0][np.flatnonzero(x == (1 << 24) + 1)[0]] == (1 << 24) + 2

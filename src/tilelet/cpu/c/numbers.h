@@ -210,6 +210,17 @@ TL_INLINE float ts_i64_to_f32(int64_t x, int mode) {
     return ts_int_to_f32(x < 0 ? 0 - (uint64_t)x : (uint64_t)x, x < 0, mode);
 }
 TL_INLINE float ts_u64_to_f32(uint64_t x, int mode) { return ts_int_to_f32(x, 0, mode); }
+/* Without branches, unlike the above: loops of it are vectorized. A double holds the integer exactly;
+ * half a unit of the last of 24 bits is added to its code, and the rest is cut off. */
+TL_INLINE float ts_i32_to_f32(int32_t x, int mode) {
+    if (mode != TL_ROUND) return ts_i64_to_f32(x, mode);
+    double exact = x;
+    uint64_t code;
+    memcpy(&code, &exact, sizeof code);
+    code = (code + (1u << 28)) & ~(uint64_t)((1u << 29) - 1);
+    memcpy(&exact, &code, sizeof code);
+    return (float)exact;
+}
 
 /* --- arithmetic -------------------------------------------------------------------------------- */
 

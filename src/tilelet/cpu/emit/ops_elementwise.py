@@ -313,7 +313,8 @@ def cast_text(x: str, source: DType, to: DType, mode: str) -> str:
     )
     if exact:
         return into.rounded(f"(float){x}", rounding)
-    wide = "ts_i64_to_f32" if source.is_signed else "ts_u64_to_f32"
+    wide = "ts_i32_to_f32" if source.bits <= 32 else "ts_i64_to_f32"
+    wide = wide if source.is_signed else "ts_u64_to_f32"
     if to is dtypes.FP32:
         return f"{wide}({x}, {rounding})"
     # Round to odd first, which keeps the second rounding correct.
