@@ -127,7 +127,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ),
     oracle.NotAReference: lambda at: oracle.NotAReference("kernel.py", "there is no golden"),
     oracle.NotOneCandidate: lambda at: oracle.NotOneCandidate(
-        "kernel.py", [("add", at), ("mul", at)]
+        "kernel.py", [("add", Loc(FILE, 4, 0, 4, 8)), ("mul", Loc(FILE, 9, 0, 9, 8))]
     ),
     oracle.WrongOnOtherInputs: lambda at: oracle.WrongOnOtherInputs(
         Loc(FILE, 4, 0, 4, 10), "`M` = 33", "errors take 12 times the tolerance"
