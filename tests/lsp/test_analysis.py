@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from tilelet.device.machine.description import load_machine
+from tilelet.device.memory.plan import plan_json
 from tilelet.device.run import DeviceRun
+from tilelet.diag.tables import byte_text
 from tilelet.lsp import analysis
 from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
 from tilelet.scripts.recording import RecordingOptions, record
@@ -119,8 +121,65 @@ def test_figures_are_those_of_the_commands(path: Path) -> None:
     shown = {(m.profile.tasks, round(m.profile.total_us, 6), m.profile.interval, m.profile.bound)
              for m in found.modelled}  # fmt: skip
     assert shown <= said
-    if path.stem in ("01_hello", "02_softmax", "05_layernorm", "06_rope"):
+    if path.stem in ("01_hello", "03_softmax", "05_layernorm", "06_rope"):
         assert shown
+
+
+def hover(found: Analysis, line: int, column: int) -> str:
+    lsp = pytest.importorskip("lsprotocol.types")
+    from tilelet.lsp import features
+
+    shown: Any = features.hover(found, found.text, lsp.Position(line, column))
+    return shown.contents.value if shown is not None else ""
+
+
+@pytest.mark.parametrize("name", ["02_tiled_matmul", "04_rmsnorm", "05_layernorm", "06_rope"])
+def test_hover_gives_the_bytes_of_the_memory_plan(name: str) -> None:
+    """Each tile that `profile` places at a name has the same memories and sizes in its hover."""
+    path = ROOT / "examples" / f"{name}.py"
+    text = path.read_text()
+    found = Analyzer().analyze(text, str(path))
+    recording = record(Target(str(path)), RecordingOptions(platform="a2a3", quiet=True))
+    (run,) = recording.runs
+    placed = [
+        (tile["name"], tile["line"], f"{space['space']} {byte_text(tile['bytes'])}")
+        for plan in DeviceRun(run, load_machine("a2a3")).plans
+        for space in plan_json(plan)["spaces"]
+        for tile in space["tiles"]
+    ]
+    compared = 0
+    for node in analysis.assigned_names(found):
+        shown = hover(found, node.lineno - 1, node.col_offset)
+        sizes = [size for tile, line, size in placed if (tile, line) == (node.id, node.lineno)]
+        assert all(size in shown for size in sizes)
+        compared += len(sizes)
+    assert compared >= 2
+
+
+def test_hover_shows_padding_buffers_and_shared_storage() -> None:
+    """A name whose storage another one made, a padded tile, and a pipelined one."""
+    text = """import tilelet.language as pl
+
+
+@pl.jit
+def kernel(a: pl.Tensor[[64, 20], pl.BF16], out: pl.Out[pl.Tensor[[16, 20], pl.FP32]]):
+    with pl.at(level=pl.Level.CORE_GROUP):
+        total = pl.full([16, 20], dtype=pl.FP32, value=0.0)
+        for r in pl.pipeline(0, 64, 16, stage=2):
+            narrow = a[r : r + 16, :]
+            total = pl.add(total, pl.cast(narrow, target_type=pl.FP32))
+        out[:, :] = total
+    return out
+"""
+    found = Analyzer().analyze(text, "kernel.py")
+    lines = text.split("\n")
+
+    def hover_at(part: str) -> str:
+        number = next(n for n, line in enumerate(lines) if part in line)
+        return hover(found, number, lines[number].index(part))
+
+    assert "on chip: Vec 2.0 KB (2 buffers)" in hover_at("narrow = ")  # rows of 40 bytes take 64
+    assert "on chip: Vec 1.5 KB" in hover_at("total = pl.add")  # rows of 80 bytes take 96
 
 
 def test_two_kernels_of_one_name_both_have_figures() -> None:

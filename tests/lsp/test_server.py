@@ -148,7 +148,7 @@ async def test_hover_hints_and_definitions(opened, client: LanguageClient) -> No
         return found.contents.value if found else ""
 
     assert "pl.Tile[[16, 128], pl.FP32]" in await hover("y = twice", 0)
-    assert "8.2 KB on chip" in await hover("y = twice", 0)
+    assert "on chip: Vec 8.2 KB" in await hover("y = twice", 0)
     assert "Elementwise sum" in await hover("pl.add", 4)
     assert "ROWS = 64" in await hover("ROWS, TILE", 1)
     whole = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))

@@ -20,15 +20,17 @@ from tilelet.analysis.patience import OutOfSteps, until
 from tilelet.checks.registry import CHECKS
 from tilelet.checks.verdict import Subject, verdict_on
 from tilelet.dataclasses import dataclass, field, replace
+from tilelet.device.kernel.storage import Storage
 from tilelet.device.machine.description import Machine, load_machine
+from tilelet.device.memory.plan import Placement
 from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.oracle import NotEvaluated
-from tilelet.diag.core import Diagnostic, UserError, UserErrors
+from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.equivalence.proof import prove_equal
 from tilelet.frontend.source import SourceFile, nodes_in
-from tilelet.ir.core import Block, FunctionKind, Op, Program, Value
+from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
 from tilelet.ir.programs import Programs
 from tilelet.runtime import session
 from tilelet.runtime.handlers.record import RecordedRun
@@ -81,6 +83,20 @@ class Modelled:
             file, _, line = kernel.where.rpartition(":")
             if PurePath(file).name == PurePath(path).name and line.isdecimal():
                 yield number, int(line), kernel
+
+    def placements(self, value: Value) -> Iterator[Placement]:
+        """Yield the placements of a value's storage class in the memory plan of each kernel."""
+        for kernel, plan in zip(self.run.kernels, self.run.plans):
+            values = [v for op in walk(kernel.function.body) for v in _defined_by(op)]
+            here = next((v for v in values if _place_of(v) == _place_of(value)), None)
+            if here is None:
+                continue
+            storage = Storage(kernel.function)
+            shared = {_place_of(v) for v in values if storage.find(v) is storage.find(here)}
+            for use in plan.spaces:
+                for placed in use.placements:
+                    if (placed.tile.name, placed.tile.loc) in shared:
+                        yield placed
 
 
 @dataclass(frozen=True)
@@ -236,7 +252,7 @@ class Analyzer:
             subject = Subject(run, run.arguments, self.machine, brief=True)
             with contextlib.suppress(UserError, InternalError, OutOfSteps):
                 placed = DeviceRun(run, self.machine)
-                _ = placed.summary
+                _ = placed.summary, placed.plans  # requests do not wait for them
                 runs.append(placed)
                 with limited("the checks", MAX_STEPS):
                     diagnostics += verdict_on(subject, cheap).diagnostics
@@ -351,20 +367,24 @@ def _recorded(program: Program) -> RecordedRun | None:
     return run
 
 
+def _place_of(value: Value) -> tuple[str, Loc]:
+    """Return what identifies a value also after the passes, which rebuild the program."""
+    return value.name, value.loc
+
+
+def _defined_by(op: Op) -> Iterator[Value]:
+    yield from op.results
+    for block in op.blocks:
+        yield from block.params
+
+
 def _index(program: Program, found: Analysis) -> None:
     for function in program.functions.values():
         for param in function.params:
             found.values.setdefault(param.name, []).append(Defined(param, None))
-        for op in _ops_in(function.body):
+        for op in walk(function.body):
             for value in op.results:
                 found.values.setdefault(value.name, []).append(Defined(value, op))
-
-
-def _ops_in(block: Block) -> Iterator[Op]:
-    for op in block.ops:
-        yield op
-        for inner in op.blocks:
-            yield from _ops_in(inner)
 
 
 def assigned_names(analysis: Analysis) -> Iterator[ast.Name]:

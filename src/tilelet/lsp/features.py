@@ -18,6 +18,7 @@ from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.tables import byte_text, number
 from tilelet.diag.text import plural
 from tilelet.frontend.functions import KernelFunction
+from tilelet.ir.core import Value
 from tilelet.ir.spec import spec_of
 from tilelet.ir.types import TensorType, TileType
 from tilelet.lsp.analysis import Analysis, Defined, Modelled, assigned_names
@@ -152,9 +153,8 @@ def _value_text(analysis: Analysis, name: str, line: int) -> str:
     valid = _valid_region(found)
     if valid:
         parts.append(f"valid region: `{valid}`")
-    nbytes = on_chip_bytes(found)
-    if nbytes:
-        parts.append(f"{byte_text(nbytes)} on chip")
+    if isinstance(found.value.type, TileType):
+        parts.append(_on_chip(analysis, found.value, found.value.type))
     return "\n\n".join(parts)
 
 
@@ -165,11 +165,18 @@ def _valid_region(found: Defined) -> str:
     return f"[{', '.join(str(getattr(v, 'name', v)) for v in valid)}]"
 
 
-def on_chip_bytes(found: Defined) -> int:
-    type_ = found.value.type
-    if not isinstance(type_, TileType):
-        return 0
-    return math.prod(type_.shape) * type_.dtype.itemsize
+def _on_chip(analysis: Analysis, value: Value, type_: TileType) -> str:
+    """Return a tile's size in each memory, as the memory plan has it."""
+    placed = [p for modelled in analysis.modelled for p in modelled.placements(value)]
+    if not placed:
+        nbytes = math.prod(type_.shape) * type_.dtype.itemsize
+        return f"{byte_text(nbytes)} of elements; its memory is not modelled"
+    sizes = (
+        f"{p.tile.space.name} {byte_text(p.nbytes)}"
+        + (f" ({p.tile.buffers} buffers)" if p.tile.buffers > 1 else "")
+        for p in placed
+    )
+    return f"on chip: {', '.join(dict.fromkeys(sizes))}"
 
 
 def inlay_hints(analysis: Analysis, wanted: lsp.Range) -> list[lsp.InlayHint]:
