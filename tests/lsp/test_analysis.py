@@ -125,6 +125,20 @@ def test_figures_are_those_of_the_commands(path: Path) -> None:
         assert shown
 
 
+def test_lenses_give_the_time_of_one_block() -> None:
+    """A task of several blocks: count and time are those of the table of `profile`."""
+    pytest.importorskip("lsprotocol")
+    from tilelet.lsp import features
+
+    path = ROOT / "examples" / "05_layernorm.py"
+    found = Analyzer().analyze(path.read_text(), str(path))
+    recording = record(Target(str(path)), RecordingOptions(platform="a2a3", quiet=True))
+    (row,) = DeviceRun(recording.runs[0], load_machine("a2a3")).summary.functions
+    assert row.count > 1
+    _, scope = [lens.command.title for lens in features.code_lenses(found) if lens.command]
+    assert scope.startswith(f"1 task · {row.count} blocks · {row.exec_us / row.count:.2f} us each ")
+
+
 def hover(found: Analysis, line: int, column: int) -> str:
     lsp = pytest.importorskip("lsprotocol.types")
     from tilelet.lsp import features

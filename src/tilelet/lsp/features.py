@@ -14,6 +14,7 @@ from typing import Any
 from lsprotocol import types as lsp
 
 from tilelet import language
+from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.tables import byte_text, number
 from tilelet.diag.text import plural
@@ -214,11 +215,19 @@ def code_lenses(analysis: Analysis) -> list[lsp.CodeLens]:
                 for space, n in kernel.memory.items()
                 if n and space in profile.limits
             ]
-            each = number(kernel.exec_us / max(kernel.tasks, 1))
-            tasks = plural(kernel.tasks, "task")
-            text = f"{tasks} · {each} us each · bound by {kernel.bound} · {', '.join(used)}"
-            lenses.append(_lens(analysis, line, text))
+            parts = [*_executions(kernel, profile), f"bound by {kernel.bound}", ", ".join(used)]
+            lenses.append(_lens(analysis, line, " · ".join(parts)))
     return lenses
+
+
+def _executions(kernel: KernelRow, profile: Profile) -> Iterator[str]:
+    """Yield the tasks of a kernel, their blocks if a task has several, and the time of one."""
+    yield plural(kernel.tasks, "task")
+    names = (kernel.name, f"{kernel.name}_aic")  # of a mixed kernel, the part on the cube's core
+    for row in (r for r in profile.functions if r.name in names):
+        if row.count != kernel.tasks:
+            yield plural(row.count, "block")
+        yield f"{number(row.exec_us / row.count)} us each"
 
 
 def _lens(analysis: Analysis, line: int, text: str) -> lsp.CodeLens:
