@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +23,8 @@ from pytest_lsp import ClientServerConfig, LanguageClient  # noqa: E402
 
 from tilelet.device.machine.description import load_machine  # noqa: E402
 from tilelet.device.run import DeviceRun  # noqa: E402
+from tilelet.lsp.analysis import StoppedError  # noqa: E402
+from tilelet.lsp.server import Server, make_server  # noqa: E402
 from tilelet.runtime.inspection.check import recorded_runs  # noqa: E402
 from tilelet.static.module import read_module  # noqa: E402
 
@@ -272,3 +277,35 @@ async def test_500_lines_are_answered_in_a_tenth_of_a_second(
         times.append(time.perf_counter() - start)
     # The bound is that of an idle machine; the median of a loaded one is far below ten times it.
     assert sorted(times)[2] < 1.0
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_shutdown_stops_the_analysis_and_those_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The interpreter joins its threads at exit: an analysis that goes on keeps the process."""
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)  # it is that of the process
+    server = make_server()
+    monkeypatch.setattr(Server, "text", lambda *_: "")
+    monkeypatch.setattr(Server, "workspace", SimpleNamespace(text_documents={}))
+    started: list[str] = []
+    running = threading.Event()
+
+    def analyze(_text: str, path: str, stop: Callable[[], bool], *_: object) -> None:
+        started.append(path)
+        running.set()
+        while not stop():
+            time.sleep(0.001)
+        raise StoppedError
+
+    monkeypatch.setattr(server.analyzer, "analyze", analyze)
+    server.change("file:///first.py")
+    assert await asyncio.to_thread(running.wait, 60)
+    server.change("file:///second.py")
+    while server.pool._work_queue.empty():
+        await asyncio.sleep(0.001)
+    server.protocol.fm.features[lsp.SHUTDOWN](None)
+    (thread,) = server.pool._threads
+    await asyncio.to_thread(thread.join, 60)
+    assert not thread.is_alive()
+    assert started == ["/first.py"]
