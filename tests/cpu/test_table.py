@@ -16,7 +16,7 @@ BY_HOST = {
     "scatter_update", "sort32", "mrgsort", "col_argmax", "col_argmin",
     "part_add", "part_mul", "part_max", "part_min", "paged_gather", "random", "tile.tri",
     "tile.cmp", "tile.cmps", "tile.sel", "tile.sels",
-    "load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias", "quant_mx",
+    "load_scale", "matmul_mx", "matmul_mx_acc", "matmul_mx_bias", "quant_mx", "tquant",
 }  # fmt: skip
 # In the control program an assemble has become a window or a task.
 NOT_IN_CONTROL = {"yield", "return", "breakpoint", "assemble"}

@@ -55,7 +55,7 @@ def test_a_compiled_class_is_called_by_entry() -> None:
     np.testing.assert_array_equal(y, 4 * X)
     assert compiled["quadruple"].param_names == ["x", "middle", "y"]
     assert compiled["double"] is compiled.double
-    with pytest.raises(SeveralEntries, match=r'select one: `Two\["double"\]`'):
+    with pytest.raises(SeveralEntries, match=r'select one explicitly: `Two\["double"\]`'):
         compiled(X, y)
     with pytest.raises(KeyError, match="triple"):
         compiled["triple"]

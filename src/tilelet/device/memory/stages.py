@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 
+from tilelet.dataclasses import dataclass, replace
 from tilelet.device.kernel.view import (
     Core,
     DeviceKernel,
