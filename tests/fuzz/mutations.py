@@ -169,6 +169,6 @@ def spoilt(arguments: dict[str, Any], choice: int) -> dict[str, Any]:
             other = str(rng.choice(sorted(found)))
             found[other] = found[name]  # two parameters with one memory
         elif isinstance(found.get(name), np.ndarray):
-            with contextlib.suppress(TypeError, ValueError):  # not for what was spoilt before
+            with contextlib.suppress(TypeError, ValueError, OverflowError):  # spoilt before
                 found[name] = _SPOILT[int(rng.integers(len(_SPOILT)))](found[name])
     return found
