@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ from pytest_lsp import ClientServerConfig, LanguageClient  # noqa: E402
 
 from tilelet.device.machine.description import load_machine  # noqa: E402
 from tilelet.device.run import DeviceRun  # noqa: E402
-from tilelet.lsp.analysis import StoppedError  # noqa: E402
+from tilelet.lsp.analysis import Analysis, StoppedError  # noqa: E402
 from tilelet.lsp.server import Server, make_server  # noqa: E402
 from tilelet.runtime.inspection.check import recorded_runs  # noqa: E402
 from tilelet.static.module import read_module  # noqa: E402
@@ -279,15 +280,21 @@ async def test_500_lines_are_answered_in_a_tenth_of_a_second(
     assert sorted(times)[2] < 1.0
 
 
-@pytest.mark.asyncio(loop_scope="function")
-async def test_shutdown_stops_the_analysis_and_those_that_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The interpreter joins its threads at exit: an analysis that goes on keeps the process."""
-    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)  # it is that of the process
-    server = make_server()
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    """A server in this process, without its settings of the interpreter and without a client."""
+    monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
+    monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
     monkeypatch.setattr(Server, "text", lambda *_: "")
     monkeypatch.setattr(Server, "workspace", SimpleNamespace(text_documents={}))
+    return make_server()
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_shutdown_stops_the_analysis_and_those_that_wait(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreter joins its threads at exit: an analysis that goes on keeps the process."""
     started: list[str] = []
     running = threading.Event()
 
@@ -309,3 +316,22 @@ async def test_shutdown_stops_the_analysis_and_those_that_wait(
     await asyncio.to_thread(thread.join, 60)
     assert not thread.is_alive()
     assert started == ["/first.py"]
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_garbage_is_collected_when_nobody_types(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full collection stops all threads for a tenth of a second: it waits for a pause."""
+    collected: list[int] = []
+    monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
+    monkeypatch.setattr(server.analyzer, "analyze", lambda *_: Analysis("/kernel.py", ""))
+    monkeypatch.setattr(Server, "_publish", lambda *_: None)
+    monkeypatch.setattr("tilelet.lsp.server._IDLE", 0.1)
+    for _ in range(3):
+        server.change("file:///kernel.py")
+    while not collected:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    server.stop()
+    assert collected == [1], "only the last version is followed by a collection"

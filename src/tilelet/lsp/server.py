@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -27,6 +28,10 @@ _DELAY = 0.03
 """Seconds without a change before a text is analysed."""
 _SWITCH_INTERVAL = 0.0005
 """Seconds after which the analysis yields to requests, which wait for its thread."""
+_IDLE = 1.0
+"""Seconds without a change before garbage is collected, during which no request is answered."""
+_FULL_COLLECTION = 100
+"""Collections of the middle generation before a full one that does not wait for an idle time."""
 _SECONDS_FOR_VALUES = 60
 A = TypeVar("A")
 
@@ -54,6 +59,13 @@ class Server(LanguageServer):
         version = document.version
         loop = asyncio.get_running_loop()
         loop.call_later(_DELAY, self._start, uri, version, loop)
+        loop.call_later(_IDLE, self._collect, uri, version)
+
+    def _collect(self, uri: str, version: int) -> None:
+        """Collect garbage after the analysis of a text that nobody has changed since."""
+        document = self.documents.get(uri)
+        if document is not None and document.version == version:
+            self.pool.submit(gc.collect)
 
     def _start(self, uri: str, version: int, loop: asyncio.AbstractEventLoop) -> None:
         document = self.documents.get(uri)
@@ -121,6 +133,7 @@ class Server(LanguageServer):
 def make_server() -> Server:
     """Return a server with all requests that it answers."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    gc.set_threshold(*gc.get_threshold()[:2], _FULL_COLLECTION)
     server = Server()
     _follow_documents(server)
     _answer_requests(server)
