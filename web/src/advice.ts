@@ -1,4 +1,4 @@
-// Changes to the script that were tried: what each gives, its diff, and where it is.
+// Changes to the script that were tried: speed-up, diff and location of each.
 
 import type { Advice, Change } from "./data";
 import { h } from "./dom";
@@ -14,7 +14,7 @@ export function faster(change: Change): string {
   return `${(change.before.us / change.after.us).toFixed(2)}x faster`;
 }
 
-/** All changes, the best first; nothing if none was tried. */
+/** All changes, best first; empty if none was tried. */
 export function advicePanel(state: State, advice: Advice | undefined): HTMLElement[] {
   if (!advice) return [];
   if (!advice.changes.length) return [h("h2", {}, "What to change"), h("p", {}, "Changes were tried; none makes this program faster.")];
@@ -30,7 +30,7 @@ function commandOf(appliedBy: string, script: string): string {
   return ["tilelet", command, script, ...options, ...(command === "advise" && script.endsWith(".py") ? ["--in-place"] : [])].join(" ");
 }
 
-/** The change in figures, what is known of its results, and the diff. */
+/** Speed-up, claim about the results, and diff of one change. */
 export function changeText(change: Change, open: boolean): HTMLElement {
   const { before, after } = change;
   const figures = [`${time(before.us)} → ${time(after.us)}`];

@@ -1,6 +1,6 @@
-// Two runs: what moved and why, kernel by kernel and in time.
+// Comparison of two runs: changes by kernel, by cause and over time.
 
-import { kernelColour, rgb, cssColour } from "./colours";
+import { kernelColor, rgb, cssColor } from "./colors";
 import { bar, empty, h, table } from "./dom";
 import { bytes, count, percent, shorten, time, times } from "./format";
 import { Row, fillLane } from "./raster";
@@ -81,7 +81,7 @@ export class Compare {
     this.paint(a, b);
   }
 
-  /** The kernel in B, or in A if it is only there. */
+  /** The kernel in run B, or in run A if B does not have it. */
   private choose(pair: ComparisonData["kernels"][number]): void {
     const [run, name] = pair.b ? [1, pair.b.name] : [0, pair.a?.name];
     const kernel = this.state.runs[run]!.kernels.findIndex((k) => k.name === name);
@@ -104,7 +104,7 @@ export class Compare {
     return h("div", {}, lane(a, "A", 0), lane(b, "B", 1), h("p", { class: "hint" }, "All cores on one scale of time; click to open the timeline."));
   }
 
-  /** Every core a row of pixels, both runs on the same scale. */
+  /** One row of pixels per core, both runs on the same time scale. */
   private paint(a: Run, b: Run): void {
     const last = Math.max(a.us(a.last), b.us(b.last), 1e-9);
     for (const canvas of this.element.querySelectorAll<HTMLCanvasElement>(".mini canvas")) {
@@ -117,12 +117,12 @@ export class Compare {
       const image = context.createImageData(width, canvas.height);
       const pixels = new Uint32Array(image.data.buffer);
       const row = new Row(width);
-      const colours = run.kernels.map((_, k) => rgb(kernelColour(run.rank[k]!)));
-      const empty = rgb(cssColour("--lane"));
+      const colors = run.kernels.map((_, k) => rgb(kernelColor(run.rank[k]!)));
+      const empty = rgb(cssColor("--lane"));
       const scale = (width * run.tick) / last;
       for (let core = 0; core < run.cores; core++) {
         row.clear();
-        for (const record of run.coreOrder(core)) row.add(run.start[record]! * scale, run.end[record]! * scale, colours[run.kernelOfTask[run.recTask[record]!]!]!);
+        for (const record of run.coreOrder(core)) row.add(run.start[record]! * scale, run.end[record]! * scale, colors[run.kernelOfTask[run.recTask[record]!]!]!);
         row.paint(pixels, core * tall * width, empty);
         fillLane(pixels, width, core * tall, (core + 1) * tall);
       }

@@ -1,4 +1,4 @@
-// Reads what `report/columns.py` packs: a JSON header and typed columns, deflated.
+// Decodes the output of `report/columns.py`: a JSON header and typed columns, deflated.
 
 export const VERSION = 1;
 
@@ -65,9 +65,9 @@ export interface Profile {
   guesses: string[];
   /** what bounds the run: memory, cores or waiting */
   bound?: string;
-  /** between which times nine of ten published totals would lie; empty if nobody knows */
+  /** 90 % interval of published totals; empty if unknown */
   interval?: number[];
-  /** by how many per cent the total changes with one per cent of each parameter */
+  /** sensitivity: change of the total in per cent per one per cent of each parameter */
   depends_on?: Record<string, number>;
   [more: string]: unknown;
 }
@@ -76,9 +76,9 @@ export interface Kernel {
   name: string;
   cores: string;
   place: Place | null;
-  /** position, pipe, what, place, busy us, added us, times */
+  /** position, pipe, description, source line, busy us, added us, repetitions */
   steps: [number, string, string, Place | null, number, number, number][];
-  /** position (-1: rounds left out), begin us, end us, repeats */
+  /** position (-1: omitted iterations), begin us, end us, repetitions */
   events: [number, number, number, number][];
   start_us?: number;
   all_events?: boolean;
@@ -126,7 +126,7 @@ export interface SpacePlan {
   used: number;
   limit: number;
   peak: number;
-  /** the statement at which that is */
+  /** the statement with the highest occupancy */
   peak_at?: number;
   peak_place: Place | null;
   resident: string[];
@@ -195,13 +195,13 @@ export interface RanksData {
   spans: RankSpan[];
   waits: { rank: number; kernel: string; source: number; start_us: number; end_us: number; line: number }[];
   messages: { source: number; target: number; bytes: number; start_us: number; end_us: number; line: number }[];
-  /** tasks and messages beyond what a page draws */
+  /** number of tasks and messages omitted from the page */
   left_out: number;
 }
 
 export interface RunHeader {
   name: string;
-  /** of a program of several ranks, which has no tasks of one device */
+  /** present for programs of several ranks, which have no single-device tasks */
   ranks?: RanksData;
   machine: string;
   profile: Profile;
@@ -259,7 +259,7 @@ export interface OutputNumbers {
   rtol?: number;
   atol?: number;
   text?: string;
-  /** share of wrong elements of each cell of a grid over the output */
+  /** fraction of wrong elements per cell of a grid over the output */
   map?: { rows: number; columns: number; cells: number[] } | null;
   /** counts of |error| / allowed by decade, from 10**first */
   histogram?: { first: number; counts: number[] } | null;
@@ -274,7 +274,7 @@ export interface Numbers {
 export interface ComparisonData {
   verdict: string;
   notes?: string[];
-  /** how likely the faster one is the faster one on a board */
+  /** probability that the faster run is also faster on a board */
   likelihood?: number | null;
   difference_us: number;
   causes: { us: number; text: string }[];
@@ -337,7 +337,7 @@ const ARRAY = {
   f8: Float64Array,
 };
 
-/** A column's values: planes of bytes put together again, differences added up. */
+/** Decode a column: reassemble its byte planes and sum its differences. */
 export function readColumn(columns: Uint8Array, entry: ColumnEntry): Column {
   const { count, at, type } = entry;
   const width = WIDTH[type];

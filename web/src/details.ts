@@ -1,7 +1,7 @@
-// What is chosen, in words: the panel on the right.
+// The panel on the right: details of the selection.
 
 import { advicePanel } from "./advice";
-import { kernelColour } from "./colours";
+import { kernelColor } from "./colors";
 import type { Advice, Numbers } from "./data";
 import { bar, breakable, h } from "./dom";
 import { firstOf } from "./first";
@@ -71,7 +71,7 @@ export class Details {
     const scalars = run.scalars(task);
     const onPath = [...records].some((r) => run.onPath[r]);
     const name = run.kernelName(site.kernel);
-    const swatch = h("i", { class: "swatch", style: `background:${kernelColour(run.rank[site.kernel]!)}` });
+    const swatch = h("i", { class: "swatch", style: `background:${kernelColor(run.rank[site.kernel]!)}` });
     const rows: [string, string | HTMLElement | (string | HTMLElement)[]][] = [
       ["kernel", this.link(shorten(name, 120), () => this.state.chooseKernel(site.kernel, { view: "kernels" }), "show the kernel")],
       ["line", site.place ? this.link(run.placeText(site.place), () => this.state.set({ view: "source", line: site.place }), "show the source") : "–"],
@@ -95,7 +95,7 @@ export class Details {
     ];
   }
 
-  /** From submission to the end, in words and bars. */
+  /** The task's life from submission to completion, as text and bars. */
   private waits(run: Run, task: number): HTMLElement {
     const record = run.records(task)[0];
     const rows: [string, number][] = [];
@@ -185,7 +185,7 @@ export class Details {
         ["read, written", `${bytes(row.read)}, ${bytes(row.written)}`],
         ["least possible", bytes(row.least_read + row.least_written)],
       );
-    const parts = [h("h2", {}, h("i", { class: "swatch", style: `background:${kernelColour(run.rank[kernel]!)}` }), breakable(shorten(run.kernelName(kernel), 120))), this.facts(rows)];
+    const parts = [h("h2", {}, h("i", { class: "swatch", style: `background:${kernelColor(run.rank[kernel]!)}` }), breakable(shorten(run.kernelName(kernel), 120))), this.facts(rows)];
     if (first >= 0) parts.push(h("p", {}, this.link("first task", () => this.state.chooseTask(first, { view: "timeline" })), "  ", this.link("in the timeline", () => this.state.set({ view: "timeline" }))));
     return parts;
   }

@@ -1,4 +1,4 @@
-// Elements. Text only ever becomes text nodes: nothing of the user's is read as markup.
+// DOM helpers. Text becomes text nodes only: user text is never parsed as markup.
 
 type Child = Node | string | number | null | undefined | false;
 type Props = Record<string, unknown>;
@@ -33,7 +33,7 @@ export interface TableColumn<T> {
   head: string;
   hint?: string;
   cell: (row: T) => Child | Child[];
-  /** what it is sorted by; columns without it are not */
+  /** sort key; columns without one cannot be sorted */
   key?: (row: T) => number | string;
   left?: boolean;
   wrap?: boolean;
@@ -47,7 +47,7 @@ export interface TableOptions<T> {
   label: string;
 }
 
-/** A table that its heads sort; rows can be chosen by click or Enter. */
+/** A table sorted by clicking its headers; rows are selected by click or Enter. */
 export function table<T>(rows: T[], columns: TableColumn<T>[], options: TableOptions<T>): HTMLElement {
   const root = h("table", { class: "data", "aria-label": options.label });
   let sorted = options.sort ?? -1;
@@ -97,7 +97,7 @@ export function table<T>(rows: T[], columns: TableColumn<T>[], options: TableOpt
   return root;
 }
 
-/** A bar within a cell, and the text beside it. */
+/** A bar inside a table cell, with text beside it. */
 export function bar(share: number, text: string, kind = ""): HTMLElement {
   const width = `${Math.max(0, Math.min(1, share)) * 100}%`;
   return h("span", { class: `bar ${kind}` }, h("i", { style: `width:${width}` }), h("b", {}, text));
@@ -114,13 +114,13 @@ export function empty(what: string, how: string, command = ""): HTMLElement {
 
 export interface Drag {
   start?: (event: PointerEvent) => void;
-  /** by how much since the last call */
+  /** movement since the last call */
   move: (event: PointerEvent, dx: number, dy: number) => void;
-  /** pressed and released without moving */
+  /** called for a press and release without movement */
   click?: (event: PointerEvent) => void;
 }
 
-/** Pressing the pointer on an element and moving it, also outside of it. */
+/** Track a pointer drag that starts on an element, also outside of it. */
 export function onDrag(element: HTMLElement, drag: Drag): void {
   let last: { x: number; y: number; moved: boolean } | null = null;
   element.addEventListener("pointerdown", (event) => {

@@ -1,4 +1,4 @@
-// What to look at first: the largest reasons for the time of a run, each with the view that shows it.
+// What to look at first: the largest contributions to a run's time, each with a link to its view.
 
 import type { Numbers } from "./data";
 import { bytes, count, percent, plural, shorten, time } from "./format";
@@ -7,7 +7,7 @@ import { CAUSES, CAUSE_TEXT, type Run } from "./run";
 import type { State } from "./state";
 
 export interface First {
-  /** share of the run's time, or of what is moved; what is wrong stands before all of them */
+  /** share of the run's time or traffic; errors come first */
   weight: number;
   head: string;
   text: string;
@@ -45,7 +45,7 @@ function findings(state: State): First[] {
   ];
 }
 
-/** Tasks one after the other, and what the runtime takes for each of them. */
+/** Serialized tasks and the runtime's cost per task. */
 function overhead(state: State): First[] {
   const { profile } = state.run;
   const total = profile.total_us || 1;
@@ -68,7 +68,7 @@ function kernels(state: State): First[] {
   const { profile } = state.run;
   const total = profile.total_us || 1;
   return [...profile.kernels]
-    .filter((k) => k.bound !== "dispatch") // that is what `overhead` says
+    .filter((k) => k.bound !== "dispatch") // reported by `overhead`
     .sort((a, b) => b.path_us - a.path_us)
     .slice(0, 2)
     .map((k) => ({
@@ -79,7 +79,7 @@ function kernels(state: State): First[] {
     }));
 }
 
-/** The kind of core that works for longest, if it still idles most of the time. */
+/** The busiest kind of core, if it still idles most of the time. */
 function cores(state: State): First[] {
   const run = state.run;
   if (!run.hasTasks || run.thinned) return [];
@@ -102,7 +102,7 @@ const CAUSE_REASON: Record<keyof typeof CAUSE_TEXT, string> = {
   none: "has no task left until the end",
 };
 
-/** Tensors that are moved more than they need be. */
+/** Tensors that are moved more often than necessary. */
 function tensors(state: State): First[] {
   const rows = state.run.profile.tensors.map((t) => ({ t, moved: t.read + t.written, more: t.read + t.written - t.least_read - t.least_written }));
   const total = rows.reduce((sum, r) => sum + r.moved, 0) || 1;

@@ -1,4 +1,4 @@
-// Numbers and names for people.
+// Number and name formatting.
 
 const grouped = new Intl.NumberFormat("en-US");
 
@@ -11,7 +11,7 @@ export function plural(n: number, one: string, many: string): string {
   return `${count(n)} ${n === 1 ? one : many}`;
 }
 
-/** Microseconds, with the unit that reads best. */
+/** Format microseconds in the most readable unit. */
 export function time(us: number): string {
   const size = Math.abs(us);
   if (size >= 1e6) return `${(us / 1e6).toFixed(3)} s`;
@@ -21,14 +21,14 @@ export function time(us: number): string {
   return us === 0 ? "0" : `${(us * 1e3).toFixed(0)} ns`;
 }
 
-/** A moment of a run, exact to `step`: labels of an axis must differ. */
+/** Format a time with the precision of `step`, so that axis labels differ. */
 export function moment(us: number, step: number): string {
   const [unit, size] = Math.abs(us) >= 1e4 ? ["ms", 1e3] : ["µs", 1];
   const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / (size as number)) - 1e-9)));
   return `${(us / (size as number)).toFixed(digits)} ${unit}`;
 }
 
-/** Decimal units, as memory traffic is counted. */
+/** Bytes in decimal units, as used for memory traffic. */
 export function bytes(n: number): string {
   let size = n;
   for (const unit of ["B", "KB", "MB", "GB"]) {
@@ -38,7 +38,7 @@ export function bytes(n: number): string {
   return "";
 }
 
-/** Binary units, as on-chip memory is counted. */
+/** Bytes in binary units, as used for on-chip memory. */
 export function kib(n: number): string {
   return n < 1024 ? `${n} B` : `${(n / 1024).toFixed(n % 1024 ? 1 : 0)} KiB`;
 }
@@ -55,7 +55,7 @@ export function shorten(text: string, most = 60): string {
   return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
 }
 
-/** Steps of an axis: 1, 2 or 5 times a power of ten, about `wanted` of them. */
+/** About `wanted` axis ticks at 1, 2 or 5 times a power of ten. */
 export function niceStep(span: number, wanted: number): number {
   const raw = span / Math.max(wanted, 1);
   const power = 10 ** Math.floor(Math.log10(raw));

@@ -1,6 +1,6 @@
-// Tasks as a graph: one node for each call, split into ranges of tasks where it is opened.
+// The task graph: one node per call, split into ranges of tasks when expanded.
 
-import { kernelColour } from "./colours";
+import { kernelColor } from "./colors";
 import { empty, h, svg } from "./dom";
 import { count, plural, shorten } from "./format";
 import { EDGE_KINDS, type Run, grouped } from "./run";
@@ -9,11 +9,11 @@ import type { State } from "./state";
 interface Node {
   id: number;
   site: number;
-  /** the node's tasks are places [from, to) among those of its call */
+  /** the node holds the tasks [from, to) of its call */
   from: number;
   to: number;
   depth: number;
-  /** which rounds of a loop they are, where that is known */
+  /** their loop iterations, if known */
   rounds: string;
   x: number;
   y: number;
@@ -84,7 +84,7 @@ export class Graph {
     return found;
   }
 
-  /** Edges between nodes, and how many of each kind; those through a join count once for each end. */
+  /** Edges between nodes with counts by kind; an edge through a join counts once per end. */
   private edges(run: Run, nodeOf: Uint32Array): Edge[] {
     const found = new Map<number, Edge>();
     const { count: total, producer, consumer, kind } = run.edges();
@@ -110,7 +110,7 @@ export class Graph {
     return [...found.values()];
   }
 
-  /** Layers: a node stands below all that it waits for; edges back up (loops) do not count. */
+  /** Layering: a node is below all its dependencies; back edges (loops) are ignored. */
   private place(edges: Edge[]): void {
     const order = this.nodes.map((_, i) => i);
     const layer = new Map<number, number>(order.map((i) => [i, 0]));
@@ -142,7 +142,7 @@ export class Graph {
     this.update();
   }
 
-  /** Ranges of a node's tasks: rounds of the outermost loop that goes on among them, else equal parts. */
+  /** Split a node's tasks by iterations of the outermost varying loop, else into equal parts. */
   private split(node: Node): [number, number, string][] {
     const run = this.state.run;
     const [starts, order] = grouped(run.site, run.sites.length);
@@ -203,8 +203,8 @@ export class Graph {
         { class: `node ${i === at || (chosen === null && site.kernel === this.state.choice.kernel) ? "chosen" : ""}`, tabindex: 0, role: "button", transform: `translate(${node.x} ${node.y})`, onclick: act, onkeydown: (e: KeyboardEvent) => e.key === "Enter" && act() },
         svg("title", {}, `${run.kernelName(site.kernel)} at ${run.placeText(site.place)}; ${size > 1 ? "click to open" : "click to choose"}`),
         svg("rect", { width: NODE_W, height: NODE_H, rx: 7 }),
-        svg("rect", { width: 6, height: NODE_H, rx: 3, fill: kernelColour(run.rank[site.kernel]!) }),
-        // An inner svg cuts off what is too long for the node.
+        svg("rect", { width: 6, height: NODE_H, rx: 3, fill: kernelColor(run.rank[site.kernel]!) }),
+        // An inner svg clips text that is too long for the node.
         svg("svg", { width: NODE_W - 4, height: NODE_H }, svg("text", { x: 14, y: 18, class: "name" }, shorten(run.kernelName(site.kernel), 40)), svg("text", { x: 14, y: 34, class: "axis" }, shorten(`${label}  ${node.rounds || run.placeText(site.place)}`, 60))),
       );
     });
@@ -233,7 +233,7 @@ export class Graph {
     );
   }
 
-  /** Findings that name two tasks: the edge that is not there. */
+  /** Draw findings about two tasks as missing edges. */
   private races(run: Run, nodeOf: Uint32Array): Race[] {
     const found: Race[] = [];
     for (const finding of run.header.findings ?? []) {
@@ -246,9 +246,9 @@ export class Graph {
   }
 }
 
-/** Where edges run, and where their labels stand. */
+/** Routes of edges and positions of their labels. */
 class Routes {
-  /** how far to the right they reach */
+  /** rightmost coordinate */
   right = 0;
   private readonly taken: [number, number, number][] = [];
 
@@ -262,7 +262,7 @@ class Routes {
     return this.around(a, b);
   }
 
-  /** Past what stands in between, on the right of it, each edge in a channel of its own. */
+  /** Route around the nodes in between, on their right, with one channel per edge. */
   private around(a: Node, b: Node): { path: string; x: number; y: number } {
     const [top, bottom] = [Math.min(a.y, b.y), Math.max(a.y, b.y) + NODE_H];
     const between = this.nodes.filter((n) => n.y + NODE_H >= top && n.y <= bottom);

@@ -1,6 +1,6 @@
-// Kernels: what each takes and what bounds it, the roofline, and the pipes of one execution.
+// Kernels: time and bound of each, the roofline, and the pipes of one execution.
 
-import { kernelColour } from "./colours";
+import { kernelColor } from "./colors";
 import { bar, empty, h, svg, table } from "./dom";
 import { bytes, count, percent, shorten, time, times } from "./format";
 import type { KernelRow } from "./data";
@@ -39,7 +39,7 @@ export class Kernels {
     const list = table<KernelRow>(
       rows,
       [
-        { head: "kernel", left: true, cell: (r) => [h("i", { class: "swatch", style: `background:${kernelColour(run.rank[index.get(r.name)!] ?? 0)}` }), shorten(r.name, 44)], key: (r) => r.name },
+        { head: "kernel", left: true, cell: (r) => [h("i", { class: "swatch", style: `background:${kernelColor(run.rank[index.get(r.name)!] ?? 0)}` }), shorten(r.name, 44)], key: (r) => r.name },
         { head: "place", left: true, cell: (r) => r.where, key: (r) => r.where },
         { head: "cores", left: true, cell: (r) => r.cores },
         { head: "bound", left: true, cell: (r) => h("span", { title: BOUND_TEXT[r.bound] }, r.bound), key: (r) => r.bound },
@@ -67,7 +67,7 @@ export class Kernels {
     const rows = p.kernels.filter((r) => r.flops && r.gflops && r.roof_gflops);
     if (!rows.length || !p.peak_gflops) return h("div", { class: "panel" }, h("h3", {}, "Roofline"), h("p", { class: "hint" }, "No kernel multiplies matrices: there is no roof to compare with."));
     const [width, height, left, bottom] = [520, 300, 56, 34];
-    // A kernel's intensity is by the bytes that L2 did not save: its roof says how many those are.
+    // Intensity counts the bytes that miss L2; the roof gives their number.
     const points = rows.map((r) => ({ r, x: r.roof_gflops < p.peak_gflops * 0.999 ? r.roof_gflops / p.hbm_gbs : Math.max((p.peak_gflops / p.hbm_gbs) * 1.5, r.flops / Math.max(r.read + r.written, 1)), y: r.gflops }));
     const ridge = p.peak_gflops / p.hbm_gbs;
     const x0 = Math.log10(Math.min(ridge / 30, ...points.map((q) => q.x)) * 0.6);
@@ -83,7 +83,7 @@ export class Kernels {
     const near = (a: (typeof points)[number], b: (typeof points)[number]) => Math.abs(X(a.x) - X(b.x)) < 100 && Math.abs(Y(a.y) - Y(b.y)) < 13;
     const dots = points.map((point, i) => {
       const { r, x, y } = point;
-      // Of dots whose names would cover each other, the first has a name.
+      // If labels of dots overlap, only the first is drawn.
       const named = !points.slice(0, i).some((other) => near(other, point));
       const more = points.slice(i + 1).filter((other) => near(point, other)).length;
       const kernel = index.get(r.name);
@@ -94,7 +94,7 @@ export class Kernels {
         { class: `dot ${chosen ? "chosen" : ""}`, tabindex: 0, role: "button", onclick: go, onkeydown: (e: KeyboardEvent) => e.key === "Enter" && go() },
         svg("title", {}, `${r.name}: ${x.toFixed(1)} flop per byte, ${count(y)} Gflop/s, ${percent(r.gflops / r.roof_gflops)} of its roof`),
         svg("line", { x1: X(x), x2: X(x), y1: Y(y), y2: Y(r.roof_gflops), class: "gap" }),
-        svg("circle", { cx: X(x), cy: Y(y), r: chosen ? 7 : 5, fill: kernelColour(run.rank[kernel ?? 0] ?? 0) }),
+        svg("circle", { cx: X(x), cy: Y(y), r: chosen ? 7 : 5, fill: kernelColor(run.rank[kernel ?? 0] ?? 0) }),
         named ? svg("text", { x: X(x) + 9, y: Y(y) + 4, class: "axis" }, `${shorten(r.name, 22)}${more ? ` and ${more} more` : ""}`) : null,
       );
     });
@@ -107,7 +107,7 @@ export class Kernels {
     );
   }
 
-  /** One execution: the steps of each pipe over time, then the steps that add most. */
+  /** One execution: the steps of each pipe over time, then the most expensive steps. */
   private pipes(run: Run, number: number): HTMLElement {
     const kernel = run.kernels[number]!;
     const row = run.rowOf.get(kernel.name);
@@ -127,7 +127,7 @@ export class Kernels {
       const y = names.indexOf(step[1]);
       return svg(
         "rect",
-        { x: X(from), y: y * rowHeight + 3, width: Math.max(0.6, X(to) - X(from) - 0.4), height: rowHeight - 6, fill: kernelColour(y), class: "step", onclick: () => step[3] && this.state.set({ line: step[3], view: "source" }) },
+        { x: X(from), y: y * rowHeight + 3, width: Math.max(0.6, X(to) - X(from) - 0.4), height: rowHeight - 6, fill: kernelColor(y), class: "step", onclick: () => step[3] && this.state.set({ line: step[3], view: "source" }) },
         svg("title", {}, `${step[2]} at ${run.placeText(step[3])}: ${time(to - from)}`),
       );
     });

@@ -1,14 +1,14 @@
-// What every lane did, as rows of colours: the orchestrator, then schedulers, then cores.
+// Lanes as rows of colored pixels: the orchestrator, schedulers, then cores.
 //
-// Close up, the bars that can be seen are added up for every frame. From afar there may be hundreds of
-// thousands: then they are added up once, into fine columns over the whole run, and a frame takes the
+// Zoomed in, the visible bars are rasterized for every frame. Zoomed out there may be hundreds of
+// thousands, so they are accumulated once into fine columns over the whole run, and a frame reads the
 // columns of its pixels.
 
-import { causeColour, cssColour, kernelColour, rgb } from "./colours";
+import { causeColor, cssColor, kernelColor, rgb } from "./colors";
 import { Columns, Places, Row } from "./raster";
 import { CAUSES, type Cause, type Run, lowerBound } from "./run";
 
-/** Columns over the whole run, a power of two; each lane takes 16 bytes of one. */
+/** Number of columns over the whole run, a power of two; 16 bytes per lane and column. */
 const COLUMNS = 16384;
 /** Runs with fewer records are drawn bar by bar. */
 const MANY = 20_000;
@@ -21,23 +21,23 @@ export interface Seen {
 }
 
 export class LanePixels {
-  private readonly colours: number[][];
+  private readonly colors: number[][];
   private readonly faint: number[][];
   private readonly causes: Record<Cause, number[]>;
   private whole: Columns | null = null;
-  /** those of the last frame, to be filled again: new ones for every frame are work to clear away */
+  /** buffers of the last frame, reused to avoid garbage collection */
   private kept: Row[] = [];
   private of: { filter: Uint8Array | null; idle: boolean } | null = null;
 
-  /** In the colours of now: another theme takes another object. */
+  /** Uses the colors of the current theme; another theme needs a new object. */
   constructor(private readonly run: Run) {
-    const background = rgb(cssColour("--panel"));
-    this.colours = run.kernels.map((_, k) => rgb(kernelColour(run.rank[k]!)));
-    this.faint = this.colours.map((c) => c.map((v, i) => v * 0.18 + background[i]! * 0.82));
-    this.causes = Object.fromEntries(CAUSES.map((c) => [c, rgb(causeColour(c))] as const)) as unknown as Record<Cause, number[]>;
+    const background = rgb(cssColor("--panel"));
+    this.colors = run.kernels.map((_, k) => rgb(kernelColor(run.rank[k]!)));
+    this.faint = this.colors.map((c) => c.map((v, i) => v * 0.18 + background[i]! * 0.82));
+    this.causes = Object.fromEntries(CAUSES.map((c) => [c, rgb(causeColor(c))] as const)) as unknown as Record<Cause, number[]>;
   }
 
-  /** A row of `width` pixels for each lane of which `wanted` is true. */
+  /** Return one row of `width` pixels per lane for which `wanted` is true. */
   rows(asked: Seen, width: number, wanted: (lane: number) => boolean): (Row | null)[] {
     const run = this.run;
     const seen = { ...asked, idle: asked.idle && !run.thinned };
@@ -85,8 +85,8 @@ export class LanePixels {
     }
   }
 
-  private colour(task: number, filter: Uint8Array | null): number[] {
-    return (filter && !filter[task] ? this.faint : this.colours)[this.run.kernelOfTask[task]!]!;
+  private color(task: number, filter: Uint8Array | null): number[] {
+    return (filter && !filter[task] ? this.faint : this.colors)[this.run.kernelOfTask[task]!]!;
   }
 
   private addCore(row: Row, core: number, { from, to, filter, idle }: Seen, scale: number): void {
@@ -104,14 +104,14 @@ export class LanePixels {
       if (run.dispatch[record]! > to) return;
       const x0 = (run.start[record]! - from) * scale;
       const x1 = (run.end[record]! - from) * scale;
-      row.add(x0, x1, this.colour(run.recTask[record]!, filter));
+      row.add(x0, x1, this.color(run.recTask[record]!, filter));
       if (idle) row.add(x1, (run.finish[record]! - from) * scale, this.causes.handover);
       previous = record;
     }
     if (idle && previous >= 0) row.add((run.finish[previous]! - from) * scale, (run.last - from) * scale, this.causes.none);
   }
 
-  /** What all schedulers do, in one pass over the records that can be seen. */
+  /** Rasterize all schedulers in one pass over the visible records. */
   private addSchedulers(rows: (Row | null)[], { from, to, filter }: Seen, scale: number): void {
     const run = this.run;
     const runtime = run.header.runtime!;
@@ -124,10 +124,10 @@ export class LanePixels {
       if (dispatch - hand > to - from) break;
       const row = owners[run.recCore[record]!];
       if (!row) continue;
-      const colour = this.colour(run.recTask[record]!, filter);
+      const color = this.color(run.recTask[record]!, filter);
       const finish = run.finish[record]! - from;
-      row.add((dispatch - hand) * scale, dispatch * scale, colour, 0.9);
-      row.add(finish * scale, (finish + retire) * scale, colour, 0.55);
+      row.add((dispatch - hand) * scale, dispatch * scale, color, 0.9);
+      row.add(finish * scale, (finish + retire) * scale, color, 0.55);
     }
   }
 
@@ -137,7 +137,7 @@ export class LanePixels {
     const submit = run.header.runtime!.submit_us / run.tick;
     for (let task = lowerBound(run.submitted, from); task < run.tasks && run.submitted[task]! - submit <= to; task++) {
       const end = (run.submitted[task]! - from) * scale;
-      row.add(end - submit * scale, end, this.colour(task, filter), 0.9);
+      row.add(end - submit * scale, end, this.color(task, filter), 0.9);
     }
   }
 }

@@ -1,5 +1,5 @@
-// A page that `tilelet view` serves: it reloads when there is newer data, says why there is none, and
-// hands the trace to a Perfetto on this machine.
+// Live updates of a page served by `tilelet view`: reload on new data, show why there is none, and
+// pass the trace to a local Perfetto.
 
 import { h } from "./dom";
 
@@ -8,12 +8,12 @@ const token = new URLSearchParams(location.search).get("token") ?? "";
 interface Answer {
   version: string;
   state: string;
-  /** what the script's failure was; empty if it does not fail */
+  /** error message of the script; empty if it succeeded */
   message: string;
   perfetto: string;
 }
 
-/** What stands in the corner, and the message of a script that fails, below the header. */
+/** Status in the corner, and the error message of a failing script below the header. */
 export function live(): { corner: HTMLElement; message: HTMLElement } {
   const note = h("span", { class: "live", "aria-live": "polite" }, "live");
   const again = h("button", { type: "button", title: "profile the script again", onclick: () => void fetch(`again?token=${encodeURIComponent(token)}`, { method: "POST" }) }, "Run again");
@@ -45,7 +45,7 @@ export function live(): { corner: HTMLElement; message: HTMLElement } {
   return { corner, message };
 }
 
-/** Perfetto's page says PONG when it is ready; then it takes the trace. */
+/** Perfetto's page answers PONG when it is ready for the trace. */
 async function toPerfetto(address: string): Promise<void> {
   const other = window.open(address);
   if (!other) return;

@@ -1,4 +1,4 @@
-// The page: reads its data, makes the views, and links them by what is chosen.
+// Entry point: decodes the data, creates the views, and links them by the selection.
 
 import { Compare } from "./compare";
 import { type Advice, fromBase64, unpack } from "./data";
@@ -95,7 +95,7 @@ async function main(): Promise<void> {
     if (shown !== choice.view || choice.run !== before.run) {
       shown = choice.view;
       place.replaceChildren(views[choice.view].element);
-      // Each view begins at its top: on a narrow screen the one before may have been scrolled far down.
+      // Start every view at its top: on a narrow screen the previous one may have been scrolled down.
       for (const box of [place, place.parentElement!, document.documentElement]) box.scrollTop = 0;
       views[choice.view].show();
     } else views[choice.view].update();
@@ -119,7 +119,7 @@ async function main(): Promise<void> {
     else if (state.choice.view === "timeline" && !event.defaultPrevented && !(event.target instanceof HTMLCanvasElement)) (views.timeline as View & { key?: (e: KeyboardEvent) => boolean }).key?.(event);
   });
   const first: Partial<typeof state.choice> = header.kind === "compare" ? { view: "compare" } : state.run.hasTasks || state.run.header.ranks ? {} : { view: header.kind === "check" ? "model" : "kernels" };
-  const wanted = location.hash; // before the first choice replaces it
+  const wanted = location.hash; // read before the first selection replaces it
   state.set(first);
   if (wanted.length > 1) state.fromHash(wanted);
   requestAnimationFrame(() => {

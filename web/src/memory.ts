@@ -1,6 +1,6 @@
-// Memory: tiles on chip by address and statement, and global memory tensor by tensor.
+// Memory: on-chip tiles by address and statement, and global memory by tensor.
 
-import { kernelColour } from "./colours";
+import { kernelColor } from "./colors";
 import { empty, h, svg } from "./dom";
 import { bytes, kib, percent, shorten, times } from "./format";
 import type { MemoryPlan, SpacePlan } from "./data";
@@ -49,7 +49,7 @@ export class Memory {
   private space(run: Run, plan: MemoryPlan, space: SpacePlan): HTMLElement {
     const [width, height, left, bottom] = [560, 190, 66, 22];
     const last = Math.max(...plan.steps.map((s) => s[0]), ...space.tiles.map((t) => t.live[1]), 1) + 1;
-    // A limit far above what is used would leave nothing to see: then the map ends before it.
+    // If the limit is far above the use, end the map before it, so that tiles stay visible.
     const near = space.used > space.limit / 3;
     const top = near ? Math.max(space.limit, space.used) : space.used * 1.15;
     const X = (step: number) => left + (step / last) * (width - left - 8);
@@ -64,7 +64,7 @@ export class Memory {
         "g",
         { class: "tile", onclick: () => place && this.state.set({ line: place, view: "source" }) },
         svg("title", {}, text),
-        svg("rect", { x, y, width: w, height: tall, fill: kernelColour(names.indexOf(t.name)) }),
+        svg("rect", { x, y, width: w, height: tall, fill: kernelColor(names.indexOf(t.name)) }),
         w > 44 && tall > 11 ? svg("text", { x: x + 4, y: y + Math.min(tall / 2 + 4, tall - 2), class: "on-tile" }, fitting(t.name, kib(t.bytes), Math.floor((w - 6) / 5.6))) : null,
       );
     });
@@ -108,7 +108,7 @@ export class Memory {
     const shown = rows.slice(0, 60).map((t) => {
       const least = t.least_read + t.least_written;
       const mine = moves.filter((m) => m[1] === t.name && m[2] === t.origin).sort((a, b) => b[3] + b[4] - a[3] - a[4]);
-      const parts = mine.length ? mine.map(([kernel, , , read, written]) => h("i", { style: `width:${(100 * (read + written)) / most}%;background:${kernelColour(rank.get(kernel) ?? 0)}`, title: `${kernel} reads ${bytes(read)}, writes ${bytes(written)}` })) : [h("i", { style: `width:${(100 * (t.read + t.written)) / most}%` })];
+      const parts = mine.length ? mine.map(([kernel, , , read, written]) => h("i", { style: `width:${(100 * (read + written)) / most}%;background:${kernelColor(rank.get(kernel) ?? 0)}`, title: `${kernel} reads ${bytes(read)}, writes ${bytes(written)}` })) : [h("i", { style: `width:${(100 * (t.read + t.written)) / most}%` })];
       const choose = () => this.state.set({ tensor: t.name });
       return h(
         "tr",
@@ -134,7 +134,7 @@ export class Memory {
   }
 }
 
-/** Name and size, or the name alone, in as many characters. */
+/** Name and size, or the name alone, within a number of characters. */
 function fitting(name: string, size: string, most: number): string {
   return name.length + size.length < most ? `${name} ${size}` : shorten(name, Math.max(2, most));
 }

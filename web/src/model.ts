@@ -1,4 +1,4 @@
-// The model: how sure its total is, what it rests on, and every number of the machine.
+// The model: uncertainty of the total, its evidence, and all machine parameters.
 
 import { bar, h, svg, table } from "./dom";
 import { count, time } from "./format";
@@ -89,7 +89,7 @@ export class Model {
   }
 }
 
-/** The interval on a scale from nothing to half as much again as its end. */
+/** The interval on a scale from 0 to 1.5 times its end. */
 function errorBar(low: number, us: number, high: number): SVGElement {
   const [width, end] = [560, high * 1.25];
   const X = (v: number) => 4 + (v / end) * (width - 8);

@@ -1,4 +1,4 @@
-// Results against the golden: which outputs are wrong, where, by how much, and who wrote it.
+// Comparison with the golden: which outputs are wrong, where, by how much, and which task wrote them.
 
 import { empty, h, svg } from "./dom";
 import { count, percent } from "./format";
@@ -54,7 +54,7 @@ export class Numbers {
     );
   }
 
-  /** Where it is wrong: rows down, columns across; the darker, the more elements differ. */
+  /** Map of errors: rows down, columns across; darker cells have more wrong elements. */
   private map(o: OutputNumbers): HTMLElement {
     const { rows, columns, cells } = o.map!;
     const size = Math.max(3, Math.min(14, Math.floor(420 / Math.max(rows, columns))));

@@ -1,6 +1,6 @@
-// The strip above the timeline: cores at work over the whole run, AIC above, AIV below.
+// The strip above the timeline: busy cores over the whole run, AIC above, AIV below.
 
-import { cssColour } from "./colours";
+import { cssColor } from "./colors";
 import type { Run } from "./run";
 
 export function paintOverview(context: CanvasRenderingContext2D, run: Run, { left, width, height }: { left: number; width: number; height: number }): void {
@@ -19,15 +19,15 @@ export function paintOverview(context: CanvasRenderingContext2D, run: Run, { lef
   context.textAlign = "right";
   sums.forEach((sum, kind) => {
     const top = kind * half;
-    context.fillStyle = cssColour("--lane");
+    context.fillStyle = cssColor("--lane");
     context.fillRect(left, top + 1, bins, half - 2);
-    context.fillStyle = cssColour(kind ? "--second" : "--accent");
+    context.fillStyle = cssColor(kind ? "--second" : "--accent");
     for (let x = 0; x < bins; x++) {
       const share = Math.min(1, sum[x]! / Math.max(counts[kind]!, 1));
       const tall = Math.max(share > 0 ? 1 : 0, share * (half - 3));
       context.fillRect(left + x, top + half - 1 - tall, 1, tall);
     }
-    context.fillStyle = cssColour("--soft");
+    context.fillStyle = cssColor("--soft");
     context.fillText(kind ? "AIV busy" : "AIC busy", left - 8, top + half / 2);
   });
 }

@@ -1,7 +1,7 @@
-// Several ranks: the tasks of each in its lane, what it waits for below them, and messages as lines
-// from the rank that sends to the one that receives. The wheel zooms, dragging moves.
+// Several ranks: one lane per rank with its tasks and waits, and messages as lines
+// from sender to receiver. The wheel zooms, dragging pans.
 
-import { kernelColour } from "./colours";
+import { kernelColor } from "./colors";
 import type { RankSpan, RanksData } from "./data";
 import { h, svg } from "./dom";
 import { bytes, moment, niceStep, time } from "./format";
@@ -12,10 +12,10 @@ const LEFT = 64;
 const BAR = 7;
 const WAIT = 8;
 const GAP = 26;
-/** Rows of bars per rank; tasks beyond them share the last. */
+/** Maximum rows of bars per rank; further tasks share the last row. */
 const MOST_ROWS = 24;
 
-/** The row of each span: the first whose bars are over when it starts. */
+/** Assign each span to the first row that is free when it starts. */
 export function rowsOf(spans: RankSpan[], most: number): number[] {
   const free: number[] = [];
   return spans.map((span) => {
@@ -66,7 +66,7 @@ export class Ranks {
       spans.forEach((s, i) => {
         if (!seen(s.start_us, s.end_us)) return;
         const label = `${s.kernel} on rank ${rank}, ${time(s.end_us - s.start_us)} from ${moment(s.start_us, 0.1)}`;
-        bars.push(svg("rect", { x: x(s.start_us), y: y + rows[i]! * BAR, width: Math.max(x(s.end_us) - x(s.start_us), 0.5), height: BAR - 1, fill: kernelColour(kernels.indexOf(s.kernel)) }, svg("title", {}, label)));
+        bars.push(svg("rect", { x: x(s.start_us), y: y + rows[i]! * BAR, width: Math.max(x(s.end_us) - x(s.start_us), 0.5), height: BAR - 1, fill: kernelColor(kernels.indexOf(s.kernel)) }, svg("title", {}, label)));
       });
       for (const w of data.waits.filter((w) => w.rank === rank && seen(w.start_us, w.end_us)))
         bars.push(svg("rect", { x: x(w.start_us), y: y + height + 1, width: Math.max(x(w.end_us) - x(w.start_us), 0.5), height: WAIT - 2, class: "wait" }, svg("title", {}, `${w.kernel} waits ${time(w.end_us - w.start_us)} for rank ${w.source}, line ${w.line}`)));
@@ -89,7 +89,7 @@ export class Ranks {
     const ticks: SVGElement[] = [];
     for (let at = Math.ceil(this.from / step) * step; at <= this.to; at += step) ticks.push(svg("text", { x: x(at), y: 12, class: "tick" }, moment(at, step)));
     const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${y}`, role: "img", "aria-label": "what every rank does, and the messages between ranks", onwheel: (e: WheelEvent) => this.zoom(e), onpointerdown: (e: PointerEvent) => this.drag(e) }, ticks, bars, lines);
-    const legend = kernels.map((k, i) => h("span", {}, h("i", { style: `background:${kernelColour(i)}` }), k));
+    const legend = kernels.map((k, i) => h("span", {}, h("i", { style: `background:${kernelColor(i)}` }), k));
     const sent = data.messages.reduce((sum, m) => sum + m.bytes, 0);
     this.element.replaceChildren(
       h("p", {}, `${data.ranks.length} ranks, ${time(data.total_us)} modelled; ${data.messages.length} messages, ${bytes(sent)}${data.left_out ? `; ${data.left_out} tasks and messages are not drawn` : ""}`),

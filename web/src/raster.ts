@@ -1,8 +1,8 @@
-// Lanes as pixels: any number of bars becomes one row of colours, each weighted by what it covers of
-// a pixel. What is too narrow to be seen alone still counts.
+// Rasterize lanes: any number of bars becomes one row of colors, each weighted by its coverage of
+// a pixel. Bars narrower than a pixel still count.
 
 export class Row {
-  /** four for each pixel: red, green, blue, and how much of it is covered */
+  /** four values per pixel: red, green, blue and coverage */
   readonly sums: Float32Array;
 
   constructor(readonly width: number) {
@@ -13,16 +13,16 @@ export class Row {
     this.sums.fill(0);
   }
 
-  /** A bar from `x0` to `x1` (pixels, fractions count) of one colour. */
-  add(x0: number, x1: number, colour: Float32Array | number[], weight = 1): void {
+  /** Add a bar of one color from `x0` to `x1` (fractional pixels). */
+  add(x0: number, x1: number, color: Float32Array | number[], weight = 1): void {
     if (x1 <= 0 || x0 >= this.width) return;
     if (x0 < 0) x0 = 0;
     if (x1 > this.width) x1 = this.width;
     const first = x0 | 0;
     const last = x1 >= this.width ? this.width - 1 : x1 | 0;
-    const r = colour[0]!;
-    const g = colour[1]!;
-    const b = colour[2]!;
+    const r = color[0]!;
+    const g = color[1]!;
+    const b = color[2]!;
     const sums = this.sums;
     for (let x = first; x <= last; x++) {
       const cover = ((x1 < x + 1 ? x1 : x + 1) - (x0 > x ? x0 : x)) * weight;
@@ -34,7 +34,7 @@ export class Row {
     }
   }
 
-  /** The row over a background, as pixels of `into` from `offset` on. */
+  /** Blend the row with a background into the pixels of `into` from `offset`. */
   paint(into: Uint32Array, offset: number, background: number[]): void {
     const sums = this.sums;
     for (let x = 0; x < this.width; x++) {
@@ -50,13 +50,13 @@ export class Row {
   }
 }
 
-/** The pixel rows of a lane: one row of colours repeated from `top` to `bottom`. */
+/** Fill the pixel rows `top` to `bottom` of a lane with one row of colors. */
 export function fillLane(pixels: Uint32Array, width: number, top: number, bottom: number): void {
   for (let y = top + 1; y < bottom; y++) pixels.copyWithin(y * width, top * width, (top + 1) * width);
 }
 
-/** Rows over a whole run as running sums: any stretch of one, at any scale, is the difference of two
- *  places. */
+/** Rows over a whole run as prefix sums: any interval, at any scale, is the difference of two
+ *  entries. */
 export class Columns {
   private readonly upTo: Float32Array[];
 
@@ -68,7 +68,7 @@ export class Columns {
     });
   }
 
-  /** What is between two places, given in columns, as the pixels of `into`. */
+  /** Write the content between two columns as the pixels of `into`. */
   fill(into: Row, number: number, places: Places): void {
     const { column, share } = places;
     const sums = into.sums;
@@ -97,7 +97,7 @@ export class Columns {
   }
 }
 
-/** Where the edges of `width` pixels lie between columns: the same for all lanes of a frame. */
+/** Column positions of the edges of `width` pixels, common to all lanes of a frame. */
 export class Places {
   readonly column: Int32Array;
   readonly share: Float32Array;

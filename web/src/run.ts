@@ -1,4 +1,4 @@
-// One run in memory: columns as arrays, and indices over them.
+// One run in memory: columns as arrays, with indices over them.
 
 import type { Column, Cost, Kernel, KernelRow, Place, Profile, RunHeader, Site } from "./data";
 import { readColumn } from "./data";
@@ -16,7 +16,7 @@ export const CAUSE_TEXT: Record<Cause, string> = {
   none: "no ready task until the end",
 };
 
-/** The same where there is little room. */
+/** Short names of causes, for narrow gaps. */
 export const CAUSE_SHORT: Record<Cause, string> = {
   submit: "not submitted yet",
   window: "submission stopped",
@@ -32,7 +32,7 @@ function gathered(counts: ArrayLike<number>): Uint32Array {
   return sums;
 }
 
-/** For each key the indices that have it, in order: [start of each key, indices]. */
+/** Group indices by key, in order: [start of each key, indices]. */
 export function grouped(keys: ArrayLike<number>, count: number): [Uint32Array, Uint32Array] {
   const sizes = new Uint32Array(count);
   for (let i = 0; i < keys.length; i++) sizes[keys[i]!]!++;
@@ -88,14 +88,14 @@ export class Run {
   readonly taskRecords: Uint32Array;
   readonly kernelOfTask: Uint16Array;
   readonly rowInSite: Uint32Array;
-  // Of each site, where its arguments begin.
+  // Offset of each site's arguments.
   readonly siteRegions: Uint32Array;
   readonly siteScalars: Uint32Array;
   readonly begin: number;
   readonly last: number;
   readonly longest: number;
   readonly rowOf: Map<string, KernelRow>;
-  /** kernels by time, longest first: their colours follow it */
+  /** kernels by time, longest first; colors are assigned in this order */
   readonly rank: Uint16Array;
 
   constructor(
@@ -167,7 +167,7 @@ export class Run {
     order.forEach((kernel, place) => (this.rank[kernel] = place));
   }
 
-  /** Only some of the tasks are here: gaps between them say nothing. */
+  /** Whether tasks were omitted, so that gaps between them have no meaning. */
   get thinned(): boolean {
     return this.number !== null;
   }
@@ -189,7 +189,7 @@ export class Run {
     return ticks * this.tick;
   }
 
-  /** What the reports call it; thinned runs keep the numbers of the whole. */
+  /** The task number used in reports; thinned runs keep the numbers of the whole run. */
   taskNumber(task: number): number {
     return this.number ? this.number[task]! : task;
   }
@@ -223,7 +223,7 @@ export class Run {
     return this.coreRecords.subarray(this.coreStart[core], this.coreStart[core + 1]);
   }
 
-  /** The first of some records of a core, in order, that does not end before a time. */
+  /** The first of a core's records that does not end before a time. */
   firstUnfinished(order: ArrayLike<number>, at: number): number {
     let low = 0;
     let high = order.length;
@@ -286,7 +286,7 @@ export class Run {
     });
   }
 
-  /** Which tasks have the tensor as an argument. */
+  /** The tasks that take the tensor as an argument. */
   tasksOfTensor(name: string): Uint8Array {
     this.loadArguments();
     const wanted = this.header.runtime!.tensors.indexOf(name);
@@ -341,7 +341,7 @@ export class Run {
     [this.nextStart, this.nextEdges] = grouped(producers, counts.length);
   }
 
-  /** Tasks that it waits for, joins resolved; at most `most`, and how many there are. */
+  /** Dependencies of a task with joins resolved: at most `most` of them, and their number. */
   producers(task: number, most: number): { tasks: number[]; kinds: string[]; total: number } {
     this.loadEdges();
     return this.neighbours(task, most, (node) => {
@@ -381,11 +381,11 @@ export class Run {
     return { tasks, kinds: tasks.map((t) => kinds.get(t)!), total: every.length };
   }
 
-  // Why nothing runs
+  // Causes of idle time
 
   private stallIntervals?: [number, number][];
 
-  /** When the orchestrator could not go on, because the window or the heap was full; in ticks. */
+  /** Times at which the orchestrator was stalled by a full window or heap, in ticks. */
   stalls(): [number, number][] {
     if (this.stallIntervals) return this.stallIntervals;
     const found: [number, number][] = [];
@@ -399,11 +399,11 @@ export class Run {
     return (this.stallIntervals = found);
   }
 
-  /** Pieces of the last `fillWaits`: from, to, number of the cause. */
+  /** Result of the last `fillWaits`: from, to, cause number. */
   pieces = new Float64Array(3 * 64);
 
-  /** What kept a core from running the record earlier, piece by piece, into `pieces`; how many. Stalls
-   *  of submission outside of [low, high] are left out: there may be thousands in one gap. */
+  /** Write the waits of a core before a record into `pieces`, and return their number. Submission
+   *  stalls outside [low, high] are skipped: there may be thousands in one gap. */
   fillWaits(record: number, previous: number, low = -Infinity, high = Infinity): number {
     const task = this.recTask[record]!;
     const dispatch = this.dispatch[record]!;

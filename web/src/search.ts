@@ -20,7 +20,7 @@ export class Search {
   constructor(private readonly state: State) {
     this.input.addEventListener("input", () => this.update());
     this.input.addEventListener("keydown", (e) => this.key(e));
-    // Later, so that a click on a hit still finds it; not if the field has been entered again.
+    // Deferred, so that a click on a hit still works; skipped if the field regained focus.
     this.input.addEventListener("blur", () => setTimeout(() => document.activeElement !== this.input && this.close(), 150));
   }
 

@@ -1,4 +1,4 @@
-// The user's files, line by line, with what each costs and what was found there.
+// The user's files, line by line, with costs and findings.
 
 import { changeText, faster } from "./advice";
 import type { Advice, Change, Finding } from "./data";
@@ -21,7 +21,7 @@ interface LineCost {
 
 const WORDS = /(#.*$)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|\b(def|class|for|in|if|elif|else|while|with|as|return|yield|import|from|not|and|or|is|None|True|False|lambda|pass|raise|try|except|finally|assert|global|nonlocal|del|break|continue)\b|\b(\d[\d_.eExXa-fA-F]*)\b|(@[\w.]+)/g;
 
-/** Which lines stand in a text of several lines, between triple quotes. */
+/** The lines inside triple-quoted strings. */
 export function inLongText(lines: string[]): boolean[] {
   let open = "";
   return lines.map((line) => {
@@ -31,7 +31,7 @@ export function inLongText(lines: string[]): boolean[] {
   });
 }
 
-/** A line of Python in spans; whatever it contains stays text. */
+/** Highlight a line of Python as spans of text. */
 export function highlighted(text: string): (HTMLElement | string)[] {
   const parts: (HTMLElement | string)[] = [];
   let last = 0;
@@ -86,7 +86,7 @@ export class Source {
     if (line) this.rows.get(line[1])?.scrollIntoView({ block: "center" });
   }
 
-  /** At first, the line that weighs most. */
+  /** Initially the most expensive line. */
   private scrollToHeaviest(): void {
     const costs = [...this.costs(this.file)].sort((a, b) => b[1].path + b[1].time * 1e-6 - a[1].path - a[1].time * 1e-6);
     if (costs[0] && !this.state.choice.line) this.rows.get(costs[0][0])?.scrollIntoView({ block: "center" });
@@ -167,7 +167,7 @@ export class Source {
     );
   }
 
-  /** Lines of all files, the costliest first, and how much they are together with those before them. */
+  /** Lines of all files, most expensive first, with cumulative shares. */
   private costliest(head: string, column: number, total: number): HTMLElement | null {
     const lines = [...(this.state.run.header.lines ?? [])].sort((a, b) => b[column]! - a[column]!);
     let sum = 0;
@@ -210,7 +210,7 @@ export class Source {
     return h("tr", { class: `finding ${finding.severity}` }, h("td", { colspan: 6 }), h("td", {}, findingText(finding, this.state)));
   }
 
-  /** Findings without a place in these files. */
+  /** Findings without a location in these files. */
   private loose(): HTMLElement | null {
     const every = (this.state.run.header.findings ?? []).filter((f) => !f.places.some((p) => p.place));
     if (!every.length) return null;

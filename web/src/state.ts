@@ -1,4 +1,4 @@
-// What is chosen; every view shows it, and each can change it.
+// The selection, shown and changed by every view.
 
 import type { Run } from "./run";
 
@@ -34,7 +34,7 @@ export class State {
     for (const call of this.listeners) call(this.choice, before);
   }
 
-  /** A task, with its kernel and its line. */
+  /** Select a task with its kernel and line. */
   chooseTask(task: number, more: Partial<Choice> = {}): void {
     const site = this.run.sites[this.run.site[task]!]!;
     this.set({ task, kernel: site.kernel, line: site.place, tensor: null, ...more });
@@ -44,7 +44,7 @@ export class State {
     this.set({ task: null, kernel, line: this.run.kernels[kernel]!.place, tensor: null, ...more });
   }
 
-  /** A line, with the kernel whose scope or statement it is. */
+  /** Select a line with the kernel that contains it. */
   chooseLine(line: [number, number], more: Partial<Choice> = {}): void {
     const run = this.run;
     const same = (p: [number, number] | null) => p !== null && p[0] === line[0] && p[1] === line[1];

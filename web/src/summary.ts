@@ -1,6 +1,6 @@
-// Above the lanes: what the critical path and the cores were spent on, and the colours of kernels.
+// Above the lanes: breakdown of the critical path and of core time, and the legend of kernels.
 
-import { causeColour, kernelColour } from "./colours";
+import { causeColor, kernelColor } from "./colors";
 import { h } from "./dom";
 import { count, percent, shorten, time } from "./format";
 import { CAUSES, CAUSE_SHORT, CAUSE_TEXT, type Run } from "./run";
@@ -25,7 +25,7 @@ export function summaryOf(run: Run, choose: (kernel: number) => void): HTMLEleme
     const whole = Math.max(run.last * cores[i]!, 1);
     const causes = run.thinned ? [] : CAUSES.filter((c) => idle[i]![c] / whole > 0.0005).sort((a, b) => idle[i]![b] - idle[i]![a]);
     const busy = profile.busy[kind] ?? 0;
-    return card(`${cores[i]} ${kind}s: ${percent(busy)} busy${causes.length ? ", else" : ""}`, `what the ${kind}s did`, [{ mark: { class: "part-exec" }, text: "", share: busy }, ...(run.thinned ? [{ mark: { class: "idle" }, text: "idle; why needs all tasks", share: 1 - busy }] : []), ...causes.map((c) => ({ mark: { class: `idle idle-${c}`, style: `background-color:${causeColour(c)}` }, text: CAUSE_SHORT[c], long: CAUSE_TEXT[c], share: idle[i]![c] / whole }))]);
+    return card(`${cores[i]} ${kind}s: ${percent(busy)} busy${causes.length ? ", else" : ""}`, `what the ${kind}s did`, [{ mark: { class: "part-exec" }, text: "", share: busy }, ...(run.thinned ? [{ mark: { class: "idle" }, text: "idle; why needs all tasks", share: 1 - busy }] : []), ...causes.map((c) => ({ mark: { class: `idle idle-${c}`, style: `background-color:${causeColor(c)}` }, text: CAUSE_SHORT[c], long: CAUSE_TEXT[c], share: idle[i]![c] / whole }))]);
   });
   const kernels = [...run.kernels.keys()].sort((a, b) => run.rank[a]! - run.rank[b]!).filter((k) => run.kernels[k]!.name);
   const legend = h(
@@ -36,7 +36,7 @@ export function summaryOf(run: Run, choose: (kernel: number) => void): HTMLEleme
       return h(
         "button",
         { type: "button", title: row ? `${count(row.tasks)} tasks, ${time(row.exec_us)}` : "", onclick: () => choose(k) },
-        h("i", { style: `background:${kernelColour(run.rank[k]!)}` }),
+        h("i", { style: `background:${kernelColor(run.rank[k]!)}` }),
         shorten(run.kernelName(k), 34),
       );
     }),
@@ -48,13 +48,13 @@ export function summaryOf(run: Run, choose: (kernel: number) => void): HTMLEleme
 
 interface Part {
   mark: Record<string, string>;
-  /** none: the head says it */
+  /** omitted if the header states it */
   text: string;
   long?: string;
   share: number;
 }
 
-/** A bar of parts that add up to the whole, and what each is. */
+/** A stacked bar with its legend. */
 function card(head: string, label: string, parts: Part[]): HTMLElement {
   const named = parts.filter((p) => p.text);
   return h(

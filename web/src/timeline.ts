@@ -1,7 +1,7 @@
 // The timeline: a lane for the orchestrator, each scheduler and each core.
 
 import { adviceChips } from "./advice";
-import { cssColour, kernelColour, rgb } from "./colours";
+import { cssColor, kernelColor, rgb } from "./colors";
 import type { Advice } from "./data";
 import { h, onDrag } from "./dom";
 import { count, moment, niceStep, shorten, time } from "./format";
@@ -25,7 +25,7 @@ interface Lane {
   label: string;
   top: number;
   height: number;
-  /** without the pipes below it */
+  /** height without the pipes below */
   own: number;
   pipes: string[];
 }
@@ -48,14 +48,14 @@ export class Timeline {
   private tall = false;
   private filter: Uint8Array | null = null;
   private pending = 0;
-  /** of the canvas, read when it changes: asking for it may lay out the whole page */
+  /** canvas size, read only on resize, because reading it may force a layout */
   private width = 0;
   private height = 0;
   private mapWidth = 0;
   private overview: HTMLCanvasElement | null = null;
   private lanePixels: LanePixels | null = null;
   private image: ImageData | null = null;
-  /** how long drawing the last frames took, for the bench */
+  /** drawing times of the last frames, for the benchmark */
   readonly frames: number[] = [];
 
   constructor(
@@ -139,7 +139,7 @@ export class Timeline {
     return button;
   }
 
-  // Moving about
+  // Navigation
 
   fit(): void {
     this.setTall(false);
@@ -173,7 +173,7 @@ export class Timeline {
     return [this.run.us(this.from), this.run.us(this.to)];
   }
 
-  /** Shows the chosen task, about a third of the width; without one, the tasks of the kernel. */
+  /** Zoom to the selected task, at a third of the width, or else to the tasks of the kernel. */
   zoomToChoice(): void {
     const { task, kernel } = this.state.choice;
     let low = Infinity;
@@ -267,7 +267,7 @@ export class Timeline {
     this.element.querySelector<HTMLButtonElement>(`button[data-key="${key}"]`)?.click();
   }
 
-  /** The next task on the core of the chosen one; at first the one that ends last. */
+  /** Select the next task on the same core; without a selection, the one that ends last. */
   private neighbour(step: number): void {
     const run = this.run;
     const task = this.state.choice.task;
@@ -283,7 +283,7 @@ export class Timeline {
     if (next !== undefined) this.chooseRecord(next);
   }
 
-  /** What runs at the same time on the core above or below. */
+  /** Select the task running at the same time on the core above or below. */
   private otherLane(step: number): void {
     const run = this.run;
     const task = this.state.choice.task;
@@ -305,7 +305,7 @@ export class Timeline {
     this.scrollTo(record);
   }
 
-  // Places
+  // Positions
 
   private timeAt(x: number): number {
     return this.from + ((x - GUTTER) / Math.max(this.width - GUTTER, 1)) * (this.to - this.from);
@@ -320,7 +320,7 @@ export class Timeline {
     return y < AXIS ? undefined : this.lanes.find((l) => inside >= l.top && inside < l.top + l.height);
   }
 
-  /** The record on a core that is nearest to a time, within `most` ticks; -1: none. */
+  /** The record on a core nearest to a time, within `most` ticks, or -1. */
   private nearest(core: number, at: number, most: number): number {
     const run = this.run;
     const order = run.coreOrder(core);
@@ -442,7 +442,7 @@ export class Timeline {
     let top = 0;
     const add = (kind: Lane["kind"], index: number, label: string, pipes: string[] = []) => {
       const own = kind === "core" ? height : Math.max(height, 14);
-      // Room above the first core of each kind, for its label.
+      // Space for a label above the first core of each kind.
       if (kind === "core" && (index === 0 || index === run.clusters)) top += GROUP;
       const whole = own + (pipes.length ? pipes.length * PIPE_ROW + 4 : 0);
       this.lanes.push({ kind, index, label, top, height: whole, own, pipes });
@@ -477,7 +477,7 @@ export class Timeline {
     }
     const context = this.canvas.getContext("2d", { alpha: false })!;
     context.setTransform(1, 0, 0, 1, 0, 0);
-    context.fillStyle = cssColour("--panel");
+    context.fillStyle = cssColor("--panel");
     context.fillRect(0, 0, width, height);
     this.paintLanes(context, ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -496,9 +496,9 @@ export class Timeline {
     if (this.image?.width !== width || this.image.height !== height) this.image = context.createImageData(width, height);
     const image = this.image;
     const pixels = new Uint32Array(image.data.buffer);
-    const background = rgb(cssColour("--panel"));
+    const background = rgb(cssColor("--panel"));
     pixels.fill(0xff000000 | (background[2] << 16) | (background[1] << 8) | background[0]);
-    const empty = rgb(cssColour("--lane"));
+    const empty = rgb(cssColor("--lane"));
     const place = (lane: Lane): [number, number] => {
       const y0 = Math.round((lane.top - this.scroll) * ratio);
       return [y0, Math.min(height, y0 + Math.max(1, Math.round(lane.own * ratio)) - Math.max(1, Math.round(ratio)))];
@@ -516,7 +516,7 @@ export class Timeline {
   }
 
   private paintText(context: CanvasRenderingContext2D, width: number, height: number): void {
-    const [ink, soft, line] = [cssColour("--ink"), cssColour("--soft"), cssColour("--line")];
+    const [ink, soft, line] = [cssColor("--ink"), cssColor("--soft"), cssColor("--line")];
     context.font = "11px system-ui, sans-serif";
     context.textBaseline = "middle";
     this.paintAxis(context, width, height, soft, line);
@@ -596,7 +596,7 @@ export class Timeline {
     return order.subarray(low, end);
   }
 
-  /** Names into bars that have room for them, and causes into gaps that do. */
+  /** Label bars with names and gaps with causes where there is room. */
   private paintNames(context: CanvasRenderingContext2D, lane: Lane): void {
     const run = this.run;
     const y = this.laneY(lane);
@@ -607,7 +607,7 @@ export class Timeline {
     if (order.length >= 400 || !order.length) return;
     context.font = `${Math.min(11, own)}px system-ui, sans-serif`;
     context.textAlign = "left";
-    const soft = cssColour("--soft");
+    const soft = cssColor("--soft");
     for (const record of order) {
       const length = (run.end[record]! - run.start[record]!) * scale;
       const task = run.recTask[record]!;
@@ -633,15 +633,15 @@ export class Timeline {
     context.fillText(text.length > fitting ? `${text.slice(0, Math.max(1, fitting - 1))}…` : text, begin, y);
   }
 
-  /** Below the lane of the chosen task: what each pipe does in the tasks on that core. */
+  /** Below the lane of the selected task: the activity of each pipe. */
   private paintPipes(context: CanvasRenderingContext2D, lane: Lane): void {
     const run = this.run;
     const top = this.laneY(lane) + lane.own;
     const scale = (this.width - GUTTER) / (this.to - this.from);
-    const laneColour = cssColour("--lane");
+    const laneColor = cssColor("--lane");
     lane.pipes.forEach((pipe, i) => {
       const y = top + i * PIPE_ROW;
-      context.fillStyle = laneColour;
+      context.fillStyle = laneColor;
       context.fillRect(GUTTER, y + 1, this.width, PIPE_ROW - 2);
       for (const record of this.visible(lane.index)) {
         const task = run.recTask[record]!;
@@ -650,9 +650,9 @@ export class Timeline {
         const length = run.end[record]! - run.start[record]!;
         if (!span || !cost.exec_us || length * scale < 3) continue;
         const stretch = length / cost.exec_us;
-        const colour = kernelColour(run.rank[run.kernelOfTask[task]!]!);
+        const color = kernelColor(run.rank[run.kernelOfTask[task]!]!);
         const [x0, x1] = [this.x(run.start[record]! + span[1] * stretch), this.x(Math.min(run.start[record]! + span[2] * stretch, run.end[record]!))];
-        context.fillStyle = colour;
+        context.fillStyle = color;
         context.globalAlpha = 0.25;
         context.fillRect(x0, y + 2, Math.max(1, x1 - x0), PIPE_ROW - 4);
         context.globalAlpha = 1;
@@ -661,7 +661,7 @@ export class Timeline {
     });
   }
 
-  /** The steps on a pipe, where the kernel's typical execution is this task's. */
+  /** Draw the steps on a pipe if the kernel's typical execution represents this task. */
   private paintSteps(context: CanvasRenderingContext2D, run: Run, task: number, record: number, pipe: string, stretch: number, y: number): void {
     const kernel = run.kernels[run.kernelOfTask[task]!]!;
     if (kernel.typical_cost !== run.cost[task]) return;
@@ -674,7 +674,7 @@ export class Timeline {
     }
   }
 
-  private centre(record: number): number {
+  private center(record: number): number {
     const lane = this.lanes[1 + this.run.threads + this.run.recCore[record]!]!;
     return AXIS + lane.top - this.scroll + lane.own / 2;
   }
@@ -685,7 +685,7 @@ export class Timeline {
     if (!path.length) return;
     const low = run.firstUnfinished(path, this.from);
     context.beginPath();
-    // Per pixel one stroke from its lowest to its highest lane, however many hops are in it.
+    // One stroke per pixel from its lowest to its highest lane, for any number of hops.
     let [column, lowest, highest, last, hops] = [-1e9, 0, 0, 0, 0];
     const flush = () => {
       if (highest - lowest > 1) {
@@ -719,10 +719,10 @@ export class Timeline {
       if (run.dispatch[record]! > this.to) break;
     }
     flush();
-    // Hops that lie too close to be told apart are a shade, not a line.
+    // Hops too close to be distinguished are drawn as a shade instead of lines.
     const dense = hops / Math.max(1, this.width - GUTTER) > 0.5;
     if (!dense) {
-      context.strokeStyle = cssColour("--panel");
+      context.strokeStyle = cssColor("--panel");
       context.globalAlpha = 0.75;
       context.lineWidth = 3;
       context.stroke();
@@ -741,7 +741,7 @@ export class Timeline {
     const at = (t: number, end: boolean): [number, number] | null => {
       const records = run.records(t);
       const record = end ? records[records.length - 1] : records[0];
-      return record === undefined ? null : [this.x(end ? run.end[record]! : run.start[record]!), this.centre(record)];
+      return record === undefined ? null : [this.x(end ? run.end[record]! : run.start[record]!), this.center(record)];
     };
     if (run.hasEdges) {
       const [before, after] = [run.producers(task, 40), run.consumers(task, 40)];
@@ -754,7 +754,7 @@ export class Timeline {
           const a = at(into ? other : task, true);
           const b = at(into ? task : other, false);
           if (!a || !b) continue;
-          context.strokeStyle = cssColour(into ? "--accent" : "--soft");
+          context.strokeStyle = cssColor(into ? "--accent" : "--soft");
           context.setLineDash(into ? [] : [4, 3]);
           context.beginPath();
           context.moveTo(...a);
@@ -794,12 +794,12 @@ export class Timeline {
     const last = Math.max(this.run.last, 1);
     const at = (t: number) => GUTTER + (t / last) * (cssWidth - GUTTER);
     const [x0, x1] = [Math.max(GUTTER, at(this.from)), Math.min(cssWidth, at(this.to))];
-    context.fillStyle = cssColour("--panel");
+    context.fillStyle = cssColor("--panel");
     context.globalAlpha = 0.6;
     context.fillRect(GUTTER, 0, x0 - GUTTER, MINIMAP);
     context.fillRect(x1, 0, cssWidth - x1, MINIMAP);
     context.globalAlpha = 1;
-    context.strokeStyle = cssColour("--accent");
+    context.strokeStyle = cssColor("--accent");
     context.lineWidth = 1.5;
     context.strokeRect(x0 + 0.75, 0.75, Math.max(3, x1 - x0 - 1.5), MINIMAP - 1.5);
   }

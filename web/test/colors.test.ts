@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { DARK, LIGHT, rgb } from "../src/colours";
+import { DARK, LIGHT, rgb } from "../src/colors";
 
 type Matrix = number[][];
 
@@ -25,7 +25,7 @@ function lab(hex: string, seen: Matrix): number[] {
 
 for (const [name, palette] of Object.entries({ LIGHT, DARK }))
   for (const [who, seen] of Object.entries(SEEN_BY))
-    test(`${name}: ${who} can tell every two colours apart`, () => {
+    test(`${name}: ${who} can tell every two colors apart`, () => {
       const places = palette.map((c) => lab(c, seen));
       places.forEach((a, i) => places.slice(0, i).forEach((b, j) => assert.ok(Math.hypot(...a.map((v, k) => v - b[k]!)) > 15, `${palette[i]} ${palette[j]}`)));
     });

@@ -1,6 +1,6 @@
-// Colours of kernels and causes, for both themes. Nothing is told by colour alone: bars have labels,
+// Colors of kernels and causes, for both themes. Nothing is told by color alone: bars have labels,
 // tables have names, causes are written into gaps that are wide enough. The palettes keep their
-// distances under red-green blindness (test/colours.test.ts).
+// distances under red-green blindness (test/colors.test.ts).
 
 import type { Cause } from "./run";
 
@@ -28,12 +28,12 @@ export function isDark(): boolean {
   return document.documentElement.dataset.theme === "dark";
 }
 
-export function kernelColour(rank: number): string {
+export function kernelColor(rank: number): string {
   const palette = isDark() ? DARK : LIGHT;
   return palette[rank % palette.length]!;
 }
 
-export function causeColour(cause: Cause): string {
+export function causeColor(cause: Cause): string {
   return (isDark() ? CAUSE_DARK : CAUSE_LIGHT)[cause];
 }
 
@@ -42,6 +42,6 @@ export function rgb(hex: string): [number, number, number] {
   return [(n >> 16) & 255, (n >> 8) & 255, n & 255];
 }
 
-export function cssColour(name: string): string {
+export function cssColor(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || "#888888";
 }
