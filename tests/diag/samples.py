@@ -645,6 +645,13 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         8.5,
         ["`a` [16, 1024], `exp` [16, 1024]: 128 KiB, 9.10 us for the same work"],
     ),
+    device.ShortTransferRows: lambda at: device.ShortTransferRows(
+        at("x[:, c : c + 64]"),
+        "load of `x` in 256 rows of 256 bytes",
+        512,
+        "a2a3",
+        {"scale_incore_0": [5]},
+    ),
     device.UnalignedTile: lambda at: device.UnalignedTile(
         "x", "[16, 12] FP32", 48, "a2a3", (16, 16), at("x[0:16, 0:12]")
     ),

@@ -48,7 +48,7 @@ def portable_command(options: CheckCommand) -> int:
             show_problems(recording.diagnostics, options.format, options.target.name)
         return recording.code
     places = portability(recording, dialect)
-    found = [*places, *_shared_stages(recording, options.platform)]
+    found = [*places, *_compiler_hints(recording, options.platform)]
     if options.format == "json":
         print(to_json([*recording.diagnostics, *found]))
     elif options.format == "sarif":
@@ -71,15 +71,21 @@ def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
     return list(dict.fromkeys(d for findings in found for d in findings))
 
 
-def _shared_stages(recording: Recording, machine: str | None) -> list[Diagnostic]:
-    """Return where the public compiler of August lets stages of a loop share buffers."""
+def _compiler_hints(recording: Recording, machine: str | None) -> list[Diagnostic]:
+    """Return what the public compiler of August hints at: shared buffers and short rows."""
+    from tilelet.device.kernel.lowering import lower_kernel
     from tilelet.device.machine.description import load_machine
     from tilelet.device.memory.limits import shared_stage_findings
+    from tilelet.device.report.hints import short_row_finding
 
-    programs = {id(run.program): run.program for run in recording.runs}.values()
     device = load_machine(machine or _MACHINE)
-    found = (f.diagnostic for p in programs for f in shared_stage_findings(p, device))
-    return list(dict.fromkeys(found))
+    found: list[UserError] = []
+    for program in {id(run.program): run.program for run in recording.runs}.values():
+        found += shared_stage_findings(program, device)
+        kernels = [lower_kernel(function, device) for function in program.kernels]
+        short = short_row_finding(kernels, device)
+        found += [short] if short else []
+    return list(dict.fromkeys(problem.diagnostic for problem in found))
 
 
 def nearest_release(recording: Recording) -> tuple[Dialect, list[Diagnostic]]:

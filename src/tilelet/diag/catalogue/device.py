@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Caution, Consequence, Label, Loc, UserError
@@ -235,6 +235,25 @@ class SerializedStages(Caution, code="W0920", consequence=Consequence.SLOW):
 
 _LABELED = 6
 """Tiles that are also shown in the source; all of them are in the note."""
+
+
+class ShortTransferRows(Caution, code="W0921", consequence=Consequence.SLOW):
+    """Transfers have rows shorter than the access granularity of global memory."""
+
+    def __init__(
+        self, loc: Loc, worst: str, granule: int, machine: str, lines: Mapping[str, Sequence[int]]
+    ) -> None:
+        places = plural(len({n for of in lines.values() for n in of}), "line")
+        super().__init__(
+            f"rows of less than {granule} bytes are moved in {places}: `{machine}` moves "
+            f"{granule} bytes at a time",
+            [Label(loc, worst)],
+            notes=[
+                f"`{kernel}`: line{'s' if len(of) > 1 else ''} {', '.join(map(str, of))}"
+                for kernel, of in lines.items()
+            ],
+            helps=["use wider tiles, or longer rows in memory, where `tilelet advise` says so"],
+        )
 
 
 class UnalignedTile(UserError, code="E0912", consequence=Consequence.REFUSED):
