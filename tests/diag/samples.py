@@ -650,7 +650,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         "load of `x` in 256 rows of 256 bytes",
         512,
         "a2a3",
-        {"scale_incore_0": [5]},
+        {("scale_incore_0", "kernel.py"): [5], ("other", "shared.py"): [9, 2]},
     ),
     device.UnalignedTile: lambda at: device.UnalignedTile(
         "x", "[16, 12] FP32", 48, "a2a3", (16, 16), at("x[0:16, 0:12]")

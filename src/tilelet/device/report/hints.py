@@ -61,13 +61,7 @@ def short_row_finding(
     if not found:
         return None
     worst = max(found, key=lambda t: t.rows)
-    lines: dict[str, dict[int, None]] = {}
-    for transfer in found:
-        lines.setdefault(transfer.kernel, {})[transfer.loc.line] = None
-    return ShortTransferRows(
-        worst.loc,
-        worst.text,
-        machine.gm.granule,
-        machine.name,
-        {kernel: sorted(of) for kernel, of in lines.items()},
-    )
+    places: dict[tuple[str, str], set[int]] = {}
+    for t in found:
+        places.setdefault((t.kernel, t.loc.file), set()).add(t.loc.line)
+    return ShortTransferRows(worst.loc, worst.text, machine.gm.granule, machine.name, places)

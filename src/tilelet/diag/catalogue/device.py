@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import PurePath
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Caution, Consequence, Label, Loc, UserError
@@ -241,19 +242,32 @@ class ShortTransferRows(Caution, code="W0921", consequence=Consequence.SLOW):
     """Transfers have rows shorter than the access granularity of global memory."""
 
     def __init__(
-        self, loc: Loc, worst: str, granule: int, machine: str, lines: Mapping[str, Sequence[int]]
+        self,
+        loc: Loc,
+        worst: str,
+        granule: int,
+        machine: str,
+        places: Mapping[tuple[str, str], Collection[int]],
     ) -> None:
-        places = plural(len({n for of in lines.values() for n in of}), "line")
+        """`places`: lines by kernel and file."""
+        count = len({(file, line) for (_, file), lines in places.items() for line in lines})
         super().__init__(
-            f"rows of less than {granule} bytes are moved in {places}: `{machine}` moves "
-            f"{granule} bytes at a time",
+            f"rows of less than {granule} bytes are moved in {plural(count, 'line')}: "
+            f"`{machine}` moves {granule} bytes at a time",
             [Label(loc, worst)],
             notes=[
-                f"`{kernel}`: line{'s' if len(of) > 1 else ''} {', '.join(map(str, of))}"
-                for kernel, of in lines.items()
+                f"`{kernel}`: {_lines_text(lines, '' if file == loc.file else file)}"
+                for (kernel, file), lines in places.items()
             ],
             helps=["use wider tiles, or longer rows in memory, where `tilelet advise` says so"],
         )
+
+
+def _lines_text(lines: Collection[int], file: str) -> str:
+    """Return `lines 3, 5 of kernels.py`; without a file, the numbers alone."""
+    numbers = ", ".join(map(str, sorted(lines)))
+    where = f" of {PurePath(file).name}" if file else ""
+    return f"{'lines' if len(lines) > 1 else 'line'} {numbers}{where}"
 
 
 class UnalignedTile(UserError, code="E0912", consequence=Consequence.REFUSED):
