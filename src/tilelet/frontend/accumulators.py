@@ -18,8 +18,7 @@ import copy
 from typing import TypeGuard
 
 from tilelet.dataclasses import dataclass
-from tilelet.frontend.arguments import argument_of
-from tilelet.frontend.nameflow import target_names
+from tilelet.frontend.nameflow import argument_of, target_names
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.ir.spec import REGISTRY
 

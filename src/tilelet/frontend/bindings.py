@@ -48,10 +48,6 @@ def as_items(x: Binding) -> tuple[Binding, ...]:
     return (x,) if found is None else found
 
 
-def is_scalar_constant(x: Binding) -> bool:
-    return isinstance(x, (bool, int, float, Const))
-
-
 def is_kernel_value(x: Binding) -> bool:
     """Return whether `x` is or contains a value that exists only when the kernel runs."""
     items = items_of(x)
@@ -71,8 +67,23 @@ def describe(x: Binding) -> str:
     return f"a Python {type(x).__name__}"
 
 
+def tensor_type(x: Binding) -> TensorType | None:
+    """Return the type of a tensor in global memory; None for anything else."""
+    return x.type if isinstance(x, Value) and isinstance(x.type, TensorType) else None
+
+
+def tile_type(x: Binding) -> TileType | None:
+    """Return the type of a tile; None for anything else."""
+    return x.type if isinstance(x, Value) and isinstance(x.type, TileType) else None
+
+
+def shaped_type(x: Binding) -> TensorType | TileType | None:
+    """Return the type of a tensor or tile; None for anything else."""
+    return x.type if isinstance(x, Value) and isinstance(x.type, (TensorType, TileType)) else None
+
+
 def is_shaped(x: Binding) -> bool:
-    return isinstance(x, Value) and isinstance(x.type, (TensorType, TileType))
+    return shaped_type(x) is not None
 
 
 def is_scalar(x: Binding) -> bool:
@@ -155,24 +166,20 @@ class ValueFacts:
     def note_renamed(self, new: Value, old: Value) -> None:
         """Note that `new` replaces `old`, which has no uses."""
         self.note_same(new, old)
-        self.note_undefined(new, old)
-        if old in self.forms:
-            self.forms[new] = self.forms[old]
-        if old in self.regions:
-            self.regions[new] = self.regions[old]
-        if old in self.bounds:
-            self.bounds[new] = self.bounds[old]
-        if old in self.swapped:
-            self.swapped[new] = self.swapped[old]
-        if old in self.layouts:
-            self.layouts[new] = self.layouts[old]
-        if old in self.packed:
-            self.packed.add(new)
+        tables: list[dict[Any, Any]]
+        tables = [self.forms, self.regions, self.bounds, self.swapped, self.layouts]
+        for table in tables:
+            if old in table:
+                table[new] = table[old]
+        for members in (self.undefined, self.packed):
+            if old in members:
+                members.add(new)
 
     def note_view(self, view: Value, base: object) -> None:
         """Note that `view` is a window of `base`."""
-        if isinstance(base, Value) and isinstance(view.type, TensorType) and base in self.storage:
-            self.storage[view] = self.storage[base]
+        storage = self.storage_of(base)
+        if storage is not None and isinstance(view.type, TensorType):
+            self.storage[view] = storage
 
     def note_undefined(self, new: Value, old: object) -> None:
         """Note that `new` is unwritten memory if `old` is."""
@@ -270,9 +277,9 @@ class ValueFacts:
 
     def note_extent(self, result: Value, tensor: object, axis: object) -> None:
         """Note that `result` is the extent of `tensor` in `axis`."""
-        if isinstance(tensor, Value) and isinstance(tensor.type, TensorType):
-            assert isinstance(axis, int)
-            self.bounds[result] = self.bounds_of(tensor.type.shape[axis])
+        t = tensor_type(tensor)
+        if t is not None and isinstance(axis, int):
+            self.bounds[result] = self.bounds_of(t.shape[axis])
 
     def note_constant(self, result: Value, key: object) -> None:
         """Note that `result` equals every other value with this key."""

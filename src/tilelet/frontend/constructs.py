@@ -4,7 +4,6 @@ from tilelet.frontend import (  # noqa: F401
     barriers,
     calls,
     expressions,
-    hosts,
     kernels,
     lanes,
     loops,

@@ -22,18 +22,21 @@ from tilelet.frontend.bindings import (
     Binding,
     Poison,
     Swapped,
+    ValueFacts,
     as_items,
-    is_scalar_constant,
     items_of,
+    shaped_type,
+    tensor_type,
+    tile_type,
 )
 from tilelet.frontend.context import Context, finish_block
-from tilelet.frontend.windows import WINDOWS, with_region
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
 from tilelet.ir.types import (
     ArrayType,
     ComputedDim,
+    Dim,
     DistributedType,
     Mem,
     ScalarType,
@@ -88,15 +91,21 @@ def resolve_dim(ctx: Context, dim: SymDim, loc: Loc) -> Arg:
         )
     place = items_of(found)
     if place is not None:
-        args: dict[str, Arg] = {"tensor": place[0], "axis": place[1]}
-        return emit_op(ctx, REGISTRY["tensor.dim"], args, loc, dim.name)
+        tensor, axis = place
+        return emit_value(ctx, "tensor.dim", loc, dim.name, tensor=tensor, axis=axis)
     return found
 
 
-def dim_of(ctx: Context, value: Value, axis: int, dim: SymDim, loc: Loc) -> Binding:
+def extent(ctx: Context, value: Value, axis: int, loc: Loc) -> Arg:
+    """Return the extent of an axis of a tensor or tile, as a constant or a scalar."""
+    t = shaped_type(value)
+    assert t is not None
+    dim = t.shape[axis]
+    if isinstance(dim, int):
+        return dim
     if isinstance(ctx.dims.get(dim), int):
-        return ctx.dims[dim]
-    return emit_op(ctx, REGISTRY["tensor.dim"], {"tensor": value, "axis": axis}, loc, dim.name)
+        return to_arg(ctx, ctx.dims[dim], loc)
+    return emit_value(ctx, "tensor.dim", loc, dim.name, tensor=value, axis=axis)
 
 
 def emit_op(
@@ -162,9 +171,9 @@ def emit_value(
 
 
 def _note_swapped(ctx: Context, result: Value, args: Mapping[str, Arg]) -> None:
-    x, axes = args["x"], (args["axis1"], args["axis2"])
-    if isinstance(x, Value) and isinstance(x.type, TensorType):
-        a, b = (axis % len(x.type.shape) for axis in axes if isinstance(axis, int))
+    x, axes, t = args["x"], (args["axis1"], args["axis2"]), tensor_type(args["x"])
+    if isinstance(x, Value) and t is not None:
+        a, b = (axis % len(t.shape) for axis in axes if isinstance(axis, int))
         ctx.facts.swapped[result] = Swapped(x, (a, b), ctx.facts.writes_to(x))
 
 
@@ -236,14 +245,12 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
     The number of rows of a tile is the product of its leading extents: `[2, 8, 64]` has 16.
     """
     name = "row_vec" if "row_vec" in args else "col_vec"
-    x, vector = args.get("x"), args.get(name)
-    if not isinstance(x, Value) or not isinstance(vector, Value):
+    vector, x, t = args.get(name), tile_type(args.get("x")), tile_type(args.get(name))
+    if x is None or t is None or not isinstance(vector, Value):
         return args
-    if not isinstance(x.type, TileType) or not isinstance(vector.type, TileType):
-        return args
-    rows, columns = x.type.shape[:-1], x.type.shape[-1]
+    rows, columns = x.shape[:-1], x.shape[-1]
     wanted = (*rows, 1) if name == "row_vec" else (*(1 for _ in rows), columns)
-    given = vector.type.shape
+    given = t.shape
     at = -1 if name == "row_vec" else -2
     # A vector of rank 1 can be a row or a column.
     fits = math.prod(given) == math.prod(wanted) and (len(given) == 1 or given[at] == 1)
@@ -255,11 +262,8 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
 
 def _pad_ranks(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, Arg]:
     """Add the leading axes of extent 1 that a tile lacks and another operand has."""
-    shapes = {
-        name: arg.type.shape
-        for name, arg in args.items()
-        if isinstance(arg, Value) and isinstance(arg.type, TileType)
-    }
+    tiles = {name: tile_type(arg) for name, arg in args.items()}
+    shapes = {name: t.shape for name, t in tiles.items() if t is not None}
     longest = max(shapes.values(), key=len, default=())
     padded = dict(args)
     for name, shape in shapes.items():
@@ -325,9 +329,7 @@ def emit_undefined(
     ctx: Context, t: TensorType | TileType | ScalarType | ArrayType, loc: Loc
 ) -> Value:
     """Emit a value that no path has defined yet."""
-    args: dict[str, Arg] = {}
-    (value,) = ctx.emit(structure.UNDEF, args, (t,), loc, ("undefined",))
-    return value
+    return ctx.emit(structure.UNDEF, {}, (t,), loc, ("undefined",))[0]
 
 
 def spilled_type(t: Type) -> Type:
@@ -346,18 +348,12 @@ def _load_operand(ctx: Context, arg: Arg, loc: Loc) -> Arg:
 def load(ctx: Context, tensor: Value, loc: Loc) -> Value:
     """Load a whole GM tensor into a tile."""
     assert isinstance(tensor.type, TensorType)
-    zero = (0,) * len(tensor.type.shape)
-    shape: Arg = tuple(_extent(ctx, tensor, axis, loc) for axis in range(len(zero)))
-    return emit_value(ctx, "slice", loc, tensor.name, x=tensor, shape=shape, offset=zero)
-
-
-def _extent(ctx: Context, tensor: Value, axis: int, loc: Loc) -> Arg:
-    assert isinstance(tensor.type, TensorType)
-    dim = tensor.type.shape[axis]
-    if isinstance(dim, int) or dim in ctx.dims or isinstance(dim, ComputedDim):
-        return to_arg(ctx, dim, loc)
-    args: dict[str, Arg] = {"tensor": tensor, "axis": axis}  # a window of run-time size
-    return emit_op(ctx, REGISTRY["tensor.dim"], args, loc, dim.name)
+    shape: list[Arg] = []
+    for axis, dim in enumerate(tensor.type.shape):
+        is_symbol = isinstance(dim, int | ComputedDim) or dim in ctx.dims
+        shape.append(to_arg(ctx, dim, loc) if is_symbol else extent(ctx, tensor, axis, loc))
+    zero = (0,) * len(shape)
+    return emit_value(ctx, "slice", loc, tensor.name, x=tensor, shape=tuple(shape), offset=zero)
 
 
 def default_args(spec: OpSpec, **given: Arg) -> dict[str, Arg]:
@@ -432,6 +428,46 @@ def _note_undefined(
         ctx.module.note_retired(ClearedByArithmetic(loc, spec.name))
 
 
+# --- windows -------------------------------------------------------------------------------------
+
+WINDOWS = {"slice": ("x", "shape", "offset"), "load": ("tensor", "shapes", "offsets")}
+"""Parameter names of the base, the size and the offset."""
+
+
+def with_region(facts: ValueFacts, name: str, args: Mapping[str, Arg]) -> Mapping[str, Arg]:
+    """Return the arguments of a load of run-time size, such as `x[0:n]`, with a constant size.
+
+    A tile has constant extents: it gets the largest size the window can have, and the window's size
+    as its valid region. Early versions of the language took such sizes; later ones require
+    `valid_shape=`. The arguments are unchanged if the size is constant, if the text states a
+    region, or if neither the computation of a size nor the extent of the base bounds it.
+    """
+    param, size, offset = WINDOWS[name]
+    x, sizes, starts = shaped_type(args[param]), args[size], args[offset]
+    if not isinstance(sizes, tuple) or not any(isinstance(s, Value) for s in sizes):
+        return args
+    if args.get("valid_shape") is not None or args.get("valid_shapes") is not None:
+        return args
+    if x is None or not isinstance(starts, tuple) or not len(sizes) == len(starts) == len(x.shape):
+        return args
+    largest = [
+        _largest(facts, *axis) if isinstance(axis[1], Value) else axis[1]
+        for axis in zip(x.shape, sizes, starts, strict=True)
+    ]
+    if None in largest:
+        return args
+    return {**args, size: tuple(largest), "valid_shape": sizes, "sized": True}
+
+
+def _largest(facts: ValueFacts, extent: Dim, size: Arg, start: Arg) -> int | None:
+    whole = facts.bounds_of(extent).most
+    if whole is not None and isinstance(start, int):
+        whole -= start
+    known = [bound for bound in (facts.bounds_of(size).most, whole) if bound is not None]
+    most = min(known, default=0)
+    return most if most > 0 else None
+
+
 # --- scalars -------------------------------------------------------------------------------------
 
 _py: Any = operator  # untyped: the generic stubs of `operator` do not help here
@@ -493,9 +529,7 @@ def _fits_index(x: Binding) -> bool:
 
 def emit_scalar(ctx: Context, operation: str, operands: tuple[Arg, ...], loc: Loc) -> Binding:
     """Emit scalar arithmetic with at least one operand that is known only at run time."""
-    if all(is_scalar_constant(o) for o in operands) and not any(
-        isinstance(o, Const) for o in operands
-    ):
+    if all(isinstance(o, (bool, int, float)) for o in operands):
         return fold(operation, *operands)
     simple = _identity(operation, operands)
     if simple is not None:
@@ -549,19 +583,12 @@ def _identity(operation: str, operands: tuple[Arg, ...]) -> Arg:
     neutral = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1}.get(operation)
     if neutral is None:
         return None
-    if _is_plain_int(b, neutral) and isinstance(a, Value) and _is_index(a):
-        return a
-    if operation in ("add", "mul") and _is_plain_int(a, neutral) and isinstance(b, Value):
-        return b if _is_index(b) else None
+    pairs = [(a, b), (b, a)] if operation in ("add", "mul") else [(a, b)]
+    for x, other in pairs:
+        is_neutral = type(other) is int and other == neutral
+        if is_neutral and isinstance(x, Value) and scalar_dtype(x) is dtypes.INDEX:
+            return x
     return None
-
-
-def _is_plain_int(x: Arg, value: int) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and x == value
-
-
-def _is_index(x: Value) -> bool:
-    return scalar_dtype(x) is dtypes.INDEX
 
 
 def _scalar_name(operation: str, operands: tuple[Arg, ...]) -> str:

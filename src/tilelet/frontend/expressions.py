@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from tilelet.diag.catalogue.ops import UnknownOp
@@ -28,10 +28,10 @@ from tilelet.frontend.dispatch import call_rule, evaluate, expression
 from tilelet.frontend.emitting import (
     as_index,
     default_args,
-    dim_of,
     emit_op,
     emit_scalar,
     emit_value,
+    extent,
     fold,
     to_arg,
 )
@@ -63,6 +63,10 @@ COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
 }  # fmt: skip
 
+PYTHON_COMPARE: dict[type[ast.cmpop], Callable[[Binding, Binding], bool]] = {
+    ast.Is: lambda a, b: a is b, ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
 SYMBOLS: dict[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
     ast.Pow: "**", ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|",
@@ -123,7 +127,7 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
     if isinstance(base, SelfReference):
         return MethodReference(node.attr)
     of_language = isinstance(base, types.ModuleType) and is_language(base)
-    name = _dotted_name(node)
+    name = spelling(node).partition(".")[2]  # without the alias of the module
     if of_language:
         unsupported.check(name, loc)
     try:
@@ -135,7 +139,9 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
         alike = [other for other in dir(base) if _same_case(other, node.attr)]
         known = [f"{space}{other}" for other in close_names(node.attr, alike)]
         raise UnknownOp(loc, f"pl.{name}", known, equivalent(f"pl.{node.attr}"))
-    raise UnknownAttribute(loc, _owner_name(base), node.attr, close_names(node.attr, dir(base)))
+    owner = base if isinstance(base, (type, types.ModuleType)) else type(base)
+    known = close_names(node.attr, dir(base))
+    raise UnknownAttribute(loc, owner.__name__, node.attr, known)
 
 
 def _same_case(known: str, name: str) -> bool:
@@ -143,22 +149,10 @@ def _same_case(known: str, name: str) -> bool:
     return known[0].isupper() == name[0].isupper() or known.lower() == name.lower()
 
 
-def _owner_name(x: Binding) -> str:
-    return x.__name__ if isinstance(x, (type, types.ModuleType)) else type(x).__name__
-
-
-def _dotted_name(node: ast.Attribute) -> str:
-    """Return `pl.tile.foo` as "tile.foo", without the alias of the module."""
-    return spelling(node).partition(".")[2]
-
-
 def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding:
     if isinstance(value.type, (TensorType, TileType)):
         if name == "shape":
-            return tuple(
-                d if isinstance(d, int) else to_arg(ctx, dim_of(ctx, value, axis, d, loc), loc)
-                for axis, d in enumerate(value.type.shape)
-            )
+            return tuple(extent(ctx, value, axis, loc) for axis in range(len(value.type.shape)))
         if name == "dtype":
             return value.type.dtype
         if name in ("bind_dynamic", "reshape", "transpose"):
@@ -170,21 +164,13 @@ def _value_attribute(ctx: Context, value: Value, name: str, loc: Loc) -> Binding
 
 @expression(ast.BinOp)
 def _binary(ctx: Context, node: ast.BinOp) -> Binding:
-    operation = BINARY.get(type(node.op))
-    left, right = evaluate(ctx, node.left), evaluate(ctx, node.right)
-    return binary(ctx, operation, left, right, node)
+    return binary(ctx, evaluate(ctx, node.left), evaluate(ctx, node.right), node)
 
 
-def binary(
-    ctx: Context,
-    operation: str | None,
-    left: Binding,
-    right: Binding,
-    node: ast.BinOp | ast.AugAssign,
-) -> Binding:
-    """Lower `left operation right`: by Python on compile-time values, else as an op."""
+def binary(ctx: Context, left: Binding, right: Binding, node: ast.BinOp | ast.AugAssign) -> Binding:
+    """Apply the operator of `node`: by Python on compile-time values, else as an op."""
     loc = ctx.loc(node)
-    symbol = SYMBOLS[type(node.op)]
+    operation, symbol = BINARY.get(type(node.op)), SYMBOLS[type(node.op)]
     if is_shaped(left) or is_shaped(right):
         if operation not in TENSOR_BINARY:
             raise UnsupportedExpression(loc, f"`{symbol}` on tensors", equivalent(symbol))
@@ -195,14 +181,17 @@ def binary(
     left, right = _resolve_dims(ctx, left, loc), _resolve_dims(ctx, right, loc)
     if is_kernel_value(left) or is_kernel_value(right):
         if operation in PYTHON_ONLY:
-            raise UnsupportedExpression(
-                loc, "this operator on run-time scalars", "compute it outside the kernel"
-            )
+            what, instead = "this operator on run-time scalars", "compute it outside the kernel"
+            raise UnsupportedExpression(loc, what, instead)
         if not (is_scalar(left) and is_scalar(right)):
             what = describe(right if is_scalar(left) else left)
             raise UnsupportedExpression(loc, f"arithmetic with {what}")
-        return emit_scalar(ctx, operation, (to_arg(ctx, left, loc), to_arg(ctx, right, loc)), loc)
+        return _emit_scalar(ctx, operation, (left, right), loc)
     return _fold_as_in_kernel(ctx, operation, (left, right), node)
+
+
+def _emit_scalar(ctx: Context, operation: str, operands: tuple[Binding, ...], loc: Loc) -> Binding:
+    return emit_scalar(ctx, operation, tuple([to_arg(ctx, x, loc) for x in operands]), loc)
 
 
 def _resolve_dims(ctx: Context, x: Binding, loc: Loc) -> Binding:
@@ -247,7 +236,7 @@ def _unary(ctx: Context, node: ast.UnaryOp) -> Binding:
     if isinstance(operand, Const) and operation == "neg":
         return Const(as_number(-operand.value, operand.dtype), operand.dtype)
     if is_kernel_value(operand):
-        return emit_scalar(ctx, operation, (to_arg(ctx, operand, loc),), loc)
+        return _emit_scalar(ctx, operation, (operand,), loc)
     return _fold_as_in_kernel(ctx, operation, (operand,), node)
 
 
@@ -260,25 +249,12 @@ def _compare(ctx: Context, node: ast.Compare) -> Binding:
     operation = COMPARE.get(type(node.ops[0]))
     if not is_kernel_value(left) and not is_kernel_value(right):
         if operation is None:
-            return _python_compare(node.ops[0], left, right)
+            return PYTHON_COMPARE[type(node.ops[0])](left, right)
         return _fold_by_python(operation, (left, right), loc)
     if operation is None or is_shaped(left) or is_shaped(right):
-        raise UnsupportedExpression(
-            loc, "this comparison", "compare tensors with `pl.cmp`, scalars with < <= > >= == !="
-        )
-    return emit_scalar(ctx, operation, (to_arg(ctx, left, loc), to_arg(ctx, right, loc)), loc)
-
-
-def _python_compare(op: ast.cmpop, left: Binding, right: Binding) -> bool:
-    match op:
-        case ast.Is():
-            return left is right
-        case ast.IsNot():
-            return left is not right
-        case ast.In():
-            return left in right  # type: ignore[operator]
-        case _:
-            return left not in right  # type: ignore[operator]
+        instead = "compare tensors with `pl.cmp`, scalars with < <= > >= == !="
+        raise UnsupportedExpression(loc, "this comparison", instead)
+    return _emit_scalar(ctx, operation, (left, right), loc)
 
 
 @expression(ast.BoolOp)
@@ -292,16 +268,12 @@ def _bool_op(ctx: Context, node: ast.BoolOp) -> Binding:
             return result
         value = evaluate(ctx, part)
         if is_kernel_value(value) or is_kernel_value(result):
-            loc = ctx.loc(node)
             if isinstance(result, bool):
                 result = value
-                continue
-            if isinstance(value, bool):
+            elif isinstance(value, bool):
                 result = result if value == (operation == "and") else value
-                continue
-            result = emit_scalar(
-                ctx, operation, (to_arg(ctx, result, loc), to_arg(ctx, value, loc)), loc
-            )
+            else:
+                result = _emit_scalar(ctx, operation, (result, value), ctx.loc(node))
         else:
             result = value
     return result
@@ -311,9 +283,8 @@ def _bool_op(ctx: Context, node: ast.BoolOp) -> Binding:
 def _conditional(ctx: Context, node: ast.IfExp) -> Binding:
     test = evaluate(ctx, node.test)
     if is_kernel_value(test):
-        raise UnsupportedExpression(
-            ctx.loc(node), "a conditional expression", "use an `if` statement, or `pl.min`/`pl.max`"
-        )
+        instead = "use an `if` statement, or `pl.min`/`pl.max`"
+        raise UnsupportedExpression(ctx.loc(node), "a conditional expression", instead)
     return evaluate(ctx, node.body if test else node.orelse)
 
 

@@ -16,8 +16,7 @@ from tilelet.diag.catalogue.python import OpOutsideKernel
 from tilelet.diag.core import Loc
 from tilelet.frontend.accumulators import write_windows_back
 from tilelet.frontend.compile_time import PYTHON, Python
-from tilelet.frontend.desugar import desugar_jumps
-from tilelet.frontend.early_return import join_returns
+from tilelet.frontend.desugar import desugar_jumps, join_returns
 from tilelet.frontend.source import SourceFile, find_function
 from tilelet.ir.core import Function, FunctionKind
 from tilelet.ir.spec import External

@@ -18,7 +18,7 @@ from tilelet.frontend import annotations
 from tilelet.frontend.annotations import KernelParameter
 from tilelet.frontend.captures import CapturedNames
 from tilelet.frontend.functions import KernelFunction, Style, frame_names, here, is_plain
-from tilelet.frontend.hosts import names_ranks
+from tilelet.frontend.kernels import names_ranks
 from tilelet.frontend.module import Constant, ModuleBuilder, SourceOrigin, as_entry
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.spec import External

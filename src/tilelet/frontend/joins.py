@@ -8,7 +8,7 @@ from tilelet import dtypes
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.names import BranchTypesDiffer, MaybeUndefined, UndefinedName
 from tilelet.diag.core import Loc
-from tilelet.frontend.bindings import Binding, Poison, describe, is_scalar_constant
+from tilelet.frontend.bindings import Binding, Poison, describe
 from tilelet.frontend.context import Context
 from tilelet.frontend.emitting import check_literal, emit_value, load
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
@@ -168,7 +168,7 @@ def is_loadable_as(tensor: Type, tile: Type) -> bool:
 
 def fits_literal(x: Binding, t: ScalarType) -> bool:
     """Return whether `x` is a plain number that can be a constant of type `t`."""
-    if not is_scalar_constant(x) or isinstance(x, Const):
+    if not isinstance(x, (int, float)):
         return False
     if isinstance(x, bool):
         return t.dtype is dtypes.BOOL

@@ -35,10 +35,10 @@ from tilelet.frontend.bindings import (
     is_shaped,
     items_of,
 )
+from tilelet.frontend.calls import call_op
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import CallRule, call, evaluate, evaluate_arg
 from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, emit_undefined, to_arg
-from tilelet.frontend.op_calls import call_op
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import TensorType, TileType

@@ -27,11 +27,10 @@ from tilelet.frontend.compile_time import PYTHON
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import lower_body
 from tilelet.frontend.emitting import spilled_type, to_arg
-from tilelet.frontend.externs import lower_external
 from tilelet.frontend.functions import KernelFunction
-from tilelet.frontend.module_state import ModuleState
+from tilelet.frontend.kernels import lower_external
+from tilelet.frontend.module_state import ModuleState, Reading
 from tilelet.frontend.nameflow import NameFlow
-from tilelet.frontend.reading import Reading
 from tilelet.frontend.resolve import SelfReference, rebound_by
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Program, Value

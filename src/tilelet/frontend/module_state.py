@@ -11,7 +11,6 @@ from tilelet.diag.catalogue.python import UnknownAttribute
 from tilelet.diag.core import Loc, Sink, UserError
 from tilelet.frontend.bindings import close_names
 from tilelet.frontend.functions import KernelFunction
-from tilelet.frontend.reading import TODAY, Reading
 from tilelet.ir.core import Function
 from tilelet.ir.types import Type
 
@@ -19,6 +18,23 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 State = TypeVar("State", bound="ModuleState")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One choice for every ambiguous spelling. The default is the language of today.
+
+    swap_windows  a transposing load states the window of the transposed tensor
+    whole_scopes  an auto scope is one kernel, whatever stands in it
+    as_stored     a tensor declared `pl.DN` is taken as it lies in memory
+    """
+
+    swap_windows: bool = False
+    whole_scopes: bool = False
+    as_stored: bool = False
+
+
+TODAY = Reading()
 
 
 @dataclass

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Callable, Iterable
 
 from tilelet.frontend.source import nodes_in
+from tilelet.ir.spec import OpSpec
+from tilelet.ops import spellings
 
 Names = frozenset[str]
 NONE: Names = frozenset()
@@ -29,6 +31,15 @@ def target_names(target: ast.expr) -> Names:
     if isinstance(target, ast.Subscript):
         return target_names(target.value)
     return NONE
+
+
+def argument_of(spec: OpSpec, call: ast.Call, position: int = 0) -> ast.expr | None:
+    """Return the argument for the parameter at `position` of an op, by position or by name."""
+    if position < len(call.args):
+        return call.args[position]
+    param = list(spec.signature.parameters)[position]
+    named = (k for k in call.keywords if k.arg and spellings.spelled(spec, k.arg) == param)
+    return next((k.value for k in named), None)
 
 
 def yield_targets(s: ast.For) -> Names:

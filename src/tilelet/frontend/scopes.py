@@ -25,7 +25,6 @@ from tilelet.diag.catalogue.scopes import (
 )
 from tilelet.diag.catalogue.unsupported import UnsupportedLevel
 from tilelet.diag.core import Loc
-from tilelet.frontend.arguments import argument_of
 from tilelet.frontend.barriers import check_kernel, has_barrier, launches
 from tilelet.frontend.bindings import Binding, Poison, as_items, describe, is_shaped
 from tilelet.frontend.context import Context
@@ -38,7 +37,7 @@ from tilelet.frontend.dispatch import (
     with_recovery,
 )
 from tilelet.frontend.emitting import emit_scope
-from tilelet.frontend.nameflow import Names
+from tilelet.frontend.nameflow import Names, argument_of
 from tilelet.frontend.resolve import as_kernel_function, is_compute_helper, static_callee
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.frontend.task_options import block_count, comparison, dependencies

@@ -1,82 +1,120 @@
-"""Calls that stand for several ops."""
+"""Calls that stand for several ops.
+
+Each function entered with `@shorthand` looks at a bound call of one of its ops. It emits what the
+call stands for, or returns None if the call is of another form. The first that emits something is
+used; a call of no special form is the op itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
+from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.cautions import RetiredSpelling
 from tilelet.diag.catalogue.ops import BadArgument, BadChoice, MissingArgument, RankMismatch
 from tilelet.diag.core import Loc
 from tilelet.dtypes import BF16, FP16, FP32, DType
-from tilelet.frontend.bindings import Binding, describe, is_shaped
+from tilelet.frontend.bindings import Binding, describe, shaped_type, tensor_type, tile_type
 from tilelet.frontend.context import Context
-from tilelet.frontend.emitting import default_args, emit_value, swapped_tensor, to_arg
-from tilelet.frontend.windows import WINDOWS
-from tilelet.ir.core import Arg, Op, Value
-from tilelet.ir.spec import REGISTRY
+from tilelet.frontend.emitting import (
+    WINDOWS,
+    default_args,
+    emit_op,
+    emit_value,
+    swapped_tensor,
+    to_arg,
+)
+from tilelet.ir.core import Arg, Value
+from tilelet.ir.spec import REGISTRY, OpSpec
 from tilelet.ir.types import Dim, Mem, TensorType, TileType
 from tilelet.ops.block_scaled import LAYOUTS
 from tilelet.syntax.enums import TensorLayout
 
-Locs = Mapping[str, Loc]
-_VIEW_LAYOUTS = tuple(one for one in TensorLayout if one is not TensorLayout.NZ)
-Shorthand = Callable[[Context, Mapping[str, Arg], Loc, Locs], Binding]
+
+@dataclass(frozen=True)
+class OpCall:
+    """A call of an op whose arguments are bound, before anything is emitted for it."""
+
+    ctx: Context
+    spec: OpSpec
+    args: Mapping[str, Arg]
+    loc: Loc
+    locs: Mapping[str, Loc]
+
+    def __getitem__(self, param: str) -> Arg:
+        return self.args[param]
+
+    def at(self, **params: str) -> dict[str, Loc]:
+        """Return spans for the parameters of another op, each that of a parameter of this call."""
+        return {new: self.locs.get(own, self.loc) for new, own in params.items()}
+
+    def emit(self, op: str, at: Mapping[str, Loc] | None = None, /, **args: Arg) -> Value:
+        """Emit one of the ops the call stands for; messages point at the arguments of the call."""
+        locs = self.locs if at is None else at
+        return emit_value(self.ctx, op, self.loc, "", locs, **args)
+
+    def emit_changed(self, **changes: Arg) -> Value:
+        """Emit the op itself with other arguments."""
+        return self.emit(self.spec.name, **{**self.args, **changes})
 
 
-def shorthand(ctx: Context, name: str, args: Mapping[str, Arg]) -> Shorthand | None:
-    """Return the function that lowers a call with these arguments, if it is several ops."""
-    if name == "create_tensor" and args["valid_shape"] is not None:
-        return _create_with_region
-    if name == "expand_clone" and ctx.facts.storage_of(args["target"]) in ctx.facts.outputs:
-        return _clone_into
-    if name == "load" and args["tensor"] in ctx.facts.layouts:
-        return _load_scales
-    if name == "load" and _is_on_chip(ctx, args["tensor"]) and args["transpose"] is not True:
-        return _load_of_tile
-    if name == "load" and args["transpose"] is True and _is_swapped(ctx, args):
-        return _load_swapped
-    if name in _DRAINS and _converts(args, *_DRAINS[name]):
-        return partial(_drain, name)
-    if name == "assemble" and _product_for(ctx, args["source"], args["target"]) is not None:
-        return _assemble_product
-    if name == "store" and args["shapes"] is not None:
-        return _store_as
-    if name == "store" and _is_tile(args["tensor"]):
-        return _store_into_tile
-    if name == "move" and args["transpose"] is True:
-        return _move_transposed
-    if ctx.in_scope and name.startswith(_ROW_FAMILY) and _has_blocks(args):
-        return partial(_expand_blocks, name)
-    if name in ("sels", "tile.sels") and _is_negative_of_unsigned(args["x"], args["scalar"]):
-        return partial(_select_modulo, name)
-    if name in WINDOWS and _lacks_axes(args, *WINDOWS[name]):
-        return _narrow_slice if name == "slice" else _narrow_load
-    return None
+Shorthand = Callable[[OpCall], Binding]
+_SHORTHANDS: dict[str, list[Shorthand]] = {}
 
 
-def _create_with_region(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+def shorthand(*ops: str) -> Callable[[Shorthand], Shorthand]:
+    """Enter a form of calls of these ops."""
+
+    def enter(rule: Shorthand) -> Shorthand:
+        for op in ops:
+            _SHORTHANDS.setdefault(op, []).append(rule)
+        return rule
+
+    return enter
+
+
+def lower_op(call: OpCall) -> Binding:
+    """Emit the ops that a call stands for, which is usually the op itself."""
+    for rule in _SHORTHANDS.get(call.spec.name, ()):
+        found = rule(call)
+        if found is not None:
+            return found
+    return emit_op(call.ctx, call.spec, call.args, call.loc, arg_locs=call.locs)
+
+
+# --- creation -------------------------------------------------------------------------------------
+
+
+@shorthand("create_tensor")
+def _create_with_region(call: OpCall) -> Binding:
     """Lower `create_tensor(shape, dtype, valid_shape=...)`: a window of new memory."""
-    made = emit_value(ctx, "create_tensor", loc, "", locs, **{**args, "valid_shape": None})
-    offset = (0,) * len(made.type.shape)  # type: ignore[union-attr]
-    region = args["valid_shape"]
-    return emit_value(
-        ctx, "slice", loc, "", locs, x=made, shape=args["shape"], offset=offset, valid_shape=region
-    )
+    region = call["valid_shape"]
+    if region is None:
+        return None
+    made = call.emit_changed(valid_shape=None)
+    offset = (0,) * len(_shape(made))
+    return call.emit("slice", x=made, shape=call["shape"], offset=offset, valid_shape=region)
 
 
-def _load_scales(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """Lower a load of scales, which the host has packed."""
-    tensor = args["tensor"]
-    assert isinstance(tensor, Value)
-    layout = ctx.facts.layouts[tensor]
-    window = {name: args[name] for name in ("offsets", "shapes", "target_memory")}
-    return emit_value(ctx, "load_scale", loc, "", locs, tensor=tensor, layout=layout, **window)
+@shorthand("expand_clone")
+def _clone_into(call: OpCall) -> Binding:
+    """Lower `expand_clone(x, y)` with an output `y`, which it writes."""
+    target = call["target"]
+    if call.ctx.facts.storage_of(target) not in call.ctx.facts.outputs:
+        return None
+    shape: Arg = tuple(to_arg(call.ctx, d, call.loc) for d in _shape(target))
+    like = call.emit("create_tensor", shape=shape, dtype=_dtype(target))
+    tile = call.emit("expand_clone", src=call["src"], target=like)
+    return call.emit("assemble", target=target, source=tile, offset=(0,) * len(shape))
+
+
+_VIEW_LAYOUTS = tuple(one for one in TensorLayout if one is not TensorLayout.NZ)
 
 
 def tensor_view(
-    ctx: Context, tensor: Arg, shape: Arg, valid_shape: Arg, layout: Arg, loc: Loc, locs: Locs
-) -> Binding:
+    ctx: Context, tensor: Arg, shape: Arg, valid_shape: Arg, layout: Arg, loc: Loc,
+    locs: Mapping[str, Loc],
+) -> Binding:  # fmt: skip
     """Lower `pl.tensor.view`: the same memory in another shape or layout.
 
     In layout DN the last two axes are swapped; without a shape, those of the tensor itself.
@@ -97,7 +135,7 @@ def tensor_view(
     if swaps and rank < 2:
         raise RankMismatch(locs["layout"], "tensor.view", "the view", rank, "2 or more")
     if shape is not None:
-        lying = (*shape[:-2], shape[-1], shape[-2]) if swaps and isinstance(shape, tuple) else shape
+        lying = _swap_last(shape) if swaps and isinstance(shape, tuple) else shape
         view = emit_value(ctx, "reshape", loc, "", locs, x=view, shape=lying)
     if swaps:
         view = emit_value(ctx, "transpose", loc, "", locs, x=view, axis1=rank - 2, axis2=rank - 1)
@@ -110,48 +148,68 @@ def tensor_view(
     return view
 
 
-def _is_tile(arg: Arg) -> bool:
-    return isinstance(arg, Value) and isinstance(arg.type, TileType)
+# --- loads ----------------------------------------------------------------------------------------
 
 
-def _is_on_chip(ctx: Context, arg: Arg) -> bool:
-    """Return whether `arg` is a tile, such as a tensor created inside the scope."""
-    return _is_tile(arg) and swapped_tensor(ctx, arg) is None
+@shorthand("load")
+def _load_scales(call: OpCall) -> Binding:
+    """Lower a load of scales, which the host has packed."""
+    layouts, tensor = call.ctx.facts.layouts, call["tensor"]
+    if tensor not in layouts:
+        return None
+    window = {name: call[name] for name in ("offsets", "shapes", "target_memory")}
+    return call.emit("load_scale", tensor=tensor, layout=layouts[tensor], **window)
 
 
-def _load_of_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    region = args["valid_shapes"] if args["valid_shape"] is None else args["valid_shape"]
-    window: dict[str, Arg] = {"x": args["tensor"], "shape": args["shapes"], "valid_shape": region}
-    made = default_args(REGISTRY["slice"], **window, offset=args["offsets"], clamp=args["clamp"])
-    names = {"x": "tensor", "shape": "shapes", "offset": "offsets"}
-    at = {ours: locs.get(theirs, loc) for ours, theirs in names.items()}
-    special = shorthand(ctx, "slice", made)
-    return special(ctx, made, loc, at) if special else emit_value(ctx, "slice", loc, "", at, **made)
+@shorthand("load")
+def _load_of_tile(call: OpCall) -> Binding:
+    """Lower a load of a tile, such as a tensor created inside the scope."""
+    x, spec = call["tensor"], REGISTRY["slice"]
+    on_chip = tile_type(x) is not None and swapped_tensor(call.ctx, x) is None
+    if not on_chip or call["transpose"] is True:
+        return None
+    region = call["valid_shapes"] if call["valid_shape"] is None else call["valid_shape"]
+    window: dict[str, Arg] = {"x": x, "shape": call["shapes"], "valid_shape": region}
+    args = default_args(spec, **window, offset=call["offsets"], clamp=call["clamp"])
+    locs = call.at(x="tensor", shape="shapes", offset="offsets")
+    return lower_op(OpCall(call.ctx, spec, args, call.loc, locs))
 
 
-def _is_swapped(ctx: Context, args: Mapping[str, Arg]) -> bool:
-    """Return whether a transposing load states the window of the transposed tensor.
+@shorthand("load")
+def _load_swapped(call: OpCall) -> Binding:
+    """Lower a transposing load that states the window of the transposed tensor.
 
     That was the meaning until March 2026. It is certain if the window does not fit the tensor
     itself; if both fit, the reading decides.
     """
-    x, sizes, starts = args["tensor"], args["shapes"], args["offsets"]
-    if not isinstance(x, Value) or not isinstance(x.type, TensorType):
-        return False
+    x, sizes, starts = tensor_type(call["tensor"]), call["shapes"], call["offsets"]
+    if call["transpose"] is not True or x is None:
+        return None
     if not isinstance(sizes, tuple) or not isinstance(starts, tuple):
-        return False
-    if not len(sizes) == len(starts) == len(x.type.shape) >= 2:
-        return False
-    extents = x.type.shape[-2:]
-    fits = _have_room(extents, starts[-2:], sizes[-2:])
-    swapped = any(_have_room(extents, at[-2:], sizes[:-3:-1]) for at in (starts, starts[::-1]))
-    if swapped and fits:
-        ctx.module.ambiguous.add("swap_windows")
-    return swapped and (not fits or ctx.module.reading.swap_windows)
+        return None
+    if not len(sizes) == len(starts) == len(x.shape) >= 2:
+        return None
+    # One of the two compilers of that time took the offset in the tensor itself.
+    is_own = _have_room(x, starts, _swap_last(sizes))
+    if not is_own and not _have_room(x, starts[::-1], _swap_last(sizes)):
+        return None
+    if _have_room(x, starts, sizes):
+        call.ctx.module.ambiguous.add("swap_windows")
+        if not call.ctx.module.reading.swap_windows:
+            return None
+    swapped: dict[str, Arg] = {}
+    for name in ("shapes", "valid_shapes", "valid_shape", *(() if is_own else ("offsets",))):
+        given = call[name]
+        if isinstance(given, tuple) and len(given) >= 2:
+            swapped[name] = _swap_last(given)
+    old, new = "offsets and shapes of the transposed tensor", "those of the tensor itself"
+    call.ctx.module.note_retired(RetiredSpelling(call.loc, old, new))
+    return call.emit_changed(**swapped)
 
 
-def _have_room(extents: tuple[Dim, ...], starts: tuple[Arg, ...], sizes: tuple[Arg, ...]) -> bool:
-    return all(map(_has_room, extents, starts, sizes))
+def _have_room(x: TensorType, starts: tuple[Arg, ...], sizes: tuple[Arg, ...]) -> bool:
+    """Return whether a window fits the last two axes."""
+    return all(map(_has_room, x.shape[-2:], starts[-2:], sizes[-2:]))
 
 
 def _has_room(extent: Dim, start: Arg, size: Arg) -> bool:
@@ -161,156 +219,94 @@ def _has_room(extent: Dim, start: Arg, size: Arg) -> bool:
     return start + size <= extent if isinstance(start, int) else size < extent
 
 
-def _load_swapped(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    made, x, sizes, starts = dict(args), args["tensor"], args["shapes"], args["offsets"]
-    assert isinstance(sizes, tuple)
-    assert isinstance(starts, tuple)
-    assert isinstance(x, Value)
-    assert isinstance(x.type, TensorType)
-    # One of the two compilers of that time took the offset in the tensor itself.
-    is_own = _have_room(x.type.shape[-2:], starts[-2:], sizes[:-3:-1])
-    for name in ("shapes", "valid_shapes", "valid_shape", *(() if is_own else ("offsets",))):
-        given = args[name]
-        if isinstance(given, tuple) and len(given) >= 2:
-            made[name] = (*given[:-2], given[-1], given[-2])
-    old, new = "offsets and shapes of the transposed tensor", "those of the tensor itself"
-    ctx.module.note_retired(RetiredSpelling(loc, old, new))
-    return emit_value(ctx, "load", loc, "", locs, **made)
+@shorthand("move")
+def _move_transposed(call: OpCall) -> Binding:
+    if call["transpose"] is not True:
+        return None
+    tile = call.emit("transpose", x=call["tile"], axis1=0, axis2=1)
+    return call.emit("move", tile=tile, target_memory=call["target_memory"])
 
 
-def _store_into_tile(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    at = {"target": locs.get("tensor", loc), "source": locs.get("tile", loc)}
-    window = {"target": args["tensor"], "source": args["tile"], "offset": args["offsets"]}
-    return emit_value(ctx, "assemble", loc, "", at, **window, atomic=args["atomic"])
-
-
-def _is_negative_of_unsigned(x: Arg, number: Arg) -> bool:
-    if not isinstance(x, Value) or not isinstance(x.type, (TileType, TensorType)):
-        return False
-    dtype = x.type.dtype
-    if not dtype.is_integer or dtype.is_signed:
-        return False
-    if not isinstance(number, (int, float)) or number != number // 1:
-        return False
-    return -(dtype.limits[1] // 2) - 1 <= number < 0
-
-
-def _select_modulo(
-    name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
-) -> Binding:
-    """Lower `sels` with a negative number by its bits: -3 in a UINT32 tile is 2**32 - 3."""
-    x, number = args["x"], args["scalar"]
-    assert isinstance(x, Value)
-    assert isinstance(x.type, (TileType, TensorType))
-    assert isinstance(number, (int, float))
-    _, highest = x.type.dtype.limits
-    return emit_value(
-        ctx, name, loc, "", locs, **{**args, "scalar": int(number) + int(highest) + 1}
-    )
-
+# --- writes ---------------------------------------------------------------------------------------
 
 _DRAINS = {"store": ("tile", "tensor"), "assemble": ("source", "target")}
 """Parameter names of the written value and of its target."""
 
 
-def _converts(args: Mapping[str, Arg], source: str, target: str) -> bool:
-    """Return whether a write converts elements as the cube unit does when it drains."""
-    x, into = args[source], args[target]
-    if not _is_tile(x) or not isinstance(into, Value):
-        return False
-    if args["pre_quant"] is not None or args["pre_relu"] is True:
-        return True
-    assert isinstance(x, Value)
-    spaces = [v.type.space for v in (x, into) if isinstance(v.type, TileType)]
-    placed = spaces[0] is Mem.Acc or Mem.Mat in spaces[1:]
-    return placed and _is_tile(into) and _dtype(x) is FP32 and _dtype(into) in (FP16, BF16)
-
-
-def _drain(name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """Apply ReLU, then the scale, then the limits of the type, as the device does."""
-    source, target = _DRAINS[name]
-    x, wanted, scale = args[source], _dtype(args[target]), args["pre_quant"]
+@shorthand(*_DRAINS)
+def _drain(call: OpCall) -> Binding:
+    """Convert elements as the cube unit does when it drains: ReLU, scale, limits of the type."""
+    source, target = _DRAINS[call.spec.name]
+    x, scale, relu = call[source], call["pre_quant"], call["pre_relu"] is True
+    if tile_type(x) is None or not isinstance(call[target], Value):
+        return None
+    if scale is None and not relu and not _narrows(tile_type(x), tile_type(call[target])):
+        return None
+    wanted = _dtype(call[target])
     if scale is not None and _dtype(x) is not FP32:
-        x = emit_value(ctx, "cast", loc, "", {"x": locs.get(source, loc)}, x=x, target_type=FP32)
-    if args["pre_relu"] is True:
-        x = emit_value(ctx, "maximums", loc, "", locs, lhs=x, rhs=0)
+        x = call.emit("cast", call.at(x=source), x=x, target_type=FP32)
+    if relu:
+        x = call.emit("maximums", lhs=x, rhs=0)
     if scale is not None:
-        x = emit_value(ctx, "muls", loc, "", {"rhs": locs.get("pre_quant", loc)}, lhs=x, rhs=scale)
+        x = call.emit("muls", call.at(rhs="pre_quant"), lhs=x, rhs=scale)
         if wanted in (FP16, BF16):
-            x = emit_value(ctx, "maximums", loc, "", locs, lhs=x, rhs=-wanted.largest)
-            x = emit_value(ctx, "minimums", loc, "", locs, lhs=x, rhs=wanted.largest)
+            x = call.emit("maximums", lhs=x, rhs=-wanted.largest)
+            x = call.emit("minimums", lhs=x, rhs=wanted.largest)
     if _dtype(x) is FP32 and wanted is not FP32:
-        x = emit_value(ctx, "cast", loc, "", locs, x=x, target_type=wanted, mode="rint")
-    made = {**args, source: x, "pre_quant": None, "pre_relu": False}
-    special = shorthand(ctx, name, made)
-    return (
-        special(ctx, made, loc, locs) if special else emit_value(ctx, name, loc, "", locs, **made)
-    )
+        x = call.emit("cast", x=x, target_type=wanted, mode="rint")
+    drained: dict[str, Arg] = {source: x, "pre_quant": None, "pre_relu": False}
+    return lower_op(replace(call, args={**call.args, **drained}))
 
 
-def _product_for(ctx: Context, source: Arg, target: Arg) -> Op | None:
-    """Return the product that is written into FP32 but lacks `out_dtype=pl.FP32`.
-
-    The device writes the accumulator: no version looks at the type of the assembled value.
-    """
-    if not _is_tile(source) or not is_shaped(target):
-        return None
-    if _dtype(source) not in (FP16, BF16) or _dtype(target) is not FP32:
-        return None
-    made = next((op for op in reversed(ctx.ops) if source in op.results), None)
-    if made is None or made.name != "matmul" or made.args["out_dtype"] is not None:
-        return None
-    return made
+def _narrows(x: TileType | None, into: TileType | None) -> bool:
+    """Return whether a write from the accumulator, or to a matrix buffer, narrows FP32."""
+    if x is None or into is None or x.dtype is not FP32 or into.dtype not in (FP16, BF16):
+        return False
+    return x.space is Mem.Acc or into.space is Mem.Mat
 
 
 def as_accumulated(ctx: Context, source: Value, target: Value) -> Value:
-    """Return `source`, or for some products the FP32 accumulator instead."""
-    product = _product_for(ctx, source, target)
-    if product is None:
+    """Return `source`, or the accumulator of a product that lacks `out_dtype=pl.FP32`.
+
+    The device writes the accumulator into an FP32 target: no version looks at the type of the
+    assembled value.
+    """
+    x, into = tile_type(source), shaped_type(target)
+    if x is None or into is None or x.dtype not in (FP16, BF16) or into.dtype is not FP32:
         return source
-    args: dict[str, Arg] = {**product.args, "out_dtype": FP32}
-    return emit_value(ctx, "matmul", product.loc, "", None, **args)
+    made = next((op for op in reversed(ctx.ops) if source in op.results), None)
+    if made is None or made.name != "matmul" or made.args["out_dtype"] is not None:
+        return source
+    args: dict[str, Arg] = {**made.args, "out_dtype": FP32}
+    return emit_value(ctx, "matmul", made.loc, "", None, **args)
 
 
-def _assemble_product(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    source, target = args["source"], args["target"]
-    assert isinstance(source, Value)
-    assert isinstance(target, Value)
-    made = {**args, "source": as_accumulated(ctx, source, target)}
-    return emit_value(ctx, "assemble", loc, "", locs, **made)
+@shorthand("assemble")
+def _assemble_product(call: OpCall) -> Binding:
+    source, target = call["source"], call["target"]
+    if not isinstance(source, Value) or not isinstance(target, Value):
+        return None
+    product = as_accumulated(call.ctx, source, target)
+    return None if product is source else call.emit_changed(source=product)
 
 
-def _dtype(arg: Arg) -> DType:
-    assert isinstance(arg, Value)
-    assert isinstance(arg.type, (TileType, TensorType))
-    return arg.type.dtype
-
-
-def _store_as(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
+@shorthand("store")
+def _store_as(call: OpCall) -> Binding:
     """Lower `store(tile, offsets, out, shapes=...)`: the tile reshaped, or its first part."""
-    tile, shape = args["tile"], args["shapes"]
-    if isinstance(tile, Value) and isinstance(tile.type, TileType) and shape != tile.type.shape:
-        at = {"shape": locs.get("shapes", loc)}
-        offset = (0,) * len(tile.type.shape)
-        if _is_part(shape, tile.type.shape):
-            tile = emit_value(ctx, "slice", loc, "", at, x=tile, shape=shape, offset=offset)
+    tile, shape, t = call["tile"], call["shapes"], tile_type(call["tile"])
+    if shape is None:
+        return None
+    if t is not None and shape != t.shape:
+        offset, at = (0,) * len(t.shape), call.at(shape="shapes")
+        if _is_part(shape, t.shape):
+            tile = call.emit("slice", at, x=tile, shape=shape, offset=offset)
         elif _is_computed(shape, len(offset)):
-            at = {"valid_shape": at["shape"]}
-            whole: Arg = tile.type.shape
-            tile = emit_value(
-                ctx, "slice", loc, "", at, x=tile, shape=whole, offset=offset, valid_shape=shape
-            )
+            at = call.at(valid_shape="shapes")
+            tile = call.emit("slice", at, x=tile, shape=t.shape, offset=offset, valid_shape=shape)
         else:
-            tile = emit_value(ctx, "reshape", loc, "", at, x=tile, shape=shape)
-    made = {**args, "tile": tile, "shapes": None}
-    if _is_tile(args["tensor"]):
-        return _store_into_tile(ctx, made, loc, locs)
-    return emit_value(ctx, "store", loc, "", locs, **made)
-
-
-def _move_transposed(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    tile = emit_value(ctx, "transpose", loc, "", locs, x=args["tile"], axis1=0, axis2=1)
-    return emit_value(ctx, "move", loc, "", locs, tile=tile, target_memory=args["target_memory"])
+            tile = call.emit("reshape", at, x=tile, shape=shape)
+    shaped = replace(call, args={**call.args, "tile": tile, "shapes": None})
+    return _store_into_tile(shaped) or shaped.emit_changed()
 
 
 def _is_part(shape: Arg, whole: tuple[object, ...]) -> bool:
@@ -328,98 +324,91 @@ def _is_computed(shape: Arg, rank: int) -> bool:
     return any(isinstance(size, Value) for size in shape)
 
 
-def _clone_into(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    """Lower `expand_clone(x, y)` with an output `y`, which it writes."""
-    target = args["target"]
-    assert isinstance(target, Value)
-    assert isinstance(target.type, TensorType)
-    shape: Arg = tuple(to_arg(ctx, d, loc) for d in target.type.shape)
-    like = emit_value(ctx, "create_tensor", loc, "", locs, shape=shape, dtype=target.type.dtype)
-    tile = emit_value(ctx, "expand_clone", loc, "", locs, src=args["src"], target=like)
-    return emit_value(
-        ctx,
-        "assemble",
-        loc,
-        "",
-        locs,
-        target=target,
-        source=tile,
-        offset=(0,) * len(target.type.shape),
-    )
+@shorthand("store")
+def _store_into_tile(call: OpCall) -> Binding:
+    if tile_type(call["tensor"]) is None:
+        return None
+    window = {"target": call["tensor"], "source": call["tile"], "offset": call["offsets"]}
+    at = call.at(target="tensor", source="tile")
+    return call.emit("assemble", at, **window, atomic=call["atomic"])
 
 
 # --- windows of lower rank ------------------------------------------------------------------------
 
 
-def _lacks_axes(args: Mapping[str, Arg], x: str, shape: str, offset: str) -> bool:
-    """Return whether the shape of a window omits leading axes of extent 1."""
-    tensor, sizes, starts = args[x], args[shape], args[offset]
-    if not isinstance(tensor, Value) or not isinstance(tensor.type, (TensorType, TileType)):
-        return False
-    if not isinstance(sizes, tuple) or not isinstance(starts, tuple):
-        return False
-    return len(sizes) < len(starts) == len(tensor.type.shape)
-
-
-def _with_leading_axes(
-    args: Mapping[str, Arg], shape: str, *regions: str
-) -> tuple[dict[str, Arg], int]:
-    """Return the arguments with the omitted axes, and the number of these axes."""
-    sizes, made = args[shape], dict(args)
-    assert isinstance(sizes, tuple)
-    missing = len(args["offset" if shape == "shape" else "offsets"]) - len(sizes)  # type: ignore[arg-type]
-    for name in (shape, *regions):
-        given = args[name]
+@shorthand(*WINDOWS)
+def _narrow_window(call: OpCall) -> Binding:
+    """Lower a window that omits leading axes: a slice drops them itself, a load is reshaped."""
+    x, size, offset = WINDOWS[call.spec.name]
+    t, sizes, starts = shaped_type(call[x]), call[size], call[offset]
+    if t is None or not isinstance(sizes, tuple) or not isinstance(starts, tuple):
+        return None
+    missing = len(starts) - len(sizes)
+    if missing <= 0 or len(starts) != len(t.shape):
+        return None
+    whole: dict[str, Arg] = {}
+    for name in (size, "valid_shape", "valid_shapes"):
+        given = call.args.get(name)
         if isinstance(given, tuple) and len(given) == len(sizes):
-            made[name] = (1,) * missing + given
-    return made, missing
+            whole[name] = (1,) * missing + given
+    if call.spec.name == "slice":
+        return call.emit_changed(**whole, drop_dims=tuple(range(missing)))
+    tile = call.emit_changed(**whole)
+    return call.emit("reshape", {}, x=tile, shape=_shape(tile)[missing:])  # type: ignore[arg-type]
 
 
-def _narrow_slice(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    made, missing = _with_leading_axes(args, "shape", "valid_shape")
-    made["drop_dims"] = tuple(range(missing))
-    return emit_value(ctx, "slice", loc, "", locs, **made)
+# --- operands of unusual forms --------------------------------------------------------------------
 
 
-def _narrow_load(ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs) -> Binding:
-    made, missing = _with_leading_axes(args, "shapes", "valid_shape", "valid_shapes")
-    tile = emit_value(ctx, "load", loc, "", locs, **made)
-    return emit_value(ctx, "reshape", loc, x=tile, shape=tile.type.shape[missing:])  # type: ignore[union-attr]
+@shorthand("sels", "tile.sels")
+def _select_modulo(call: OpCall) -> Binding:
+    """Lower `sels` with a negative number by its bits: -3 in a UINT32 tile is 2**32 - 3."""
+    t, number = shaped_type(call["x"]), call["scalar"]
+    if t is None or not t.dtype.is_integer or t.dtype.is_signed:
+        return None
+    if not isinstance(number, (int, float)) or number != number // 1:
+        return None
+    highest = int(t.dtype.limits[1])
+    if not -(highest // 2) - 1 <= number < 0:
+        return None
+    return call.emit_changed(scalar=int(number) + highest + 1)
 
-
-# --- row vectors of one block per row -------------------------------------------------------------
 
 _ROW_FAMILY = "row_expand_"
 _BLOCK_BYTES = 32
 _SAME_SHAPE = {"max": "maximum", "min": "minimum"}
 
 
-def _has_blocks(args: Mapping[str, Arg]) -> bool:
-    """Return whether the vector holds 32 bytes per row, as the device reads it."""
-    x, vector = args["x"], args["row_vec"]
-    if not isinstance(x, Value) or not isinstance(vector, Value):
-        return False
-    if not isinstance(x.type, (TensorType, TileType)):
-        return False
-    if not isinstance(vector.type, (TensorType, TileType)) or len(vector.type.shape) != 2:
-        return False
-    block = _BLOCK_BYTES // vector.type.dtype.itemsize
-    return vector.type.shape == (x.type.shape[0], block) and x.type.shape[-1] != 1
-
-
-def _expand_blocks(
-    name: str, ctx: Context, args: Mapping[str, Arg], loc: Loc, locs: Locs
-) -> Binding:
-    """Lower `row_expand_*` with a block of values per row, which repeats along the row."""
-    x, vector = args["x"], args["row_vec"]
-    assert isinstance(x, Value)
-    assert isinstance(vector, Value)
-    shape: tuple[int, int] = x.type.shape  # type: ignore[union-attr]
-    wide = vector
-    while wide.type.shape[1] < shape[1]:  # type: ignore[union-attr]
-        wide = emit_value(ctx, "concat", loc, src0=wide, src1=wide)
-    wide = emit_value(ctx, "slice", loc, x=wide, shape=shape, offset=(0, 0))
-    function = name.removeprefix(_ROW_FAMILY)
+@shorthand(*(name for name in REGISTRY if name.startswith(_ROW_FAMILY)))
+def _expand_blocks(call: OpCall) -> Binding:
+    """Lower `row_expand_*` with 32 bytes of values per row, which repeat along the row."""
+    x, t, vector = call["x"], shaped_type(call["x"]), shaped_type(call["row_vec"])
+    if not call.ctx.in_scope or t is None or vector is None or len(vector.shape) != 2:
+        return None
+    block = _BLOCK_BYTES // vector.dtype.itemsize
+    if vector.shape != (t.shape[0], block) or t.shape[-1] == 1:
+        return None
+    wide = call["row_vec"]
+    while _shape(wide)[1] < t.shape[1]:  # type: ignore[operator]
+        wide = call.emit("concat", {}, src0=wide, src1=wide)
+    wide = call.emit("slice", {}, x=wide, shape=t.shape, offset=(0, 0))  # type: ignore[arg-type]
+    function = call.spec.name.removeprefix(_ROW_FAMILY)
     if function == "expdif":
-        return emit_value(ctx, "exp", loc, x=emit_value(ctx, "sub", loc, "", locs, lhs=x, rhs=wide))
-    return emit_value(ctx, _SAME_SHAPE.get(function, function), loc, "", locs, lhs=x, rhs=wide)
+        return call.emit("exp", {}, x=call.emit("sub", lhs=x, rhs=wide))
+    return call.emit(_SAME_SHAPE.get(function, function), lhs=x, rhs=wide)
+
+
+def _swap_last(shape: tuple[Arg, ...]) -> tuple[Arg, ...]:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+def _shape(x: Arg) -> tuple[Dim, ...]:
+    t = shaped_type(x)
+    assert t is not None
+    return t.shape
+
+
+def _dtype(x: Arg) -> DType:
+    t = shaped_type(x)
+    assert t is not None
+    return t.dtype

@@ -21,7 +21,7 @@ from tilelet.diag.catalogue.python import (
 )
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations, calls, expressions, joins, pipes, subscripts
-from tilelet.frontend.bindings import Binding, describe, items_of
+from tilelet.frontend.bindings import Binding, describe, items_of, tile_type
 from tilelet.frontend.context import Context, finish_block
 from tilelet.frontend.dispatch import evaluate, lower_block, statement
 from tilelet.frontend.emitting import emit_scalar, to_arg
@@ -30,7 +30,6 @@ from tilelet.frontend.resolve import rebound_by, static_callee
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
 from tilelet.ir.spec import spec_of
-from tilelet.ir.types import TileType, Type
 
 _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
     ast.Try: ("`try`", "check sizes before the kernel; kernels do not raise"),
@@ -146,27 +145,23 @@ def _annotated_assign(ctx: Context, s: ast.AnnAssign, _: Names) -> None:
         value = evaluate(ctx, s.value)
     # Ops that an annotation emits are dropped.
     declared = annotations.value_type(evaluate(ctx.nested(), s.annotation))
-    if declared is not None and isinstance(value, Value):
-        _check_declared(ctx, s, value, declared)
+    differs = (
+        declared is not None
+        and isinstance(value, Value)
+        and not annotations.agree(value.type, declared)
+    )
+    if differs:
+        name, where = ast.unparse(s.target), ctx.loc(s.annotation)
+        raise DeclaredTypeDiffers(ctx.loc(s.value), name, str(declared), where, str(value.type))
     assign(ctx, s.target, value, s, fresh=len(ctx.ops) > before)
-
-
-def _check_declared(ctx: Context, s: ast.AnnAssign, value: Value, declared: Type) -> None:
-    if not annotations.agree(value.type, declared):
-        where = ctx.loc(s.annotation)
-        name = ast.unparse(s.target)
-        raise DeclaredTypeDiffers(
-            ctx.loc(s.value or s), name, str(declared), where, str(value.type)
-        )
 
 
 @statement(ast.AugAssign)
 def _augmented_assign(ctx: Context, s: ast.AugAssign, _: Names) -> None:
     if not isinstance(s.target, ast.Name):
         raise BadAssignTarget(ctx.loc(s.target), "a window with an operator; read, compute, write")
-    operation = expressions.BINARY.get(type(s.op))
     old = ctx.lookup(s.target)
-    new = expressions.binary(ctx, operation, old, evaluate(ctx, s.value), s)
+    new = expressions.binary(ctx, old, evaluate(ctx, s.value), s)
     assign(ctx, s.target, new, s, fresh=True)
 
 
@@ -177,14 +172,12 @@ def _expression(ctx: Context, s: ast.Expr, _: Names) -> None:
     before = len(ctx.ops)
     if isinstance(s.value, ast.Call):
         value = calls.lower_call(ctx, s.value, is_statement=True)
-    else:
-        value = evaluate(ctx, s.value)
-    if isinstance(s.value, ast.Call):
         for name in rebound_by(ctx, s.value):
             ctx.env[name] = value
             return
-    unused = isinstance(value, Value) and isinstance(value.type, TileType)
-    if unused and len(ctx.ops) > before:
+    else:
+        value = evaluate(ctx, s.value)
+    if tile_type(value) is not None and len(ctx.ops) > before:
         ctx.sink.add(NoEffect(ctx.loc(s), "the result of this call", "bind it to a name"))
 
 

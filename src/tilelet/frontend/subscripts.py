@@ -16,12 +16,18 @@ from tilelet.diag.catalogue.windows import (
     WrongIndexCount,
 )
 from tilelet.diag.core import Loc
-from tilelet.frontend.bindings import Binding, describe, is_scalar
+from tilelet.frontend.bindings import Binding, describe, is_scalar, is_shaped, tile_type
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import evaluate, evaluate_arg, expression
-from tilelet.frontend.emitting import default_args, dim_of, emit_scalar, emit_value, to_arg
+from tilelet.frontend.emitting import (
+    default_args,
+    emit_scalar,
+    emit_value,
+    extent,
+    to_arg,
+    with_region,
+)
 from tilelet.frontend.shorthands import as_accumulated
-from tilelet.frontend.windows import with_region
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY
 from tilelet.ir.types import ArrayType, TensorType, TileType
@@ -82,26 +88,18 @@ def _window_value(ctx: Context, base: Value, window: SubscriptWindow, loc: Loc) 
 def _python_item(ctx: Context, base: Binding, node: ast.Subscript) -> Binding:
     """Return an item of a compile-time container, or a type such as `pl.Tensor[...]`."""
     loc = ctx.loc(node)
-    index = _python_index(ctx, node.slice)
+    at = node.slice
+    if isinstance(at, ast.Slice):
+        index = slice(*(evaluate(ctx, p) if p else None for p in (at.lower, at.upper, at.step)))
+    else:
+        index = evaluate(ctx, at)
     if isinstance(index, Value) and not isinstance(base, MemRef):
-        raise NotConstant(
-            ctx.loc(node.slice),
-            "subscript",
-            "index",
-            "loop with `pl.unroll` to index a Python list",
-        )
+        instead = "loop with `pl.unroll` to index a Python list"
+        raise NotConstant(ctx.loc(at), "subscript", "index", instead)
     try:
         return base[index]  # type: ignore[index]
     except Exception as problem:
         raise CompileTimeFailed(loc, problem) from None
-
-
-def _python_index(ctx: Context, node: ast.expr) -> Binding:
-    if isinstance(node, ast.Slice):
-        parts = [evaluate(ctx, p) if p else None for p in (node.lower, node.upper)]
-        step = evaluate(ctx, node.step) if node.step else None
-        return slice(parts[0], parts[1], step)
-    return evaluate(ctx, node)
 
 
 def parse_window(
@@ -122,20 +120,17 @@ def parse_window(
     scalar_axes: list[int] = []
     for axis in range(rank):
         part = parts[axis] if axis < len(parts) else None
-        extent = _extent(ctx, base, axis, ctx.loc(node))
-        if part is None:
-            starts.append(0)
-            sizes.append(extent)
-        elif isinstance(part, ast.Slice):
-            start, size = _slice_bounds(ctx, part, extent)
-            starts.append(start)
-            sizes.append(size)
-        else:
-            if isinstance(part, ast.Constant) and part.value is Ellipsis:
-                raise BadSubscript(ctx.loc(part), "`...` in a subscript", "write `:`")
-            starts.append(_index(ctx, part))
-            sizes.append(1)
+        start: Arg = 0
+        size = extent(ctx, base, axis, ctx.loc(node))
+        if isinstance(part, ast.Slice):
+            start, size = _slice_bounds(ctx, part, size)
+        elif isinstance(part, ast.Constant) and part.value is Ellipsis:
+            raise BadSubscript(ctx.loc(part), "`...` in a subscript", "write `:`")
+        elif part is not None:
+            start, size = _index(ctx, part), 1
             scalar_axes.append(axis)
+        starts.append(start)
+        sizes.append(size)
     window = SubscriptWindow(tuple(starts), tuple(sizes), tuple(scalar_axes))
     unknown = [axis for axis, size in enumerate(sizes) if not isinstance(size, int)]
     if ctx.in_scope and unknown and source is None and not _has_largest(ctx, base, window):
@@ -152,20 +147,11 @@ def _has_largest(ctx: Context, base: Value, window: SubscriptWindow) -> bool:
     return with_region(ctx.facts, "slice", args) is not args
 
 
-def _extent(ctx: Context, base: Value, axis: int, loc: Loc) -> Arg:
-    assert isinstance(base.type, (TensorType, TileType))
-    dim = base.type.shape[axis]
-    if isinstance(dim, int):
-        return dim
-    return to_arg(ctx, dim_of(ctx, base, axis, dim, loc), loc)
-
-
 def _index(ctx: Context, node: ast.expr) -> Arg:
     index = evaluate_arg(ctx, node)
     if not is_scalar(index):
-        raise BadArgument(
-            ctx.loc(node), "subscript", "index", describe(index), "an integer or a slice"
-        )
+        what, wanted = describe(index), "an integer or a slice"
+        raise BadArgument(ctx.loc(node), "subscript", "index", what, wanted)
     if isinstance(index, int) and index < 0:
         raise BadSubscript(ctx.loc(node), "a negative index", "count from the start of the axis")
     return index
@@ -198,7 +184,7 @@ def write(ctx: Context, target: ast.Subscript, source: Binding, source_node: ast
     if not isinstance(base.type, (TensorType, TileType)):
         raise BadAssignTarget(loc, f"an item of {base.type}")
     source_loc = ctx.loc(source_node)
-    if not isinstance(source, Value) or not isinstance(source.type, (TensorType, TileType)):
+    if not isinstance(source, Value) or not is_shaped(source):
         raise ScalarIntoWindow(source_loc, describe(source))
     window = parse_window(ctx, base, target, source)
     source = _fit(ctx, as_accumulated(ctx, source, base), source_loc, window, loc)
@@ -217,9 +203,7 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, 
     for wanted in (list(window.sizes), kept, [1] * max(0, 2 - len(kept)) + kept):
         if len(wanted) == len(shape) and all(map(_may_equal, wanted, shape)):
             if len(wanted) == len(window.sizes):
-                return (
-                    _limit_valid_region(ctx, source, window, source_loc) if ctx.in_scope else source
-                )
+                return _limit_valid_region(ctx, source, window, source_loc)
             return _reshape(ctx, source, tuple(window.sizes), source_loc)
     surplus = len(shape) - len(window.sizes)
     inner_shape = tuple(d for d in shape[surplus:] if isinstance(d, int))
@@ -228,9 +212,8 @@ def _fit(ctx: Context, source: Value, source_loc: Loc, window: SubscriptWindow, 
         inner = _reshape(ctx, source, inner_shape, source_loc)
         return _fit(ctx, inner, source_loc, window, loc)
     sizes = tuple(s.name if isinstance(s, Value) else s for s in window.sizes)
-    raise ShapeMismatch(
-        "subscript assignment", loc, sizes, source_loc, shape, "the source must fill the window"
-    )
+    what, why = "subscript assignment", "the source must fill the window"
+    raise ShapeMismatch(what, loc, sizes, source_loc, shape, why)
 
 
 def _reshape(ctx: Context, source: Value, shape: tuple[Arg, ...], loc: Loc) -> Value:
@@ -239,20 +222,15 @@ def _reshape(ctx: Context, source: Value, shape: tuple[Arg, ...], loc: Loc) -> V
 
 def _limit_valid_region(ctx: Context, source: Value, window: SubscriptWindow, loc: Loc) -> Value:
     """Limit the valid region of a tile to a window of run-time size."""
-    assert isinstance(source.type, (TensorType, TileType))
-    shape = tuple(d for d in source.type.shape if isinstance(d, int))
-    if all(isinstance(size, int) for size in window.sizes) or isinstance(source.type, TensorType):
+    tile = tile_type(source)
+    if not ctx.in_scope or tile is None or all(isinstance(size, int) for size in window.sizes):
         return source
-    valid: tuple[Arg, ...] = tuple(
-        size if isinstance(size, int) else to_arg(ctx, _emit_min(ctx, size, extent, loc), loc)
-        for size, extent in zip(window.sizes, shape, strict=True)
-    )
-    window_args: dict[str, Arg] = {"shape": shape, "offset": (0,) * len(shape)}
-    return emit_value(ctx, "slice", loc, source.name, x=source, valid_shape=valid, **window_args)
-
-
-def _emit_min(ctx: Context, size: Arg, extent: int, loc: Loc) -> Binding:
-    return emit_scalar(ctx, "min", (size, extent), loc)
+    valid: list[Arg] = []
+    for size, most in zip(window.sizes, tile.shape, strict=True):
+        is_known = isinstance(size, int)
+        valid.append(size if is_known else emit_scalar(ctx, "min", (size, most), loc))
+    part: dict[str, Arg] = {"shape": tile.shape, "offset": (0,) * len(tile.shape)}
+    return emit_value(ctx, "slice", loc, source.name, x=source, valid_shape=tuple(valid), **part)
 
 
 def _fills_window(ctx: Context, source: Value, window: SubscriptWindow) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.harness import BadConfig, BadRunCall
-from tilelet.frontend.results import with_outputs
+from tilelet.frontend.decorators import with_outputs
 from tilelet.ir.core import Program
 from tilelet.ir.programs import Programs
 from tilelet.runtime.config import RunConfig, as_config
