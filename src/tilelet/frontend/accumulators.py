@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Set as AbstractSet
 from typing import TypeGuard
 
 from tilelet.dataclasses import dataclass
@@ -33,8 +34,10 @@ class _AccumulatorWindow:
     place: ast.expr
     language: ast.Name
 
-    def depends_on(self, name: str) -> bool:
-        return name == self.tile or name in _names(self.place)
+    def depends_on(self, names: AbstractSet[str]) -> bool:
+        """Return whether the tile, or a name in the offset, is one of `names`."""
+        read = {n.id for n in nodes_in(self.place) if isinstance(n, ast.Name)}
+        return not names.isdisjoint({self.tile, *read})
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def _block(
             s = _as_assignment(s, name)
         out.append(_with_bodies(s, tiles, windows))
         written = _stored_names([s])
-        for known in [w for w in windows if w in written or _depends(windows[w], written)]:
+        for known in windows.keys() - _unchanged(windows, written).keys():
             del windows[known]
         if name is None or made is None:
             continue
@@ -90,10 +93,7 @@ def _with_bodies(
         return s
     if isinstance(s, (ast.For, ast.While)):
         # A window is the same in every iteration if the loop does nothing to it but add products.
-        written = _stored_names([s])
-        windows = {
-            n: w for n, w in windows.items() if n not in written and not _depends(w, written)
-        }
+        windows = _unchanged(windows, _stored_names([s]))
     new = copy.copy(s)
     new.body = _block(s.body, tiles, dict(windows))
     if isinstance(new, ast.If) and isinstance(s, ast.If):
@@ -101,8 +101,11 @@ def _with_bodies(
     return new
 
 
-def _depends(window: _AccumulatorWindow, names: set[str]) -> bool:
-    return any(window.depends_on(n) for n in names)
+def _unchanged(
+    windows: dict[str, _AccumulatorWindow], written: set[str]
+) -> dict[str, _AccumulatorWindow]:
+    """Return the windows that are the same after these names are written."""
+    return {n: w for n, w in windows.items() if n not in written and not w.depends_on(written)}
 
 
 def _window(
@@ -192,23 +195,12 @@ def _stored_names(stmts: list[ast.stmt]) -> set[str]:
     for s in statements_in(stmts):
         _, call = _assignment_of(s)
         added = _accumulator(call) if _is_product(call) else None
-        if isinstance(added, ast.Name):
-            found |= _targets(s) - {added.id}
-        else:
-            found |= _targets(s)
+        targets: list[ast.expr] = []
+        if isinstance(s, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.For)):
+            targets = s.targets if isinstance(s, ast.Assign) else [s.target]
+        names = {n for t in targets for n in target_names(t)}
+        found |= names - {added.id} if isinstance(added, ast.Name) else names
     return found
-
-
-def _targets(s: ast.stmt) -> set[str]:
-    if isinstance(s, ast.Assign):
-        return {n for t in s.targets for n in target_names(t)}
-    if isinstance(s, (ast.AnnAssign, ast.AugAssign, ast.For)):
-        return set(target_names(s.target))
-    return set()
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {n.id for n in nodes_in(node) if isinstance(n, ast.Name)}
 
 
 def _attribute(call: ast.Call) -> str:

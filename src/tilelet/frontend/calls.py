@@ -208,15 +208,11 @@ def _bind_dynamic(ctx: Context, tensor: Value, node: ast.Call) -> None:
     assert isinstance(tensor.type, TensorType)
     rank = len(tensor.type.shape)
     if not isinstance(axis, int) or not -rank <= axis < rank:
-        raise BadArgument(
-            ctx.loc(node.args[0]), "bind_dynamic", "axis", describe(axis),
-            f"an axis of {tensor.type}",
-        )  # fmt: skip
+        at, wanted = ctx.loc(node.args[0]), f"an axis of {tensor.type}"
+        raise BadArgument(at, "bind_dynamic", "axis", describe(axis), wanted)
     if not isinstance(symbol, SymDim):
-        raise BadArgument(
-            ctx.loc(node.args[1]), "bind_dynamic", "symbol", describe(symbol),
-            'a dimension made by `pl.dynamic("M")`',
-        )  # fmt: skip
+        at, wanted = ctx.loc(node.args[1]), 'a dimension made by `pl.dynamic("M")`'
+        raise BadArgument(at, "bind_dynamic", "symbol", describe(symbol), wanted)
     extent = tensor.type.shape[axis]
     ctx.dims[symbol] = extent if isinstance(extent, int) else (tensor, axis % rank)
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, overload
+from typing import Any
 
 from tilelet.diag.catalogue.cautions import OwnExtents
 from tilelet.diag.catalogue.names import DuplicateFunction
@@ -64,18 +64,6 @@ def keep_refused(make: Refusal | None) -> None:
     _refused = make
 
 
-@overload
-def function(func: Callable[..., Any]) -> Any: ...
-@overload
-def function(
-    *,
-    type: FunctionKind = ...,
-    strict_ssa: bool = ...,
-    auto_scope: bool = ...,
-    attrs: Mapping[str, object] | None = ...,
-    level: Level | None = ...,
-    role: Role | None = ...,
-) -> Callable[[Callable[..., Any]], Any]: ...
 def function(
     func: Callable[..., Any] | None = None,
     *,
@@ -119,18 +107,10 @@ def function(
             raise BadDecorator(where, "pl.function", "it decorates plain functions")
         if refusal is not None and _refused is not None:
             return _refused(refusal)
-        name = target.__name__
         is_callback = role is Role.SubWorker
         kind = FunctionKind.Host if level is Level.HOST and not is_callback else type
-        return of_type(
-            name,
-            kind,
-            strict_ssa,
-            attrs,
-            python=target,
-            frame_names=visible,
-            is_callback=is_callback,
-        )
+        more = {"python": target, "frame_names": visible, "is_callback": is_callback}
+        return of_type(target.__name__, kind, strict_ssa, attrs, **more)
 
     return decorate if func is None else decorate(func)
 
@@ -139,20 +119,10 @@ def inline(func: Callable[..., object]) -> Any:
     """A helper whose body is spliced into every caller. It must return a value."""
     if not is_plain(func):
         raise BadDecorator(here(1), "pl.inline", "it decorates plain functions")
-    return KernelFunction(
-        func.__name__,
-        FunctionKind.Inline,
-        Style(),
-        generic=True,
-        python=func,
-        frame_names=frame_names(1),
-    )
+    more: dict[str, Any] = {"python": func, "frame_names": frame_names(1)}
+    return KernelFunction(func.__name__, FunctionKind.Inline, Style(), generic=True, **more)
 
 
-@overload
-def program(cls: object) -> Any: ...
-@overload
-def program(*, strict_ssa: bool = ...) -> Callable[[Any], Any]: ...
 def program(cls: object = None, *, strict_ssa: bool = False) -> Any:
     """Make a program of a class whose methods are decorated with `@pl.function`.
 
@@ -195,9 +165,9 @@ def _program(
     seen: dict[str, Loc] = {}
     for member in node.body:
         if isinstance(member, ast.FunctionDef):
-            if member.name in seen:
-                raise DuplicateFunction(source.loc(member), member.name, seen[member.name])
-            seen[member.name] = source.loc(member)
+            loc = source.loc(member)
+            if seen.setdefault(member.name, loc) is not loc:
+                raise DuplicateFunction(loc, member.name, seen[member.name])
     methods: dict[str, KernelFunction] = {}
     for name, member in vars(cls).items():
         if isinstance(member, KernelFunction):
@@ -238,7 +208,7 @@ def _build_either(
         with contextlib.suppress(UserError, UserErrors):
             declared = [p for method in methods.values() for p in parameters(method)]
             if any(stored_type(p) != p.type for p in declared):
-                return _build(name, methods, entry, reading=Reading(as_stored=True))
+                return _build(name, methods, entry, Reading(as_stored=True))
         raise
 
 
@@ -284,14 +254,8 @@ def with_extents(
             notes.append(OwnExtents(p.loc, p.name, str(type_), str(fixed)).diagnostic)
             type_ = fixed
         given.append(type_)
-    built = _build(
-        program.name,
-        origin.methods,
-        origin.entry,
-        tuple(given),
-        origin.constants,
-        reading=Reading(as_stored=as_stored),
-    )
+    types, reading = tuple(given), Reading(as_stored=as_stored)
+    built = _build(program.name, origin.methods, origin.entry, reading, types, origin.constants)
     return replace(built, cautions=(*built.cautions, *notes))
 
 
@@ -299,10 +263,9 @@ def _build(
     name: str,
     methods: Mapping[str, KernelFunction],
     entry: KernelFunction,
+    reading: Reading = TODAY,
     given: tuple[Type, ...] | None = None,
     constants: Mapping[str, Constant] | None = None,
-    *,
-    reading: Reading = TODAY,
 ) -> Program:
     builder = ModuleBuilder(name, methods, reading)
 
@@ -313,11 +276,9 @@ def _build(
             is_kernel = method.kind is FunctionKind.InCore and not method.generic
             if method is not entry and is_kernel and not in_group:
                 builder.kernel(method, (), method.loc())
-        return (
-            builder.kernel(entry, (), entry.loc()).name
-            if entry.kind is FunctionKind.InCore
-            else builder.lower(entry, given, constants).name
-        )
+        if entry.kind is FunctionKind.InCore:
+            return builder.kernel(entry, (), entry.loc()).name
+        return builder.lower(entry, given, constants).name
 
     built = builder.build(lower_all, SourceOrigin(entry, methods, constants or {}))
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
@@ -339,9 +300,8 @@ def with_outputs(program: Program, names: Sequence[str]) -> Program:
     found = [v for v in new if isinstance(v, Value) and _has_known_size(v)]
     if not names or len(found) != len(new) or len(new) != len(names):
         return program
-    return program.with_functions(
-        {**program.functions, main.name: _lift_results(main, found, names)}
-    )
+    lifted = _lift_results(main, found, names)
+    return program.with_functions({**program.functions, main.name: lifted})
 
 
 def _has_known_size(value: Value) -> bool:

@@ -31,11 +31,13 @@ from __future__ import annotations
 
 import ast
 import itertools
-from typing import TypeGuard
+from typing import TypeVar
 
 from tilelet.diag.catalogue.python import MisplacedJump
 from tilelet.diag.core import Loc
 from tilelet.frontend.source import SourceFile, statements_in
+
+Node = TypeVar("Node", bound=ast.AST)
 
 
 def desugar_jumps(stmts: list[ast.stmt], source: SourceFile) -> list[ast.stmt]:
@@ -130,9 +132,13 @@ def _jumps_in(s: ast.stmt) -> bool:
     return isinstance(s, ast.With) and any(map(_jumps_in, s.body))
 
 
-def _assign(at: ast.stmt, name: str, value: bool) -> ast.stmt:
-    new = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value))
+def _located(new: Node, at: ast.AST) -> Node:
     return ast.fix_missing_locations(ast.copy_location(new, at))
+
+
+def _assign(at: ast.AST, name: str, value: ast.expr | bool) -> ast.stmt:
+    shown = ast.Constant(value) if isinstance(value, bool) else value
+    return _located(ast.Assign([ast.Name(name, ast.Store())], shown), at)
 
 
 def _guard(at: ast.stmt, loop: _JumpTarget, body: list[ast.stmt]) -> ast.stmt:
@@ -147,8 +153,7 @@ def _if_not(at: ast.stmt, flag: str, body: list[ast.stmt]) -> ast.stmt:
 
 
 def _not(at: ast.stmt, flag: str) -> ast.expr:
-    new = ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load()))
-    return ast.fix_missing_locations(ast.copy_location(new, at))
+    return _located(ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load())), at)
 
 
 # --- return --------------------------------------------------------------------------------------
@@ -172,30 +177,21 @@ def _returns(stmts: list[ast.stmt]) -> bool:
 
 
 def _joined(s: ast.If, then: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
-    first, second = _value(then), _value(rest)
+    tuples = [v.elts for v in (_value(then), _value(rest)) if isinstance(v, ast.Tuple)]
     names = [_NAME]
-    if _is_tuple(first) and _is_tuple(second) and len(first.elts) == len(second.elts):
-        names = [f"{_NAME}_{i}" for i in range(len(first.elts))]
-    arms = [_bound(part, names) for part in (then, rest)]
-    both = ast.copy_location(ast.If(s.test, *arms), s)
-    loads: list[ast.expr] = [_name(n, ast.Load(), rest[-1]) for n in names]
-    value = loads[0]
-    if len(loads) > 1:
-        value = ast.copy_location(ast.Tuple(loads, ast.Load()), rest[-1])
-    return [both, ast.copy_location(ast.Return(value), rest[-1])]
+    if len(tuples) == 2 and len(tuples[0]) == len(tuples[1]):
+        names = [f"{_NAME}_{i}" for i in range(len(tuples[0]))]
+    both = ast.copy_location(ast.If(s.test, *(_bound(part, names) for part in (then, rest))), s)
+    loads: list[ast.expr] = [ast.Name(n, ast.Load()) for n in names]
+    last = ast.Return(loads[0] if len(loads) == 1 else ast.Tuple(loads, ast.Load()))
+    return [both, _located(last, rest[-1])]
 
 
 def _bound(stmts: list[ast.stmt], names: list[str]) -> list[ast.stmt]:
     """The statements with what they return bound to names instead."""
     value = _value(stmts)
     values = value.elts if len(names) > 1 and isinstance(value, ast.Tuple) else [value]
-    return [
-        *stmts[:-1],
-        *[
-            ast.copy_location(ast.Assign([_name(n, ast.Store(), v)], v), v)
-            for n, v in zip(names, values, strict=True)
-        ],
-    ]
+    return [*stmts[:-1], *(_assign(v, n, v) for n, v in zip(names, values, strict=True))]
 
 
 def _value(stmts: list[ast.stmt]) -> ast.expr:
@@ -203,11 +199,3 @@ def _value(stmts: list[ast.stmt]) -> ast.expr:
     assert isinstance(last, ast.Return)
     assert last.value is not None
     return last.value
-
-
-def _name(name: str, how: ast.expr_context, at: ast.AST) -> ast.Name:
-    return ast.copy_location(ast.Name(name, how), at)
-
-
-def _is_tuple(value: ast.expr) -> TypeGuard[ast.Tuple]:
-    return isinstance(value, ast.Tuple)

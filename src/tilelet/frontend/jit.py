@@ -20,7 +20,7 @@ from tilelet.frontend.captures import CapturedNames
 from tilelet.frontend.functions import KernelFunction, Style, frame_names, here, is_plain
 from tilelet.frontend.kernels import names_ranks
 from tilelet.frontend.module import Constant, ModuleBuilder, SourceOrigin, as_entry
-from tilelet.ir.core import FunctionKind, Program
+from tilelet.ir.core import FunctionKind, Program, scalar_dtype
 from tilelet.ir.spec import External
 from tilelet.ir.types import ScalarType, SymDim, TensorType, Type
 from tilelet.syntax.enums import Level, SplitMode
@@ -188,16 +188,20 @@ def _argument_type(p: KernelParameter, a: object) -> Type:
         return p.type
     if isinstance(p.type, TensorType) and any(isinstance(d, SymDim) for d in p.type.shape):
         return p.type
-    if isinstance(a, (bool, int, float)):
-        return ScalarType(
-            dtypes.BOOL
-            if isinstance(a, bool)
-            else dtypes.INDEX
-            if isinstance(a, int)
-            else dtypes.FP32
-        )
+    dtype = scalar_dtype(a)
+    if dtype is not None:
+        return ScalarType(dtype)
     shape = tuple(int(d) for d in getattr(a, "shape", ()))
     return TensorType(shape, _dtype_of(a))
+
+
+_TORCH_DTYPES = {
+    "bfloat16": dtypes.BF16,
+    "float8_e4m3fn": dtypes.FP8E4M3FN,
+    "float8_e5m2": dtypes.FP8E5M2,
+    "float8_e8m0fnu": dtypes.FP8E8M0,
+}
+"""The dtypes of torch that NumPy lacks."""
 
 
 def _dtype_of(a: object) -> dtypes.DType:
@@ -206,14 +210,7 @@ def _dtype_of(a: object) -> dtypes.DType:
         return found
     if type(found).__module__ == "torch":  # also for tensor subclasses
         name = str(found).removeprefix("torch.")
-        special = {
-            "float8_e4m3fn": dtypes.FP8E4M3FN,
-            "float8_e5m2": dtypes.FP8E5M2,
-            "float8_e8m0fnu": dtypes.FP8E8M0,
-        }
-        if name in special:
-            return special[name]
-        return dtypes.BF16 if name == "bfloat16" else dtypes.from_numpy(np.dtype(name))
+        return _TORCH_DTYPES.get(name) or dtypes.from_numpy(np.dtype(name))
     return dtypes.from_numpy(found)
 
 
@@ -305,46 +302,37 @@ class _Jit:
 
         Assign `f.reference`, a function of NumPy arrays, to run it, and `f.us` to state its time.
         """
-        where, name = here(1), "pl.jit.extern"
-        if core_type not in _CORE_TYPES:
-            raise BadDecorator(where, name, f"`core_type` is one of {', '.join(_CORE_TYPES)}")
-        for option in options:
-            if option not in _EXTERN_OPTIONS:
-                raise BadDecorator(where, name, f"it has no option `{option}`")
-        visible = frame_names(1)
-
-        def make(target: Callable[..., object]) -> ExternFunction:
-            if not is_plain(target):
-                raise BadDecorator(where, name, "it decorates plain functions")
-            names = visible if "<locals>" in target.__qualname__ else {}
-            function = KernelFunction(
-                target.__name__,
-                FunctionKind.InCore,
-                Style(drops_axis=True),
-                generic=True,
-                python=target,
-                frame_names=names,
-                external=External(core_type),
-            )
-            return ExternFunction(function)
-
-        return make if func is None else make(func)
+        options["core_type"] = core_type
+        return _decorate("pl.jit.extern", func, options)
 
 
 jit = _Jit()
 
-_CORE_TYPES = ("aic", "aiv", "mixed")
-_EXTERN_OPTIONS = ("source", "aic_source", "aiv_source", "dual_aiv_dispatch", "include_dirs")
-"""Options of the device's compiler, which finds the code by them."""
-
-
 # `auto_scope` only tells the device runtime where to place memory scopes: no result changes.
 _OPTIONS = ("strict_ssa", "auto_scope", "level")
+# The device's compiler finds the code of an external kernel by its options.
+_OWN_OPTIONS = {
+    "pl.jit.group": (*_OPTIONS, "split"),
+    "pl.jit.extern": (
+        "core_type", "source", "aic_source", "aiv_source", "dual_aiv_dispatch", "include_dirs",
+    ),
+}  # fmt: skip
+_CORE_TYPES = ("aic", "aiv", "mixed")
 _CORES = {
     "pl.jit.aic": FunctionKind.AIC,
     "pl.jit.aiv": FunctionKind.AIV,
     "pl.jit.group": FunctionKind.Group,
 }
+KINDS = {
+    "pl.jit": FunctionKind.Orchestration,
+    "pl.jit.incore": FunctionKind.InCore,
+    **dict.fromkeys(_CORES, FunctionKind.InCore),
+    "pl.jit.inline": FunctionKind.Inline,
+    "pl.jit.opaque": FunctionKind.Opaque,
+    "pl.jit.host": FunctionKind.Host,
+    "pl.jit.graph": FunctionKind.Orchestration,
+}
+"""The kind of function that each decorator makes; `pl.jit.extern` has no kernel text."""
 
 
 def _decorate(name: str, python: Callable[..., object] | None, options: dict[str, object]) -> Any:
@@ -356,18 +344,27 @@ def _decorate(name: str, python: Callable[..., object] | None, options: dict[str
             raise BadDecorator(where, name, "it decorates plain functions")
         # A module-level function uses the names of its module, wherever it is decorated.
         names = visible if "<locals>" in target.__qualname__ else {}
-        kind = KINDS[name]
+        kind = KINDS.get(name, FunctionKind.InCore)
         if kind is FunctionKind.Host and not names_ranks(target):
             kind = FunctionKind.Orchestration  # of one chip
-        more = {"python": target, "frame_names": names}
-        return _made(name, target.__name__, kind, options, more)
+        return _made(name, target.__name__, kind, options, python=target, frame_names=names)
 
     return make if python is None else make(python)
 
 
+def of_text(
+    decorator: str, name: str, options: Mapping[str, object], where: Loc, **more: object
+) -> KernelFunction | JitFunction:
+    """Return what a decorator makes of a function whose text is given and never executed."""
+    _check_options(decorator, options, where)
+    return _made(decorator, name, KINDS[decorator], options, **more)
+
+
 def _check_options(name: str, options: Mapping[str, object], where: Loc) -> None:
+    if name == "pl.jit.extern" and options["core_type"] not in _CORE_TYPES:
+        raise BadDecorator(where, name, f"`core_type` is one of {', '.join(_CORE_TYPES)}")
     for option in options:
-        if option not in _OPTIONS and (option, name) != ("split", "pl.jit.group"):
+        if option not in _OWN_OPTIONS.get(name, _OPTIONS):
             raise BadDecorator(where, name, f"it has no option `{option}`")
     level = options.get("level")
     if isinstance(level, Level) and level is not Level.CORE_GROUP:
@@ -375,15 +372,12 @@ def _check_options(name: str, options: Mapping[str, object], where: Loc) -> None
 
 
 def _made(
-    decorator: str,
-    name: str,
-    kind: FunctionKind,
-    options: Mapping[str, object],
-    more: Mapping[str, Any],
+    decorator: str, name: str, kind: FunctionKind, options: Mapping[str, object], **more: Any
 ) -> KernelFunction | JitFunction:
+    is_extern = "core_type" in options
     style = Style(
         drops_axis=True,
-        guards_outputs=kind is not FunctionKind.Inline,
+        guards_outputs=kind is not FunctionKind.Inline and not is_extern,
         implied=kind is FunctionKind.Opaque,
         strict_ssa=bool(options.get("strict_ssa", False)),
     )
@@ -396,26 +390,9 @@ def _made(
         is_graph=decorator == "pl.jit.graph",
         core=_CORES.get(decorator),
         split=split.name if isinstance(split, SplitMode) else None,
+        external=External(str(options["core_type"])) if is_extern else None,
         **more,
     )
+    if is_extern:
+        return ExternFunction(function)
     return function if kind is FunctionKind.Inline else JitFunction(function)
-
-
-KINDS = {
-    "pl.jit": FunctionKind.Orchestration,
-    "pl.jit.incore": FunctionKind.InCore,
-    **dict.fromkeys(_CORES, FunctionKind.InCore),
-    "pl.jit.inline": FunctionKind.Inline,
-    "pl.jit.opaque": FunctionKind.Opaque,
-    "pl.jit.host": FunctionKind.Host,
-    "pl.jit.graph": FunctionKind.Orchestration,
-}
-"""The kind of function that each decorator makes."""
-
-
-def of_text(
-    decorator: str, name: str, options: Mapping[str, object], where: Loc, **more: object
-) -> KernelFunction | JitFunction:
-    """Return what a decorator makes of a function whose text is given and never executed."""
-    _check_options(decorator, options, where)
-    return _made(decorator, name, KINDS[decorator], options, more)

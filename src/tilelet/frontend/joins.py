@@ -49,15 +49,6 @@ def _joined_dim(a: Dim, b: Dim) -> Dim:
     return a if a == b or isinstance(a, JoinedDim) else JoinedDim(str(a))
 
 
-def wider_integer(a: Type, b: Type) -> ScalarType | None:
-    """Return the integer type that holds the values of both."""
-    if not isinstance(a, ScalarType) or not isinstance(b, ScalarType):
-        return None
-    if not (a.dtype.is_integer and b.dtype.is_integer) or TASK_ID in (a, b):
-        return None
-    return ScalarType(dtypes.promote(a.dtype, b.dtype))
-
-
 def same_binding(a: Binding, b: Binding) -> bool:
     """Return whether two paths left the same binding."""
     if a is b:
@@ -119,7 +110,7 @@ def join(
             return Joined(
                 round_literal(a, left, then.loc), round_literal(b, left, other.loc), types
             )
-        adapted = _adapt(ctx, then, left, other, right)
+        adapted = adapt(ctx, then, left, other, right)
         if adapted is not None:
             return adapted
     return Poison(
@@ -141,32 +132,32 @@ def _in_memory(ctx: Context, missing: Side, defined: Side) -> Side:
     return missing if memory is None else replace(missing, binding=memory)
 
 
-def _adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Joined | None:
+def adapt(ctx: Context, then: Side, left: Type, other: Side, right: Type) -> Joined | None:
     """Load a GM tensor that meets a tile; give a plain number the dtype of the other side."""
     a, b = then.binding, other.binding
-    if ctx.in_scope and is_loadable_as(left, right):
-        return Joined(load_at_end(ctx, then), b, right)
-    if ctx.in_scope and is_loadable_as(right, left):
-        return Joined(a, load_at_end(ctx, other), left)
+    if ctx.in_scope and _is_loadable_as(left, right):
+        return Joined(_load_at_end(ctx, then), b, right)
+    if ctx.in_scope and _is_loadable_as(right, left):
+        return Joined(a, _load_at_end(ctx, other), left)
     if isinstance(left, ScalarType) and isinstance(right, ScalarType):
-        if fits_literal(a, right):
-            return Joined(as_typed_constant(a, right, then.loc), b, right)
-        if fits_literal(b, left):
-            return Joined(a, as_typed_constant(b, left, other.loc), left)
-        both = wider_integer(left, right)
-        if both is not None:
-            return Joined(cast_at_end(ctx, then, both), cast_at_end(ctx, other, both), both)
+        if _fits_literal(a, right):
+            return Joined(_as_typed_constant(a, right, then.loc), b, right)
+        if _fits_literal(b, left):
+            return Joined(a, _as_typed_constant(b, left, other.loc), left)
+        if left.dtype.is_integer and right.dtype.is_integer and TASK_ID not in (left, right):
+            both = ScalarType(dtypes.promote(left.dtype, right.dtype))
+            return Joined(_cast_at_end(ctx, then, both), _cast_at_end(ctx, other, both), both)
     return None
 
 
-def is_loadable_as(tensor: Type, tile: Type) -> bool:
+def _is_loadable_as(tensor: Type, tile: Type) -> bool:
     """Return whether `tensor`, when loaded, has the type `tile`."""
     if not isinstance(tensor, TensorType) or not isinstance(tile, TileType):
         return False
     return tensor.shape == tile.shape and tensor.dtype is tile.dtype
 
 
-def fits_literal(x: Binding, t: ScalarType) -> bool:
+def _fits_literal(x: Binding, t: ScalarType) -> bool:
     """Return whether `x` is a plain number that can be a constant of type `t`."""
     if not isinstance(x, (int, float)):
         return False
@@ -175,7 +166,7 @@ def fits_literal(x: Binding, t: ScalarType) -> bool:
     return t.dtype.is_float or (isinstance(x, int) and t.dtype.is_integer)
 
 
-def as_typed_constant(x: Binding, t: ScalarType, loc: Loc) -> Const:
+def _as_typed_constant(x: Binding, t: ScalarType, loc: Loc) -> Const:
     assert isinstance(x, (bool, int, float))
     if isinstance(x, int):
         check_literal(x, t.dtype, loc)
@@ -191,7 +182,7 @@ def round_literal(x: Arg, t: Type | None, loc: Loc) -> Arg:
     return x
 
 
-def cast_at_end(ctx: Context, side: Side, t: ScalarType) -> Arg:
+def _cast_at_end(ctx: Context, side: Side, t: ScalarType) -> Arg:
     """Cast the side's scalar at the end of its block."""
     if scalar_dtype(side.binding) is t.dtype:
         return side.binding
@@ -199,7 +190,7 @@ def cast_at_end(ctx: Context, side: Side, t: ScalarType) -> Arg:
     return emit_value(end, "scalar.cast", side.loc, x=side.binding, target_type=t.dtype)
 
 
-def load_at_end(ctx: Context, side: Side) -> Value:
+def _load_at_end(ctx: Context, side: Side) -> Value:
     """Load the side's GM tensor at the end of its block."""
     assert isinstance(side.binding, Value)
     return load(ctx.fork(ops=side.ops), side.binding, side.loc)

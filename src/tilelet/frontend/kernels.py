@@ -30,7 +30,7 @@ from tilelet.diag.catalogue.scopes import OnlyAtOrchestration
 from tilelet.diag.catalogue.unsupported import ExternalKernel
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations, pipes
-from tilelet.frontend.bindings import Binding, ReportedError, describe
+from tilelet.frontend.bindings import Binding, ReportedError, as_items, describe, tensor_type
 from tilelet.frontend.context import Context, CorePart
 from tilelet.frontend.dispatch import call, evaluate, evaluate_arg, function_call, lower_body
 from tilelet.frontend.emitting import emit_op, emit_value, spilled_type, to_arg
@@ -94,8 +94,7 @@ def _inline_group(
     """Splice the halves of a group into a scope, each transfer after what it waits for."""
     result = inline(ctx, function, args, loc, is_statement)
     ended = pipes.weave(ctx, ctx.parts or [])
-    several: list[Binding] = [*result] if isinstance(result, tuple) else [result]
-    woven = tuple([ended.get(v, v) if isinstance(v, Value) else v for v in several])
+    woven = tuple([ended.get(v, v) if isinstance(v, Value) else v for v in as_items(result)])
     return woven if isinstance(result, tuple) else woven[0]
 
 
@@ -226,11 +225,12 @@ def _reinterpret_output(
     Published programs create memory of one 16-bit type and use it as another.
     """
     wanted = param.type
+    t = tensor_type(operand)
     if not isinstance(operand, Value) or operand not in ctx.facts.undefined:
         return operand
-    if not isinstance(operand.type, TensorType) or not isinstance(wanted, TensorType):
+    if t is None or not isinstance(wanted, TensorType):
         return operand
-    made = operand.type.dtype
+    made = t.dtype
     if made is wanted.dtype or made.itemsize != wanted.dtype.itemsize or function.generic:
         return operand
     why = f"`{function.name}` writes it as {wanted.dtype}"
@@ -242,18 +242,12 @@ def _check_operand(loc: Loc, function: str, operand: Arg, param: Value) -> None:
     wanted = param.type
     if isinstance(wanted, ScalarType):
         given = scalar_dtype(operand)
-        if given is not None and (wanted.dtype.is_float or not given.is_float):
-            return
-        raise ArgumentTypeMismatch(
-            loc, function, param.name, describe(operand), str(wanted), param.loc
-        )
-    if not isinstance(operand, Value):
+        fits = given is not None and (wanted.dtype.is_float or not given.is_float)
+    else:
+        fits = isinstance(operand, Value) and annotations.agree(operand.type, wanted)
+    if not fits:
         what = describe(operand)
         raise ArgumentTypeMismatch(loc, function, param.name, what, str(wanted), param.loc)
-    if not annotations.agree(operand.type, wanted):
-        raise ArgumentTypeMismatch(
-            loc, function, param.name, str(operand.type), str(wanted), param.loc
-        )
 
 
 def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
@@ -269,21 +263,15 @@ def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
 _SUBMIT_OPTIONS = frozenset({"allow_early_resolve", "name_hint", "sync_start"})
 
 
-@call(markers.submit)
+@call(markers.submit, markers.spmd_submit)
 def submit(ctx: Context, node: ast.Call) -> Binding:
-    """`res, tid = pl.submit(self.k, a, b, deps=[...], predicate=(t[i] > 0))`."""
-    return _submit(ctx, node, spmd=False)
+    """`res, tid = pl.submit(self.k, a, b, deps=[...], predicate=(t[i] > 0))`.
 
-
-@call(markers.spmd_submit)
-def spmd_submit(ctx: Context, node: ast.Call) -> Binding:
-    """As `pl.submit`, with `core_num=`: one task of several blocks."""
-    return _submit(ctx, node, spmd=True)
-
-
-def _submit(ctx: Context, node: ast.Call, spmd: bool) -> Binding:
+    `pl.spmd_submit` has `core_num=` as well: one task of several blocks.
+    """
     loc = ctx.loc(node)
-    marker = "spmd_submit" if spmd else "submit"
+    marker = evaluate(ctx, node.func).__name__
+    spmd = marker == "spmd_submit"
     if ctx.in_scope:
         raise OnlyAtOrchestration(loc, f"pl.{marker}", ctx.scope_loc)
     if not node.args:
@@ -313,13 +301,7 @@ def _submit(ctx: Context, node: ast.Call, spmd: bool) -> Binding:
         elif keyword.arg in _SUBMIT_OPTIONS:
             options.append((keyword.arg, evaluate_arg(ctx, keyword.value)))
         else:
-            allowed = [
-                "deps",
-                "dumps",
-                "predicate",
-                *_SUBMIT_OPTIONS,
-                *(["core_num"] if spmd else []),
-            ]
+            allowed = ["deps", "dumps", "predicate", *_SUBMIT_OPTIONS, *["core_num"] * spmd]
             raise UnknownKeyword(ctx.loc(keyword), marker, keyword.arg or "**", allowed)
     if spmd and count is None:
         raise MissingArgument(loc, marker, "core_num")
@@ -563,8 +545,8 @@ def lower_external(
     for value in args:
         if isinstance(value, Value):
             ctx.consumed.pop(value, None)  # the caller's name means the same memory
-    results: list[Binding] = [*made] if isinstance(made, tuple) else [made]
-    return tuple(results[: _declared_results(function.node.returns, len(results))])
+    results = as_items(made)
+    return results[: _declared_results(function.node.returns, len(results))]
 
 
 def _declared_results(annotation: ast.expr | None, outputs: int) -> int:
@@ -590,8 +572,7 @@ def _spec(
         made: Any = external.reference(*(args[n] for n in names))
         if made is None:
             return ()  # written in place, possibly while other blocks write their parts
-        several: list[Any] = [*made] if isinstance(made, tuple) else [made]
-        results = tuple(several)
+        results: tuple[Any, ...] = made if isinstance(made, tuple) else (made,)  # type: ignore[assignment]
         wanted = [args[n].shape for n in outputs]
         if [getattr(r, "shape", None) for r in results] != wanted:
             why = f"returns other shapes than {', '.join(str(list(s)) for s in wanted)}"

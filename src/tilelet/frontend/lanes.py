@@ -13,13 +13,12 @@ from collections.abc import Callable
 from tilelet.diag.catalogue.cautions import LanesAtOnce
 from tilelet.diag.catalogue.ops import BadArgument, WrongArity
 from tilelet.diag.catalogue.scopes import OutsideLanes
-from tilelet.frontend.bindings import Binding, describe
+from tilelet.frontend.bindings import Binding, describe, is_shaped, shaped_type
 from tilelet.frontend.context import Context
 from tilelet.frontend.dispatch import call, evaluate
 from tilelet.frontend.emitting import emit_op, emit_value
-from tilelet.ir.core import Value
+from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import REGISTRY
-from tilelet.ir.types import TensorType, TileType
 from tilelet.syntax import pipes as markers
 
 LANES = 2
@@ -50,7 +49,7 @@ def _operand(ctx: Context, node: ast.Call, function: Callable[..., object]) -> V
         x = inspect.signature(function).bind(*given, **named).arguments["x"]
     except TypeError:
         raise WrongArity(ctx.loc(node), name, len(given) + len(named), 1) from None
-    if not isinstance(x, Value) or not isinstance(x.type, (TileType, TensorType)):
+    if not isinstance(x, Value) or not is_shaped(x):
         raise BadArgument(ctx.loc(node), name, "x", describe(x), "a 2-D tile")
     return x
 
@@ -67,9 +66,8 @@ def _shard(ctx: Context, node: ast.Call) -> Binding:
         what = f"{shape[axis]} {'columns' if axis else 'rows'}"
         raise BadArgument(ctx.loc(node), "aiv_shard", "x", what, "an even number of them")
     shape[axis] //= LANES
-    return emit_value(
-        ctx, "slice", ctx.loc(node), x=x, shape=tuple(shape), offset=_place(ctx, shape)
-    )
+    offset = _place(ctx, shape)
+    return emit_value(ctx, "slice", ctx.loc(node), x=x, shape=tuple(shape), offset=offset)
 
 
 @call(markers.aic_gather)
@@ -84,20 +82,17 @@ def _gather(ctx: Context, node: ast.Call) -> Binding:
     whole = lane.gathered.get(node)
     if whole is None:
         shape[_AXES[lane.mode]] *= LANES
-        assert isinstance(x.type, (TileType, TensorType))
-        whole = emit_value(
-            ctx, "full", ctx.loc(node), shape=tuple(shape), dtype=x.type.dtype, value=0
-        )
-    lane.gathered[node] = emit_value(
-        ctx, "assemble", ctx.loc(node), target=whole, source=x, offset=place
-    )
-    return lane.gathered[node]
+        args: dict[str, Arg] = {"shape": tuple(shape), "dtype": x.type.dtype, "value": 0}
+        whole = emit_value(ctx, "full", ctx.loc(node), **args)
+    joined = emit_value(ctx, "assemble", ctx.loc(node), target=whole, source=x, offset=place)
+    lane.gathered[node] = joined
+    return joined
 
 
 def _extents(ctx: Context, node: ast.Call, x: Value) -> list[int]:
-    assert isinstance(x.type, (TileType, TensorType))
-    shape = [d for d in x.type.shape if isinstance(d, int)]
-    if len(shape) != 2 or len(x.type.shape) != 2:
+    t = shaped_type(x)
+    shape = [d for d in t.shape if isinstance(d, int)] if t is not None else []
+    if t is None or len(shape) != 2 or len(t.shape) != 2:
         raise BadArgument(ctx.loc(node), "lane", "x", str(x.type), "a 2-D tile")
     return shape
 

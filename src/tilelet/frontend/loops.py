@@ -47,13 +47,13 @@ from tilelet.frontend.dispatch import (
     lower_statement,
     statement,
 )
-from tilelet.frontend.emitting import check_literal, emit_undefined, load, to_arg
+from tilelet.frontend.emitting import check_literal, emit_undefined, to_arg
 from tilelet.frontend.nameflow import NONE, Names, target_names
 from tilelet.frontend.resolve import static_callee
 from tilelet.frontend.statements import as_condition
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, scalar_dtype
-from tilelet.ir.types import INDEX, ScalarType, Type
+from tilelet.ir.types import INDEX, Type
 from tilelet.syntax import markers
 from tilelet.syntax.enums import SplitMode
 
@@ -196,9 +196,8 @@ def _loop_keyword(ctx: Context, keyword: ast.keyword, header: LoopHeader) -> Non
             raise BadArgument(loc, header.kind, name, shown, f"an integer from 1 to {MAX_CHUNK}")
         header.stage = value
         if name == "unroll":
-            ctx.module.note_retired(
-                RetiredSpelling(loc, "pl.range(unroll=N)", "pl.pipeline(stage=N)")
-            )
+            retired = RetiredSpelling(loc, "pl.range(unroll=N)", "pl.pipeline(stage=N)")
+            ctx.module.note_retired(retired)
             header.kind = "pipeline"
 
 
@@ -226,12 +225,11 @@ def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -
     ctx.module.copies += header.trips
     if ctx.module.copies > MAX_UNROLL:
         raise TooManyCopies(header.loc, header.trips, ctx.module.copies, MAX_UNROLL)
-    if not isinstance(s.target, ast.Name):
-        raise BadLoopTarget(ctx.loc(s.target), "one name")
+    index_name = _index_name(ctx, s)
     needed = _needed_after_copies(ctx, s.body, live, header.trips)
     indices = range(header.start, header.stop, header.step)  # type: ignore[arg-type]
     for index, still_needed in zip(indices, needed, strict=True):
-        ctx.env[s.target.id] = index
+        ctx.env[index_name] = index
         lower_block(ctx, s.body, still_needed)
     if not header.trips:
         for name in ctx.flow.stores(s.body) - ctx.env.keys():
@@ -240,14 +238,19 @@ def _lower_unrolled(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -
 
 def _lower_halves(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
     """Lower the body once per lane, each with its half of the tiles."""
-    if not isinstance(s.target, ast.Name):
-        raise BadLoopTarget(ctx.loc(s.target), "one name")
+    index_name = _index_name(ctx, s)
     gathered: dict[ast.Call, Value] = {}
     needed = _needed_after_copies(ctx, s.body, live, lanes.LANES)
     for index, still_needed in enumerate(needed):
-        ctx.env[s.target.id] = index
+        ctx.env[index_name] = index
         lane = Lane(header.mode or "", index, gathered)
         lower_block(ctx.fork(lane=lane), s.body, still_needed)
+
+
+def _index_name(ctx: Context, s: ast.For, wanted: str = "one name") -> str:
+    if not isinstance(s.target, ast.Name):
+        raise BadLoopTarget(ctx.loc(s.target), wanted)
+    return s.target.id
 
 
 def _needed_after_copies(
@@ -267,15 +270,14 @@ def _needed_after_copies(
 def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
     """Lower `for i in pl.spmd(n):`, one task of n blocks."""
     assert isinstance(s.iter, ast.Call)
-    if not isinstance(s.target, ast.Name):
-        raise BadLoopTarget(ctx.loc(s.target), "one name")
+    index_name = _index_name(ctx, s)
     info = scopes.parse_header(ctx, s.iter)
     if not has_barrier(s.body):
-        scopes.lower_scope(ctx, info, s.body, live, index_name=s.target.id)
+        scopes.lower_scope(ctx, info, s.body, live, index_name)
         return
     trial = ctx.fork(consumed=dict(ctx.consumed), barriers=[])
     try:
-        scopes.lower_scope(trial, info, s.body, live, index_name=s.target.id)
+        scopes.lower_scope(trial, info, s.body, live, index_name)
         ctx.consumed.update(trial.consumed)
     except BarrierInKernel:  # the barrier orders something
         lower_block(ctx, launches(s), live)
@@ -370,9 +372,13 @@ def _implicit_names(
         if name in exclude or not (name in exposed or name in live):
             continue
         init = ctx.env.get(name, Poison(lambda use, n=name: UndefinedName(use, n)))
-        loc = init.loc if isinstance(init, Value) else ctx.loc(body[0])
-        out.append(CarriedName(name, init, joins.type_of(init), loc))
+        out.append(_carried(name, init, ctx.loc(body[0])))
     return out
+
+
+def _carried(name: str, init: Binding, fallback: Loc) -> CarriedName:
+    loc = init.loc if isinstance(init, Value) else fallback
+    return CarriedName(name, init, joins.type_of(init), loc)
 
 
 @dataclass(frozen=True)
@@ -432,7 +438,7 @@ def _lower_to_fixpoint(
 
 
 def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
-    index_name, explicit_names = _targets(ctx, s.target, header)
+    index_name, explicit_names = _targets(ctx, s, header)
     state, yield_names = _loop_state(
         ctx, s.body, live, header, explicit_names, frozenset({index_name}), NONE
     )
@@ -441,7 +447,9 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
     live_inside = live | ctx.flow.live_before(s.body, live)
     live_inside -= {index_name, *explicit_names}
     index = Value(index_name, INDEX, ctx.loc(s.target))
-    _note_range(ctx, index, header)
+    if isinstance(header.step, int):
+        start, stop = ctx.facts.bounds_of(header.start), ctx.facts.bounds_of(header.stop)
+        ctx.facts.bounds[index] = of_index(start, stop, header.step)
     bind: dict[str, Binding] = {index_name: index}
     body = _lower_to_fixpoint(ctx, s, state, bind, live_inside, chunked, header)
     args: dict[str, Arg] = {
@@ -455,12 +463,6 @@ def _lower_counted(ctx: Context, s: ast.For, header: LoopHeader, live: Names) ->
     _emit_loop(ctx, structure.FOR, args, (block,), state, yield_names, header.loc)
     ctx.env.update(body.constants)
     ctx.env[index_name] = Poison(lambda use: UndefinedName(use, index_name))
-
-
-def _note_range(ctx: Context, index: Value, header: LoopHeader) -> None:
-    if isinstance(header.step, int):
-        start, stop = ctx.facts.bounds_of(header.start), ctx.facts.bounds_of(header.stop)
-        ctx.facts.bounds[index] = of_index(start, stop, header.step)
 
 
 def _lower_once(
@@ -506,16 +508,12 @@ def _loop_state(
 ) -> tuple[LoopState, list[str]]:  # fmt: skip
     inits: tuple[Binding, ...] = header.init or ()
     explicit = [
-        CarriedName(
-            n, init, joins.type_of(init), init.loc if isinstance(init, Value) else header.loc
-        )
-        for n, init in zip(explicit_names, inits, strict=True)
+        _carried(n, init, header.loc) for n, init in zip(explicit_names, inits, strict=True)
     ]
     for c in explicit:
         if c.type is None:
-            raise BadArgument(
-                header.loc, header.kind, "init_values", describe(c.init), "tensors or scalars"
-            )
+            what, wanted = describe(c.init), "tensors or scalars"
+            raise BadArgument(header.loc, header.kind, "init_values", what, wanted)
     yield_names = _yield_targets(ctx, body) if header.init is not None else []
     exclude = exclude | frozenset(explicit_names) | frozenset(yield_names)
     implicit = _implicit_names(ctx, body, live, exclude, test)
@@ -544,7 +542,7 @@ def _settle_types(
             c.init = joins.memory_of(ctx, end) or c.init
             c.param = Value(c.name, end_type, c.init_loc)
         elif not joins.same_type(c.type, end_type):
-            settled = _adapt_type(ctx, c, end, end_type, ends, ops, loc) and settled
+            settled = _adapt_type(ctx, c, ends, end_type, ops, loc) and settled
         elif (common := joins.common_type(c.type, end_type)) != c.type:
             c.type = common
             settled = False
@@ -552,36 +550,21 @@ def _settle_types(
 
 
 def _adapt_type(
-    ctx: Context, c: CarriedName, end: Binding, end_type: Type, ends: dict[str, Binding],
-    ops: list[Op], loc: Loc,
-) -> bool:  # fmt: skip
+    ctx: Context, c: CarriedName, ends: dict[str, Binding], end_type: Type, ops: list[Op], loc: Loc
+) -> bool:
     """Make start and end agree; return False if the body must be lowered with a new type."""
     assert c.type is not None
-    if ctx.in_scope and joins.is_loadable_as(c.type, end_type):
-        assert isinstance(c.init, Value)
-        c.init = load(ctx, c.init, c.init_loc)
-        c.type = c.init.type
-        return False
-    if ctx.in_scope and joins.is_loadable_as(end_type, c.type):
-        ends[c.name] = joins.load_at_end(ctx, joins.Side(end, ops, loc))
+    end = ends[c.name]
+    start, stop = joins.Side(c.init, ctx.ops, c.init_loc), joins.Side(end, ops, loc)
+    adapted = joins.adapt(ctx, start, c.type, stop, end_type)
+    if adapted is None:
+        end_loc = end.loc if isinstance(end, Value) else loc
+        raise TypeChangedInLoop(end_loc, c.name, str(c.type), c.init_loc, str(end_type))
+    if adapted.type == c.type:
+        ends[c.name] = adapted.other
         return True
-    if isinstance(c.type, ScalarType) and isinstance(end_type, ScalarType):
-        if joins.fits_literal(c.init, end_type):
-            c.init, c.type = joins.as_typed_constant(c.init, end_type, c.init_loc), end_type
-            return False
-        if joins.fits_literal(end, c.type):
-            ends[c.name] = joins.as_typed_constant(end, c.type, loc)
-            return True
-        both = joins.wider_integer(c.type, end_type)
-        if both is not None and both == c.type:
-            ends[c.name] = joins.cast_at_end(ctx, joins.Side(end, ops, loc), both)
-            return True
-        if both is not None:
-            c.init = joins.cast_at_end(ctx, joins.Side(c.init, ctx.ops, c.init_loc), both)
-            c.type = both
-            return False
-    end_loc = end.loc if isinstance(end, Value) else loc
-    raise TypeChangedInLoop(end_loc, c.name, str(c.type), c.init_loc, str(end_type))
+    c.init, c.type = adapted.then, joins.type_of(adapted.then)
+    return False
 
 
 def _initial_values(ctx: Context, state: LoopState, header: LoopHeader) -> tuple[Arg, ...]:
@@ -616,15 +599,11 @@ def _emit_loop(
         ctx.facts.note_same(result, c.init)
 
 
-def _targets(ctx: Context, target: ast.expr, header: LoopHeader) -> tuple[str, list[str]]:
+def _targets(ctx: Context, s: ast.For, header: LoopHeader) -> tuple[str, list[str]]:
     """Return the index name and the names of explicitly carried values."""
     if header.init is None:
-        if not isinstance(target, ast.Name):
-            raise BadLoopTarget(
-                ctx.loc(target), "one name (values are carried with `init_values=`)"
-            )
-        return target.id, []
-    count = len(header.init)
+        return _index_name(ctx, s, "one name (values are carried with `init_values=`)"), []
+    target, count = s.target, len(header.init)
     wanted = f"an index and {count} carried names, as in `i, (a, b)`"
     if not isinstance(target, ast.Tuple) or len(target.elts) != 2:
         raise BadLoopTarget(ctx.loc(target), wanted)

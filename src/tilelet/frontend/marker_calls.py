@@ -6,7 +6,6 @@ Loop and scope markers have no meaning as expressions; `loops.py` and `scopes.py
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 from tilelet.diag.catalogue.cautions import NoEffect, RetiredSpelling
 from tilelet.diag.catalogue.ops import (
@@ -37,7 +36,7 @@ from tilelet.frontend.bindings import (
 )
 from tilelet.frontend.calls import call_op
 from tilelet.frontend.context import Context
-from tilelet.frontend.dispatch import CallRule, call, evaluate, evaluate_arg
+from tilelet.frontend.dispatch import call, evaluate, evaluate_arg
 from tilelet.frontend.emitting import check_width, emit_op, emit_scalar, emit_undefined, to_arg
 from tilelet.ir.core import Arg, Const, Value
 from tilelet.ir.spec import REGISTRY
@@ -70,40 +69,33 @@ def _const(ctx: Context, node: ast.Call) -> Binding:
     return Const(float(value) if dtype.is_float else int(value), dtype)
 
 
-def _min_or_max(name: str) -> CallRule:
-    """Lower `pl.min(a, b)` of scalars; on a tile it is the early spelling of a reduction."""
-
-    def lower(ctx: Context, node: ast.Call) -> Binding:
-        loc = ctx.loc(node)
-        nodes = list(node.args)
-        named = {k.arg: k.value for k in node.keywords}
-        nodes += [named.pop(k) for k in ("lhs", "rhs")[len(nodes) :] if k in named]
-        values = [evaluate(ctx, a) for a in nodes]
-        if values and is_shaped(values[0]):
-            return _reduction(ctx, name, node)
-        if len(values) < 2 or named:
-            raise WrongArity(loc, name, len(values), 2, f"pl.{name}(a, b)")
-        result = values[0]
-        for value in values[1:]:
-            pair = (to_arg(ctx, result, loc), to_arg(ctx, value, loc))
-            if not all(is_scalar(x) for x in pair):
-                wrong = next(x for x in pair if not is_scalar(x))
-                what = describe(wrong)
-                raise BadArgument(loc, name, "argument", what, "scalars; see `pl.minimum`")
-            result = emit_scalar(ctx, name, pair, loc)
-        return result
-
-    return lower
-
-
-def _reduction(ctx: Context, name: str, node: ast.Call) -> Binding:
-    """Lower `pl.max(tile, axis, keepdim)`, the early form of `pl.row_max` and `pl.col_max`."""
-    return call_op(ctx, REGISTRY[f"tile.{name}"], node)
+@call(markers.min, markers.max)
+def _min_or_max(ctx: Context, node: ast.Call) -> Binding:
+    """Lower `pl.max(a, b)` of scalars; `pl.max(tile, axis, keepdim)` is an early `pl.row_max`."""
+    name = evaluate(ctx, node.func).__name__
+    loc = ctx.loc(node)
+    nodes = list(node.args)
+    named = {k.arg: k.value for k in node.keywords}
+    nodes += [named.pop(k) for k in ("lhs", "rhs")[len(nodes) :] if k in named]
+    values = [evaluate(ctx, a) for a in nodes]
+    if values and is_shaped(values[0]):
+        return call_op(ctx, REGISTRY[f"tile.{name}"], node)
+    if len(values) < 2 or named:
+        raise WrongArity(loc, name, len(values), 2, f"pl.{name}(a, b)")
+    result = values[0]
+    for value in values[1:]:
+        pair = (to_arg(ctx, result, loc), to_arg(ctx, value, loc))
+        for x in pair:
+            if not is_scalar(x):
+                wanted = "scalars; see `pl.minimum`"
+                raise BadArgument(loc, name, "argument", describe(x), wanted)
+        result = emit_scalar(ctx, name, pair, loc)
+    return result
 
 
 @call(markers.sum)
 def _sum(ctx: Context, node: ast.Call) -> Binding:
-    return _reduction(ctx, "sum", node)
+    return call_op(ctx, REGISTRY["tile.sum"], node)
 
 
 @call(markers.yield_)
@@ -119,13 +111,6 @@ def _yield(ctx: Context, node: ast.Call) -> Binding:
     return values[0] if len(values) == 1 else values
 
 
-def _reject_misplaced(what: str, instead: str) -> CallRule:
-    def lower(ctx: Context, node: ast.Call) -> Binding:
-        raise UnsupportedExpression(ctx.loc(node), what, instead)
-
-    return lower
-
-
 @call(markers.cond)
 def _cond(ctx: Context, node: ast.Call) -> Binding:
     raise CondNotFirst(ctx.loc(node))
@@ -133,14 +118,13 @@ def _cond(ctx: Context, node: ast.Call) -> Binding:
 
 @call(markers.static_print)
 def _static_print(ctx: Context, node: ast.Call) -> None:
-    texts = [_compile_time(ctx, a, lambda a=a: _static_text(ctx, a)) for a in node.args]
-    ctx.module.printed.append(" ".join(texts))
+    ctx.module.printed.append(" ".join([_static_text(ctx, a) for a in node.args]))
 
 
-def _compile_time(ctx: Context, node: ast.expr, text: Callable[[], str]) -> str:
-    """Return a text made of compile-time values, whose `__str__` or `__format__` may fail."""
+def _static_text(ctx: Context, node: ast.expr) -> str:
+    """Return what `pl.static_print` prints; `__str__` or `__format__` of a value may fail."""
     try:
-        return text()
+        return _text(ctx, node)
     except (UserError, ReportedError, RecursionError):
         raise
     except Exception as problem:
@@ -163,15 +147,15 @@ def _dump(ctx: Context, node: ast.Call) -> None:
     emit_op(ctx, REGISTRY["dump"], {"values": tuple(values), "names": names}, loc)
 
 
-def _static_text(ctx: Context, node: ast.expr) -> str:
-    """Return what `pl.static_print` prints: compile-time values, and the types of others."""
+def _text(ctx: Context, node: ast.expr) -> str:
+    """Return compile-time values, and the types of others."""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_static_text(ctx, part) for part in node.values)
+        return "".join(_text(ctx, part) for part in node.values)
     if isinstance(node, ast.FormattedValue):
         value = evaluate(ctx, node.value)
         if is_kernel_value(value):
             return _type_text(value)
-        spec = _static_text(ctx, node.format_spec) if node.format_spec else ""
+        spec = _text(ctx, node.format_spec) if node.format_spec else ""
         return format(value, spec)
     value = evaluate(ctx, node)
     return _type_text(value) if is_kernel_value(value) else str(value)
@@ -193,8 +177,7 @@ def _static_assert(ctx: Context, node: ast.Call) -> None:
     if is_kernel_value(condition):
         raise NotConstant(ctx.loc(node.args[0]), "static_assert", "condition")
     if not condition:
-        texts = [_compile_time(ctx, a, lambda a=a: _static_text(ctx, a)) for a in node.args[1:]]
-        raise StaticAssertFailed(loc, "".join(texts))
+        raise StaticAssertFailed(loc, "".join([_static_text(ctx, a) for a in node.args[1:]]))
 
 
 @call(markers.undef)
@@ -226,13 +209,6 @@ def _dump_tag(ctx: Context, node: ast.Call) -> Binding:
 def _func_attr(ctx: Context, node: ast.Call) -> None:
     if len(node.args) + len(node.keywords) != 1:
         raise WrongArity(ctx.loc(node), "func_attr", len(node.args) + len(node.keywords), 1)
-
-
-@call(markers.no_dep)
-def _no_dep(ctx: Context, node: ast.Call) -> Binding:
-    raise UnsupportedExpression(
-        ctx.loc(node), "`pl.no_dep` here", "it marks an argument of a kernel call or `pl.submit`"
-    )
 
 
 @call(markers.view)
@@ -274,15 +250,16 @@ def _l0c_store(ctx: Context, node: ast.Call) -> Binding:
     return call_op(ctx, REGISTRY["store"], node)
 
 
-for _name in ("min", "max"):
-    call(getattr(markers, _name))(_min_or_max(_name))
-for _name in ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_"):
-    _instead = f"write `for i in pl.{_name}(...):`"
-    call(getattr(markers, _name))(
-        _reject_misplaced(f"`pl.{_name}` outside a `for` statement", _instead)
-    )
-for _name in ("incore", "auto_incore", "at", "cluster", "graph", "manual_scope", "scope", "spmd"):
-    _instead = f"write `with pl.{_name}(...):`"
-    call(getattr(markers, _name))(
-        _reject_misplaced(f"`pl.{_name}` outside a `with` statement", _instead)
-    )
+_FOR = ("range", "parallel", "unroll", "pipeline", "split_aiv", "while_")
+_WITH = ("incore", "auto_incore", "at", "cluster", "graph", "manual_scope", "scope", "spmd")
+_MISPLACED = {
+    **{n: (f"`pl.{n}` outside a `for` statement", f"write `for i in pl.{n}(...):`") for n in _FOR},
+    **{n: (f"`pl.{n}` outside a `with` statement", f"write `with pl.{n}(...):`") for n in _WITH},
+    "no_dep": ("`pl.no_dep` here", "it marks an argument of a kernel call or `pl.submit`"),
+}
+
+
+@call(*(getattr(markers, name) for name in _MISPLACED))
+def _misplaced(ctx: Context, node: ast.Call) -> Binding:
+    what, instead = _MISPLACED[evaluate(ctx, node.func).__name__]
+    raise UnsupportedExpression(ctx.loc(node), what, instead)

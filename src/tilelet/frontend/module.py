@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import ClassVar, TypeGuard
+from typing import ClassVar
 
 import tilelet.frontend.constructs  # noqa: F401 - fills the dispatch table
 from tilelet.dataclasses import dataclass, field, replace
@@ -330,7 +330,10 @@ def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Bindi
     last = function.body[-1] if function.body else None
     if node is None or not isinstance(last, ast.Return) or function.generic:
         return
-    parts = node.slice.elts if _is_tuple(node) and isinstance(node.slice, ast.Tuple) else [node]
+    parts = [node]
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        is_tuple = ast.unparse(node.value) in ("tuple", "Tuple", "pl.Tuple")
+        parts = node.slice.elts if is_tuple else [node]
     if len(returned) == 1:  # one call may give several values
         returned = items_of(returned[0]) or returned
     declared_loc = function.source.loc(node)
@@ -344,9 +347,8 @@ def _check_returns(ctx: Context, function: KernelFunction, returned: tuple[Bindi
         if declared is None or not isinstance(value, Value):
             continue
         if not annotations.agree(value.type, declared):
-            raise ReturnMismatch(
-                ctx.loc(last), function.name, str(value.type), str(declared), where
-            )
+            got, wanted = str(value.type), str(declared)
+            raise ReturnMismatch(ctx.loc(last), function.name, got, wanted, where)
 
 
 def _check_returned_names(
@@ -365,14 +367,6 @@ def _check_returned_names(
             param = tensors[name]
             if ctx.facts.storage_of(value) is not param and param not in ctx.facts.written:
                 ctx.sink.add(OutputRebound(value.loc, name, param.loc))
-
-
-def _is_tuple(node: ast.expr) -> TypeGuard[ast.Subscript]:
-    return isinstance(node, ast.Subscript) and ast.unparse(node.value) in (
-        "tuple",
-        "Tuple",
-        "pl.Tuple",
-    )
 
 
 def entries_of(name: str, methods: Mapping[str, KernelFunction], loc: Loc) -> list[KernelFunction]:
@@ -421,21 +415,8 @@ def as_entry(function: Function, program: Program) -> Program:
         "callee": function.name, "operands": params, "deps": (), "no_dep": (), "predicate": None,
         "count": None, "task_id": False, "options": (),
     }  # fmt: skip
-    body = Block(
-        (),
-        (
-            Op(structure.CALL, args, results, loc=function.loc),
-            Op(structure.RETURN, {"values": results}, loc=function.loc),
-        ),
-    )
-    main = Function(
-        name,
-        FunctionKind.Orchestration,
-        params,
-        function.directions,
-        body,
-        function.loc,
-        function.declared,
-        function.returns,
-    )
+    call = Op(structure.CALL, args, results, loc=function.loc)
+    body = Block((), (call, Op(structure.RETURN, {"values": results}, loc=function.loc)))
+    kind = FunctionKind.Orchestration
+    main = replace(function, name=name, kind=kind, params=params, body=body, split=None)
     return replace(program, functions={**program.functions, name: main}, entry=name)

@@ -14,16 +14,16 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
-from tilelet.dataclasses import dataclass, field
+from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.catalogue.cautions import NoEffect
 from tilelet.diag.catalogue.ops import BadArgument, MissingArgument, UnknownKeyword, WrongArity
 from tilelet.diag.catalogue.unsupported import PipeMismatch, PipeOutsideGroup
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.frontend import annotations
-from tilelet.frontend.bindings import Binding, describe
+from tilelet.frontend.bindings import Binding, describe, tile_type
 from tilelet.frontend.context import Context, CorePart
-from tilelet.frontend.dispatch import CallRule, call, evaluate
+from tilelet.frontend.dispatch import call, evaluate
 from tilelet.frontend.emitting import to_arg
 from tilelet.frontend.resolve import static_callee
 from tilelet.ir import structure
@@ -63,15 +63,10 @@ class _Weaver:
                 continue
             waiting = [side[0] for side in left if side]
             if not self._join(waiting, left, queues, done) and not self._unroll(left):
-                raise PipeMismatch(
-                    waiting[0].loc,
-                    "it waits for a tile that no core pushes",
-                    self._other_loc(waiting),
-                )
+                other = waiting[1].loc if len(waiting) > 1 else None
+                problem = "it waits for a tile that no core pushes"
+                raise PipeMismatch(waiting[0].loc, problem, other)
         return done
-
-    def _other_loc(self, waiting: list[Op]) -> Loc | None:
-        return waiting[1].loc if len(waiting) > 1 else None
 
     def _advance(self, side: deque[Op], queues: Queues, done: list[Op]) -> bool:
         """Emit the ops of one side until it has to wait; return whether there were any."""
@@ -90,22 +85,20 @@ class _Weaver:
             elif _transfers(op):
                 break
             else:
-                op = self._rewrite(op)
+                op = Rewriter(self.mapping).ops([op])[0] if self.mapping else op
                 done.append(op)
                 self.definitions.update(dict.fromkeys(op.results, op))
             side.popleft()
         return len(side) < before
 
-    def _rewrite(self, op: Op) -> Op:
-        return Rewriter(self.mapping).ops([op])[0] if self.mapping else op
-
     def _receive(self, pop: Op, tile: Value, pushed_at: Loc) -> list[Op]:
         """Return the ops for a pop: a move of the pushed tile, with the declared valid region."""
         (result,) = pop.results
-        if not types_agree(_without_space(result), _without_space(tile)):
+        assert isinstance(result.type, TileType)
+        assert isinstance(tile.type, TileType)
+        if not types_agree(replace(result.type, space=None), replace(tile.type, space=None)):
             problem = f"it declares {result.type}, but {tile.type} is pushed"
             raise PipeMismatch(pop.loc, problem, pushed_at)
-        assert isinstance(result.type, TileType)
         region = substitute(pop.args["region"], self.mapping)
         moved = result if region is None else fresh(result)
         spec = REGISTRY["move"]
@@ -125,10 +118,13 @@ class _Weaver:
         """Merge loops or branches that run in step, if every side is waiting before one."""
         if len(waiting) < 2 or not all(op.blocks for op in waiting):
             return False
-        mapped = [_with_own_args(op, self.mapping) for op in waiting]
-        if all(op.spec is structure.FOR for op in mapped) and self._in_step(mapped):
+        mapped = [
+            with_args(op, **{name: substitute(a, self.mapping) for name, a in op.args.items()})
+            for op in waiting
+        ]
+        if self._run_alike(mapped, structure.FOR, "start", "stop", "step"):
             joined = self._join_loops(mapped, queues)
-        elif all(op.spec is structure.IF for op in mapped) and self._same_conditions(mapped):
+        elif self._run_alike(mapped, structure.IF, "cond"):
             joined = self._join_branches(mapped, queues)
         else:
             return False
@@ -138,14 +134,12 @@ class _Weaver:
                 side.popleft()
         return True
 
-    def _in_step(self, loops: list[Op]) -> bool:
-        first, *others = loops
-        bounds = ("start", "stop", "step")
-        return all(self._are_same(first.args[b], o.args[b]) for b in bounds for o in others)
-
-    def _same_conditions(self, branches: list[Op]) -> bool:
-        first, *others = branches
-        return all(self._are_same(first.args["cond"], o.args["cond"]) for o in others)
+    def _run_alike(self, ops: list[Op], spec: OpSpec, *params: str) -> bool:
+        """Return whether all are of one kind, with the same bounds or condition."""
+        first, *others = ops
+        return all(op.spec is spec for op in ops) and all(
+            self._are_same(first.args[p], o.args[p]) for p in params for o in others
+        )
 
     def _are_same(self, a: Arg, b: Arg) -> bool:
         """Return whether two scalars are computed alike from the same values."""
@@ -300,26 +294,20 @@ def _bind_arguments(
     return bound.arguments
 
 
-def _push(function: Callable[..., object], popper: str) -> CallRule:
-    def lower(ctx: Context, node: ast.Call) -> None:
-        given = _bind_arguments(ctx, node, function)
-        tile = given["tile"]
-        if not isinstance(tile, Value) or not isinstance(tile.type, TileType):
-            what = describe(tile)
-            raise BadArgument(ctx.loc(node), function.__name__, "tile", what, "a tile")
-        ctx.emit(PUSH, {"pipe": (popper, given["id"] or 0), "tile": tile}, (), ctx.loc(node))  # type: ignore[dict-item]
-
-    return lower
+@call(markers.tpush_to_aiv, markers.tpush_to_aic)
+def _push(ctx: Context, node: ast.Call) -> None:
+    function = evaluate(ctx, node.func)
+    given = _bind_arguments(ctx, node, function)
+    tile = given["tile"]
+    if tile_type(tile) is None:
+        raise BadArgument(ctx.loc(node), function.__name__, "tile", describe(tile), "a tile")
+    popper = "AIV" if function is markers.tpush_to_aiv else "AIC"
+    ctx.emit(PUSH, {"pipe": (popper, given["id"] or 0), "tile": tile}, (), ctx.loc(node))
 
 
 @call(markers.tpop_from_aic, markers.tpop_from_aiv)
-def _pop(ctx: Context, node: ast.Call) -> Value:
-    """Lower a pop whose arguments state the type."""
-    return pop(ctx, node, None)
-
-
-def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
-    """Lower a pop, whose target may be annotated."""
+def pop(ctx: Context, node: ast.Call, annotation: Binding = None) -> Value:
+    """Lower a pop, whose arguments or the annotation of whose target state the type."""
     by_vector = static_callee(ctx, node) is markers.tpop_from_aic
     function = markers.tpop_from_aic if by_vector else markers.tpop_from_aiv
     given = _bind_arguments(ctx, node, function)
@@ -342,25 +330,22 @@ def pop(ctx: Context, node: ast.Call, annotation: Binding) -> Value:
     return ctx.emit(POP, {**args, "region": region}, (result,), loc, ("popped",))[0]
 
 
-def _without_effect(function: Callable[..., object], gives: Binding = None) -> CallRule:
-    def lower(ctx: Context, node: ast.Call) -> Binding:
-        _bind_arguments(ctx, node, function)
-        return gives
+_WITHOUT_EFFECT: dict[Callable[..., object], Binding] = {
+    markers.tfree_to_aic: None,
+    markers.tfree_to_aiv: None,
+    markers.aic_initialize_pipe: None,
+    markers.aiv_initialize_pipe: None,
+    markers.reserve_buffer: 0,
+    markers.import_peer_buffer: 0,
+}
+"""Calls that only manage buffers, and what they return."""
 
-    return lower
 
-
-call(markers.tpush_to_aiv)(_push(markers.tpush_to_aiv, "AIV"))
-call(markers.tpush_to_aic)(_push(markers.tpush_to_aic, "AIC"))
-for _function in (
-    markers.tfree_to_aic,
-    markers.tfree_to_aiv,
-    markers.aic_initialize_pipe,
-    markers.aiv_initialize_pipe,
-):
-    call(_function)(_without_effect(_function))
-for _function in (markers.reserve_buffer, markers.import_peer_buffer):
-    call(_function)(_without_effect(_function, 0))
+@call(*_WITHOUT_EFFECT)
+def _without_effect(ctx: Context, node: ast.Call) -> Binding:
+    function = evaluate(ctx, node.func)
+    _bind_arguments(ctx, node, function)
+    return _WITHOUT_EFFECT[function]
 
 
 def _transfers(op: Op) -> bool:
@@ -368,18 +353,7 @@ def _transfers(op: Op) -> bool:
 
 
 def _pipe(op: Op) -> Pipe:
-    pipe = op.args["pipe"]
-    assert isinstance(pipe, tuple)
-    return pipe  # type: ignore[return-value]
-
-
-def _without_space(value: Value) -> TileType:
-    assert isinstance(value.type, TileType)
-    return TileType(value.type.shape, value.type.dtype)
-
-
-def _with_own_args(op: Op, mapping: Mapping[Value, Arg]) -> Op:
-    return with_args(op, **{name: substitute(a, mapping) for name, a in op.args.items()})
+    return op.args["pipe"]  # type: ignore[return-value]
 
 
 def _values(terminator: Op) -> tuple[Arg, ...]:

@@ -90,6 +90,7 @@ class ScopeInfo:
         """Whether the header sets properties of its single task."""
         return bool(self.deps or self.no_dep or self.task_id or self.predicate is not None)
 
+    @property
     def arguments(self) -> dict[str, Arg]:
         return {
             "predicate": self.predicate,
@@ -124,9 +125,7 @@ def parse_header(ctx: Context, node: ast.Call) -> ScopeInfo:
     """Parse `pl.at(...)`, `pl.incore()`, `pl.spmd(n)` and the other scope markers."""
     marker = static_callee(ctx, node)
     loc = ctx.loc(node)
-    allowed: frozenset[str] | None = None
-    if isinstance(marker, Hashable):
-        allowed = KEYWORDS.get(marker)
+    allowed = KEYWORDS.get(marker) if isinstance(marker, Hashable) else None
     if allowed is None:
         evaluate(ctx, node.func)  # raises for unknown and unsupported names
         raise NotAScope(loc)
@@ -165,54 +164,52 @@ def _positional(ctx: Context, node: ast.Call, marker: object, name: str, info: S
 
 def _keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) -> None:
     name = keyword.arg
-    loc = ctx.loc(keyword.value)
     if name == "deps":
         info.deps = dependencies(ctx, keyword.value)
-        return
-    if name == "predicate":
+    elif name == "predicate":
         info.predicate = comparison(ctx, keyword.value)
-        return
-    if name == "core_num":
+    elif name == "core_num":
         info.count = block_count(ctx, keyword.value, "spmd")
-        return
-    if name == "level":
+    elif name == "level":
         _set_level(ctx, keyword.value, info)
-        return
+    else:
+        _evaluated_keyword(ctx, keyword, scope, info)
+
+
+def _evaluated_keyword(ctx: Context, keyword: ast.keyword, scope: str, info: ScopeInfo) -> None:
+    name, loc = keyword.arg or "", ctx.loc(keyword.value)
     value = evaluate(ctx, keyword.value)
     if name == "role":
-        _check_role(info, value, loc)
-        return
-    if name == "name_hint":
+        if info.kind != "chip" or value is not enums.Role.Orchestrator:
+            raise LevelWithRole(loc)
+    elif name == "name_hint":
         if not isinstance(value, str) or not value.isidentifier():
             raise BadScopeArgument(loc, scope, name, describe(value), "an identifier in quotes")
         info.hint = value
     elif name == "no_dep_args":
-        info.no_dep = _tensors(value, scope, name, loc)
+        for item in as_items(value):
+            if not isinstance(item, Value):
+                raise BadScopeArgument(loc, scope, name, describe(item), "tensors")
+        info.no_dep = as_items(value)
     elif name == "split":
         ctx.module.note_retired(RetiredSpelling(loc, "split=", "optimizations=[pl.split(...)]"))
-        _set_split(info, value, scope, loc)
+        if value is not None and not isinstance(value, enums.SplitMode):
+            wanted = "`pl.SplitMode.UP_DOWN` or `LEFT_RIGHT`"
+            raise BadScopeArgument(loc, scope, "split", describe(value), wanted)
+        info.split = value.name if value is not None else None
     elif name == "optimization":
         ctx.module.note_retired(RetiredSpelling(loc, "optimization=", "optimizations=[...]"))
         _optimization(info, value, scope, loc)
     elif name == "optimizations":
         if not isinstance(keyword.value, ast.List):
-            what = describe(value)
-            raise BadScopeArgument(loc, scope, name, what, "a literal list")
+            raise BadScopeArgument(loc, scope, name, describe(value), "a literal list")
         for entry in as_items(value):
             _optimization(info, entry, scope, loc)
     elif name == "dumps":
         ctx.sink.add(NoEffect(loc, "`dumps=`", "use `breakpoint()` or `pl.static_print`"))
     else:
         ctx.sink.add(NoEffect(loc, f"`{name}=`", "it only changes how the device schedules"))
-        info.options.append((name, value))  # type: ignore[arg-type]
-
-
-def _tensors(value: object, scope: str, name: str, loc: Loc) -> tuple[Arg, ...]:
-    found = tuple(as_items(value))
-    for item in found:
-        if not isinstance(item, Value):
-            raise BadScopeArgument(loc, scope, name, describe(item), "tensors")
-    return found
+        info.options.append((name, value))
 
 
 def _set_level(ctx: Context, node: ast.expr, info: ScopeInfo) -> None:
@@ -228,11 +225,6 @@ def _set_level(ctx: Context, node: ast.expr, info: ScopeInfo) -> None:
     raise BadScopeArgument(ctx.loc(node), "at", "level", what, "`pl.Level.CORE_GROUP`")
 
 
-def _check_role(info: ScopeInfo, value: Binding, loc: Loc) -> None:
-    if info.kind != "chip" or value is not enums.Role.Orchestrator:
-        raise LevelWithRole(loc)
-
-
 def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
     if value is markers.auto_chunk or value is markers.chunked_loop_optimizer:
         info.kind = "auto"
@@ -243,20 +235,8 @@ def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None
             info.kind = "auto"
         info.split = value.mode.name if value.mode else info.split
     else:
-        raise BadScopeArgument(
-            loc,
-            scope,
-            "optimizations",
-            describe(value),
-            "`pl.auto_chunk`, `pl.split(...)`, `pl.cross_core_slot(...)`",
-        )
-
-
-def _set_split(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None:
-    if value is not None and not isinstance(value, enums.SplitMode):
-        what = describe(value)
-        raise BadScopeArgument(loc, scope, "split", what, "`pl.SplitMode.UP_DOWN` or `LEFT_RIGHT`")
-    info.split = value.name if value is not None else None
+        wanted = "`pl.auto_chunk`, `pl.split(...)`, `pl.cross_core_slot(...)`"
+        raise BadScopeArgument(loc, scope, "optimizations", describe(value), wanted)
 
 
 # --- bodies --------------------------------------------------------------------------------------
@@ -275,7 +255,8 @@ def lower_scope(
     if info.kind == "auto" and has_chunk_loop(body):
         info.kind, in_core = "chunked", False
     elif info.kind == "auto" and _is_several_kernels(ctx, info, body):
-        return _lower_runs(ctx, info, body, live)
+        inside = ctx.fork(in_chunked=True, runs_of=(info.hint, info.split))
+        return lower_control_block(inside, body, live)
     params: tuple[Value, ...] = ()
     inside = _scope_context(ctx, info, in_core)
     if info.kind == "spmd":
@@ -327,19 +308,10 @@ def _emit_results(
     params: tuple[Value, ...],
     yields: dict[str, Value],
 ) -> Binding:
-    distinct = tuple(dict.fromkeys(yields.values()))
-    emitted = emit_scope(
-        ctx,
-        info.kind,
-        ops,
-        distinct,
-        params,
-        info.loc,
-        {value: name for name, value in yields.items()},
-        **info.arguments(),
-    )
+    names: dict[Arg, str] = {value: name for name, value in yields.items()}
+    emitted = emit_scope(ctx, info.kind, ops, (*names,), params, info.loc, names, **info.arguments)
     results = as_items(emitted)
-    by_value = dict(zip(distinct, results, strict=False))
+    by_value = dict(zip(names, results, strict=False))
     for name, value in yields.items():
         ctx.env[name] = by_value[value]
     return results[-1] if info.task_id else None
@@ -403,13 +375,6 @@ def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> 
         return False
     ctx.module.ambiguous.add("whole_scopes")
     return not ctx.module.reading.whole_scopes
-
-
-def _lower_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names) -> Binding:
-    """Lower the statements of an auto scope, with a scope around each compute sequence."""
-    inside = ctx.fork(in_chunked=True, runs_of=(info.hint, info.split))
-    lower_control_block(inside, body, live)
-    return None
 
 
 def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:

@@ -33,11 +33,8 @@ def block_count(ctx: Context, node: ast.expr, marker: str) -> Arg:
 
 def dependencies(ctx: Context, node: ast.expr) -> tuple[Arg, ...]:
     """Return the task ids of `deps=[...]`, the only place that accepts a comprehension."""
-    if isinstance(node, ast.ListComp):
-        values = _comprehension(ctx, node)
-    else:
-        found = evaluate(ctx, node)
-        values = as_items(found)
+    is_listed = isinstance(node, ast.ListComp)
+    values = _comprehension(ctx, node) if is_listed else as_items(evaluate(ctx, node))
     out: list[Arg] = []
     for value in values:
         if value is None:
@@ -65,16 +62,11 @@ def _comprehension(ctx: Context, node: ast.ListComp) -> tuple[Binding, ...]:
         items: object = range(*bounds)  # type: ignore[arg-type]
     else:
         items = evaluate(ctx, iterable)
+    inner = ctx.fork(env=dict(ctx.env))
     out: list[Binding] = []
-    missing = object()
-    saved = ctx.env.get(generator.target.id, missing)
     for item in items:  # type: ignore[attr-defined]
-        ctx.env[generator.target.id] = item
-        out.append(evaluate(ctx, node.elt))
-    if saved is missing:
-        ctx.env.pop(generator.target.id, None)
-    else:
-        ctx.env[generator.target.id] = saved
+        inner.env[generator.target.id] = item
+        out.append(evaluate(inner, node.elt))
     return tuple(out)
 
 
