@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tilelet.cpu.run import build
-from tilelet.native import cache, private
-from tilelet.native.toolchain import find_compiler
+from tilelet.cli.blas import use_one_blas_thread
+
+use_one_blas_thread()  # before NumPy is imported: BLAS threads of two workers block each other
+
+from tilelet.cpu.run import build  # noqa: E402
+from tilelet.native import cache, private  # noqa: E402
+from tilelet.native.toolchain import find_compiler  # noqa: E402
 
 GOLDEN_DIR = Path(__file__).parent / "golden"
 
@@ -45,6 +51,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="all generated kernels, all schedules, sanitizers, clusters (many minutes)",
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Disable garbage collection while tests are collected: nothing allocated there is garbage.
+
+    Freezing what was collected keeps 10,000 tests and all modules out of every later collection;
+    the threshold makes those rare: by default they are a fifth of the time.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        if "torch" in sys.modules:  # its threads, too, would wait for those of the other workers
+            sys.modules["torch"].set_num_threads(1)
+        gc.freeze()
+        gc.set_threshold(50_000)
+        gc.enable()
 
 
 @pytest.fixture
