@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tilelet.analysis.aliases import is_tensor
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import Loc, UserError
-from tilelet.interp.lowering import Frame, Lowering, Observer, Step
-from tilelet.ir.core import Arg, Const, Op, Program, Value
+from tilelet.ir.core import Arg, Const, Function, Op, Program, Value
 from tilelet.ir.rebuild import Rewriter, make_op, substitute, with_operands
 from tilelet.ir.spec import REGISTRY, Call, OpSpec, Trait, bind
 from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType
@@ -58,42 +57,15 @@ class Edit:
         return (self,) if self.also is None else (self, *self.also.parts)
 
 
-class Edited:
-    """Observes a run with one edit applied; `inner` observes all ops that are executed."""
-
-    def __init__(self, edit: Edit, inner: Observer | None = None) -> None:
-        self._edit = edit
-        self._inner = inner
-
-    def lower(self, low: Lowering, op: Op) -> Step:
-        edit = next((e for e in self._edit.parts if e.op is op), None)
-        if edit is None:
-            return self._lower(low, op)
-        if edit.alias is not None:
-            low.alias(op.result, edit.alias)
-            return _skip_op
-        steps = tuple([self._lower(low, new) for new in edit.ops])
-        if len(steps) == 1:
-            return steps[0]
-
-        def all_steps(frame: Frame) -> None:
-            for step in steps:
-                step(frame)
-
-        return all_steps
-
-    def _lower(self, low: Lowering, op: Op) -> Step:
-        return low.plain_op(op) if self._inner is None else self._inner.lower(low, op)
-
-
-def _skip_op(_: Frame) -> None:
-    """The step of an op whose result is its operand."""
-
-
 def apply_edit(program: Program, edit: Edit) -> Program:
     """Apply the edit to the program."""
-    functions = {name: _Applying(edit).function(f) for name, f in program.functions.items()}
+    functions = {name: edited_function(f, edit) for name, f in program.functions.items()}
     return program.with_functions(functions)
+
+
+def edited_function(function: Function, edit: Edit) -> Function:
+    """Apply the edit to the function that contains its op."""
+    return _Applying(edit).function(function)
 
 
 class _Applying(Rewriter):

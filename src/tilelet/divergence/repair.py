@@ -20,7 +20,8 @@ from tilelet.diag.internal import InternalError
 from tilelet.divergence.case import GoldenCase, Trial
 from tilelet.divergence.edits import Edit, apply_edit
 from tilelet.divergence.error_map import Bools
-from tilelet.divergence.replay import RejectedError, Replay
+from tilelet.divergence.replay import Replay
+from tilelet.divergence.reuse import RejectedError
 from tilelet.divergence.scoped_edits import ScopedEdits
 from tilelet.dtypes import Array
 from tilelet.interp.interpreter import Interpreter

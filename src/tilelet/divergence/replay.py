@@ -7,14 +7,15 @@ are tracked per buffer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass, field
-from tilelet.divergence.edits import Edit, Edited, apply_edit
+from tilelet.divergence.edits import Edit, edited_function
 from tilelet.divergence.record import (
     NOBODY,
     Event,
@@ -23,42 +24,15 @@ from tilelet.divergence.record import (
     Trace,
     follow,
     steps_of,
-    writes_tensor,
 )
+from tilelet.divergence.reuse import ReusedCode
 from tilelet.dtypes import Array
-from tilelet.interp.interpreter import Interpreter
-from tilelet.interp.lowering import Frame, Lowering, Step
-from tilelet.interp.movement import written_window
 from tilelet.interp.state import State
-from tilelet.ir.core import FunctionKind, Op, Program
+from tilelet.ir.core import FunctionKind, Program
+from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Buffer, Window
 
-
-class RejectedError(Exception):
-    """A replay was stopped because it had already gone wrong."""
-
-
-class _Stores:
-    """Records the windows that are written; stops at one whose contents are rejected."""
-
-    def __init__(self) -> None:
-        self.windows: list[Window] = []
-        self.rejects: Callable[[Window], bool] | None = None
-
-    def lower(self, low: Lowering, op: Op) -> Step:
-        if not writes_tensor(op):
-            return low.plain_op(op)
-        window = written_window(low, op)
-        step = low.plain_op(op)
-
-        def store(frame: Frame) -> None:
-            at = window(frame)
-            self.windows.append(at)
-            step(frame)
-            if self.rejects is not None and self.rejects(at):
-                raise RejectedError
-
-        return store
+_STEPS_TO_LOWER_FUNCTION = 20.0
 
 
 @dataclass
@@ -103,24 +77,20 @@ class Replay:
         self.arguments = arguments
         self.trace = Trace(program)
         self.run: Followed = follow(self.trace, arguments)
-        self._stores = _Stores()
-        self._plain = self._state(None)
+        self._code = ReusedCode()
+        self._state = State(
+            program.functions, execute=True, poison=True, seed_valid=False, observer=self._code
+        )
+        for kernel in dict.fromkeys(task.kernel for task in self.trace.submitted.values()):
+            self._state.code(kernel)
+        self._filled: set[int] = set()  # tasks whose tiles are kept for reuse
         self._buffers = self._all_buffers()
         self._initial = [
             (buffer, self._initial_data(buffer, arguments)) for buffer in self._buffers
         ]
         self.parts = self._parts()
-        self.steps = 0.0  # work done by `outputs` so far
         self._all_steps = sum(part.steps for part in self.parts)
         self._output_elements = sum(a.size for a in self.run.arrays.values())
-
-    def _state(self, edit: Edit | None) -> State:
-        inner, functions = self._stores, self.program.functions
-        observer = inner if edit is None else Edited(edit, inner)
-        if edit is not None and edit.op.spec.terminator:
-            # The terminator of a block has no step.
-            observer, functions = inner, apply_edit(self.program, edit).functions
-        return State(functions, execute=True, poison=True, seed_valid=False, observer=observer)
 
     def _all_buffers(self) -> list[Buffer]:
         found = {w.buffer.id: w.buffer for w in self.run.parameters.values()}
@@ -169,16 +139,20 @@ class Replay:
     ) -> dict[str, Array]:
         """Return the arrays of all parameters after a run with the edit.
 
-        With `tasks`, only these are executed again. `rejects` is asked about every window that a
+        With `tasks`, only these are executed again, and their tiles are reused if an edit does not
+        change them. `rejects` is asked about every window that a
         task has written, and stops the run with a `RejectedError`. A `UserError` is a mistake of
         the edited program.
         """
-        self._stores.rejects = rejects
-        self.steps += steps_of(self._output_elements)
+        if tasks is not None:
+            self._fill(tasks)
+        self._code.rejects = rejects
+        self.add_steps(steps_of(self._output_elements))
         if edit is not None and self._is_control(edit):
             return self._everything(edit)
         try:
-            self._again(edit, tasks)
+            with self._edited(edit):
+                self._again(edit, tasks)
         except ControlChangedError:
             assert edit is not None
             return self._everything(edit)
@@ -187,29 +161,72 @@ class Replay:
     def _is_control(self, edit: Edit) -> bool:
         return self.trace.function[edit.op].kind is not FunctionKind.InCore
 
+    @property
+    def steps(self) -> float:
+        """The work done so far."""
+        return self._code.steps
+
     def add_run(self) -> None:
         """Count the work of one complete run."""
         self.add_steps(self._all_steps)
 
     def add_steps(self, steps: float) -> None:
-        self.steps += steps
+        self._code.steps += steps
+
+    @contextmanager
+    def _edited(self, edit: Edit | None) -> Generator[None]:
+        """Run the code with an edit for a while."""
+        if edit is None:
+            yield
+            return
+        function = self.trace.function[edit.op]
+        is_exchangeable = function.kind is FunctionKind.InCore and not edit.op.spec.terminator
+        if is_exchangeable:
+            with self._code.exchanged(edit):
+                yield
+            return
+        self._code.steps += _STEPS_TO_LOWER_FUNCTION
+        with self._code.unexchangeable(), self._state.replacing(edited_function(function, edit)):
+            yield
 
     def _everything(self, edit: Edit) -> dict[str, Array]:
-        self.add_run()
         given: dict[str, Any] = {
             n: cast("Array", a).copy() if isinstance(a, np.ndarray) else a
             for n, a in self.arguments.items()
         }
-        Interpreter(observer=Edited(edit)).run(self.program, given)
+        self._state.restart()
+        self._code.rejects = None
+        with self._edited(edit), np.errstate(all="ignore"):
+            self._state.code(self.program.entry).run(
+                bind_arguments(self.program, given, execute=True)
+            )
         return {name: given[name] for name in self.run.parameters}
 
-    def _again(self, edit: Edit | None, tasks: Collection[int] | None) -> None:
-        edited = self.trace.function[edit.op].name if edit is not None else None
-        state = self._state(edit)
-        changed = Changed()
+    def _fill(self, tasks: Collection[int]) -> None:
+        """Execute tasks as recorded, keeping their tiles for reuse."""
+        if self._filled.issuperset(tasks):
+            return
+        self._filled.update(tasks)
+        self._code.rejects = None
+        self._reset()
+        self._code.is_filled = True
+        with np.errstate(all="ignore"):
+            for part in self.parts:
+                if part.task is not None and part.index in tasks:
+                    self._run(part.task)
+                for window, data in part.writes:
+                    window.array[...] = data
+        self._code.is_filled = False
+
+    def _reset(self) -> None:
         for buffer, data in self._initial:
             assert buffer.data is not None
             buffer.data[...] = data
+
+    def _again(self, edit: Edit | None, tasks: Collection[int] | None) -> None:
+        edited = self.trace.function[edit.op].name if edit is not None else None
+        changed = Changed()
+        self._reset()
         with np.errstate(all="ignore"):
             for part in self.parts:
                 task = part.task
@@ -219,30 +236,24 @@ class Replay:
                     if touched:
                         raise ControlChangedError
                 elif wanted and (touched or task.kernel == edited):
-                    self._execute(part, task, state, task.kernel == edited, changed)
+                    self._execute(part, task, changed)
                     continue
                 for window, data in part.writes:
                     window.array[...] = data
                     if changed.any(window):
                         changed.view(window)[...] = False
 
-    def _execute(
-        self, part: _Segment, task: Submitted, state: State, is_edited: bool, changed: Changed
-    ) -> None:
-        self.steps += part.steps
-        self._stores.windows.clear()
-        runs = state if is_edited else self._plain
-        try:
-            runs.run_kernel(task.kernel, task.arguments, task.blocks)
-        except RejectedError:
-            # Stores are spread over a task: count the work up to this one.
-            done = len(self._stores.windows) / max(len(part.writes), 1)
-            self.steps -= part.steps * max(0.0, 1 - done)
-            raise
-        for window in self._stores.windows:
+    def _execute(self, part: _Segment, task: Submitted, changed: Changed) -> None:
+        self._run(task)
+        for window in self._code.windows:
             changed.view(window)[...] = True
         for window, data in part.writes:
             changed.view(window)[...] = _differs(window.array, data)
+
+    def _run(self, task: Submitted) -> None:
+        self._code.windows.clear()
+        self._state.block, self._state.blocks = 0, 1  # a rejected run leaves others
+        self._state.run_kernel(task.kernel, task.arguments, task.blocks)
 
 
 def _differs(a: Array, b: Array) -> Array:

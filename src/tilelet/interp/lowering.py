@@ -10,7 +10,8 @@ and `compute` fill it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -95,6 +96,16 @@ class Lowering:
     def on_define(self, value: Value, tell: Callable[[int], None]) -> None:
         """Call `tell` with the slot of `value` once it has one."""
         self._wanted[value] = tell
+
+    @contextmanager
+    def extended(self) -> Generator[None]:
+        """Forget the slots that are assigned meanwhile, and take back those of other values."""
+        size, slots, constants = len(self.template), self._slots.copy(), self._constants.copy()
+        try:
+            yield
+        finally:
+            del self.template[size:]
+            self._slots, self._constants = slots, constants
 
     def has(self, value: Value) -> bool:
         return value in self._slots

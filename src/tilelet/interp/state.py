@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,19 @@ class State:
                 self.sites.update(sites(function))
             self._codes[name] = FunctionCode(self, function)
         return self._codes[name]
+
+    @contextmanager
+    def replacing(self, function: Function) -> Generator[None]:
+        """Run another version of a function for a while; the code of the others stays."""
+        before, code = self.functions, self._codes.pop(function.name, None)
+        self.functions = {**before, function.name: function}
+        try:
+            yield
+        finally:
+            self.functions = before
+            self._codes.pop(function.name, None)
+            if code is not None:
+                self._codes[function.name] = code
 
     def note(self, site: int, value: int) -> None:
         """Record the outcome at a site of the running kernel."""
