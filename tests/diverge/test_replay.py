@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import random
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.diverge.score import HERE, case_of, load
 
@@ -18,7 +19,12 @@ from tilelet.divergence.scoped_edits import ScopedEdits
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program, walk
 
-PROGRAMS = ["programs/paged_gqa", "programs/int8", "held_out_2/group_route", "held_out_2/rope_cache"]
+PROGRAMS = [
+    "programs/paged_gqa",
+    "programs/int8",
+    "held_out_2/group_route",
+    "held_out_2/rope_cache",
+]
 EDITS = 60
 
 
@@ -27,8 +33,10 @@ def case_at(path: str) -> GoldenCase:
     return case_of(load(name, (HERE / f"{path}.py").read_text(encoding="utf-8")))
 
 
-def complete_run(program: Program, arguments: Any, edit: Edit) -> dict[str, Any] | None:
-    given = {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+def complete_run(
+    program: Program, arguments: Mapping[str, Any], edit: Edit
+) -> dict[str, Any] | None:
+    given = copy.deepcopy(dict(arguments))
     try:
         Interpreter().run(apply_edit(program, edit), given)
     except UserError:

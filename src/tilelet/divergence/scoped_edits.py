@@ -28,6 +28,7 @@ from tilelet.ir.views import ForView
 
 _MAX_SCALARS = 12
 _MAX_TILES = 24
+_MAX_FLOAT_SCALARS = 4
 _MAX_EXTENTS = 6
 _NEAR = 10
 """How many ops before and after a factor it may belong to."""
@@ -135,6 +136,7 @@ class ScopedEdits:
         yield from edits.add_accumulation(op, carried)
         yield from edits.remove_accumulation(op)
         yield from edits.constants(op, self.factors(op), self.factors(op))
+        yield from _float_scalars(op, visible)
         yield from self._results(op, visible)
         yield from self._exchanged(op, visible)
         yield from self._moved_factor(op)
@@ -312,7 +314,7 @@ class ScopedEdits:
             yield from _applied("mul", (old, old), op.loc)
         yield from _normalized(old, op.loc)
         yield from _masked(op, old, visible)
-        for number in numbers:
+        for number in (*numbers, *visible.float_scalars(op)):
             yield from _applied("mul", (old, number), op.loc)
         for other in visible.tiles(op):
             if other is not old:
@@ -627,6 +629,22 @@ def _combining_ops(old: Value, value: Value) -> Sequence[str]:
     return _COMBINE_COLUMN if value.type.shape == (1, *old.type.shape[1:]) else ()
 
 
+def _float_scalars(op: Op, visible: Visible) -> Iterator[Edit]:
+    """Use a visible float scalar in place of a number or of another scalar."""
+    for name, old in op.args.items():
+        if not isinstance(old, float) and not _is_float_scalar(old):
+            continue
+        for new in visible.float_scalars(op):
+            made = _with(op, (name, None), new) if new is not old else None
+            if made is not None:
+                text = f"`{new.name}` instead of `{show(old)}`"
+                yield Edit(op, "wrong operand", text, (made,), None, 1, show(old), new.name)
+
+
+def _is_float_scalar(arg: Arg) -> bool:
+    return isinstance(arg, Value) and isinstance(arg.type, ScalarType) and arg.type.dtype.is_float
+
+
 def _comparisons(op: Op) -> Iterator[Edit]:
     """Use another comparison."""
     old = op.args.get("cmp_type")
@@ -663,6 +681,11 @@ class Visible:
             if is_index(v) and v.type != BOOL and self._is_variable(v) and self.is_nameable(op, v)
         ]
         return found[:_MAX_SCALARS]
+
+    def float_scalars(self, op: Op) -> list[Value]:
+        """Return the nearest float scalars that the source can name."""
+        found = (v for v in self.before.get(op, ()) if _is_float_scalar(v))
+        return [v for v in found if self.is_nameable(op, v)][:_MAX_FLOAT_SCALARS]
 
     def _is_variable(self, value: Value) -> bool:
         """Return whether the source assigns the value to a variable of its name.

@@ -26,6 +26,8 @@ _NEAR, _LARGE = (0.7, 1.3), (2.0, 4.0)
 
 With large inputs, a change that is correct only while nothing overflows is not.
 """
+_MAX_CODES = 8
+"""Whole numbers of no more values than this stand for something."""
 _MAX_LARGE_ERROR = 0.05
 """Relative L2 error allowed for large inputs, for which no tolerance was chosen."""
 
@@ -120,7 +122,8 @@ def _redrawn(
     """Multiply every float input that the golden depends on by random factors.
 
     Zeros, signs and infinities stay. An input that the golden does not read may be derived from
-    others, so it stays as it is; and so do integers, which may be indices.
+    others, so it stays as it is; and so do integers, which may be indices. Floats that are a few
+    whole numbers are masks or counts and stay, too; many different ones are exchanged.
     """
     rng = np.random.default_rng(0)
     reference = expecting(pristine)
@@ -132,8 +135,13 @@ def _redrawn(
         if array.dtype.kind in "iubO":
             continue
         drawn = rng.random(array.size).reshape(array.shape)
-        scaled = array.astype(np.float64) * (factors[0] + (factors[1] - factors[0]) * drawn)
+        wide = array.astype(np.float64)
+        scaled = wide * (factors[0] + (factors[1] - factors[0]) * drawn)
         other = scaled.astype(array.dtype)
+        if np.array_equal(wide, np.rint(wide)):
+            if len(np.unique(wide)) <= _MAX_CODES:
+                continue
+            other = rng.permutation(array.reshape(-1)).reshape(array.shape)
         made = expecting({**pristine, name: other})
         pairs = [(made[n], reference[n]) for n in reference] if made and reference else []
         if not all(np.array_equal(a, b) for a, b in pairs):
