@@ -2,7 +2,8 @@
 
     python -m tests.diverge.faults                  the table: faults of all classes, two in each
                                                     program, one in whole layers
-    python -m tests.diverge.faults --log FILE       and append a line for each fault to a file
+    python -m tests.diverge.faults --log FILE       and append a line for each fault to a file;
+                                                    faults that the file has are not searched again
     python -m tests.diverge.faults --write FILE...  the table of these files, into docs/checks.md
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
 
@@ -24,7 +25,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -191,7 +192,11 @@ def place(name: str, case: GoldenCase, kind: str, fault: Edit, budget: float) ->
     broken = replace(case, program=apply_edit(case.program, fault), written=None)
     check, named, text = _answer(name, broken, budget)
     right = bool(named & places(case, fault))
-    return Placed(name, kind, check, right, time.perf_counter() - start, text)
+    return Placed(name, kind, check, right, time.perf_counter() - start, text, _named(fault))
+
+
+def _named(fault: Edit) -> str:
+    return f"{fault.op.name} line {fault.loc.line} {fault.text}"
 
 
 def _answer(name: str, broken: GoldenCase, budget: float) -> tuple[str, set[tuple[str, int]], str]:
@@ -257,8 +262,16 @@ def _stops(replay: Replay, fault: Edit) -> bool:
 
 
 def seeded(
-    seed: int, counts: tuple[int, int], wanted: str, only: str, budget: float, verbose: bool
+    seed: int,
+    counts: tuple[int, int],
+    wanted: str,
+    only: str,
+    budget: float,
+    verbose: bool,
+    known: Sequence[Placed] = (),
 ) -> Iterator[Placed]:
+    """Place the faults of all programs; those that are known are taken over."""
+    logged = {(p.program, p.kind, p.fault): p for p in known}
     for name, case in programs(wanted):
         if not case.expected:
             continue
@@ -282,12 +295,15 @@ def seeded(
                 elif not visible(case, replay, fault):
                     continue
                 found += 1
+                placed = logged.get((name, kind, _named(fault)))
+                if placed is not None:
+                    yield placed
+                    continue
                 placed = place(name, case, kind, fault, budget)
                 if verbose or not placed.right:
                     print(
-                        f"{'ok ' if placed.right else 'NO '}{name} {kind}: {fault.op.name} line "
-                        f"{fault.loc.line} {fault.text} -> {placed.check}: {placed.found} "
-                        f"({placed.seconds:.1f} s)",
+                        f"{'ok ' if placed.right else 'NO '}{name} {kind}: {placed.fault} -> "
+                        f"{placed.check}: {placed.found} ({placed.seconds:.1f} s)",
                         flush=True,
                     )
                 yield placed
@@ -338,9 +354,10 @@ def main() -> None:
     placed: list[Placed] = written(args.write) if args.write else []
     counts = args.each, args.layers
     options = (args.seed, counts, args.programs, args.only, args.budget, args.verbose)
-    for one in () if args.write else seeded(*options):
+    known = written([args.log]) if args.log and args.log.exists() else []
+    for one in () if args.write else seeded(*options, known):
         placed.append(one)
-        if args.log:
+        if args.log and one not in known:
             with args.log.open("a", encoding="utf-8") as log:
                 print(json.dumps(asdict(one)), file=log)
     text = table(placed)

@@ -44,6 +44,7 @@ class Placed:
     right: bool
     seconds: float
     found: str = ""
+    fault: str = ""
 
 
 def subject_of_case(name: str, case: GoldenCase) -> Subject:
@@ -90,9 +91,8 @@ def placed(name: str, case: GoldenCase, rng: random.Random, each: int) -> Iterat
             named = {(p.loc.file, p.loc.line) for p in findings[0].places}
             right = bool(named & touching(case, fault.op, position))
             text = f"{findings[0].message} {sorted(line for _, line in named)}"
-        yield Placed(
-            name, KIND, "race" if findings else "", right, time.perf_counter() - start, text
-        )
+        seconds, at = time.perf_counter() - start, f"call line {fault.loc.line} {fault.text}"
+        yield Placed(name, KIND, "race" if findings else "", right, seconds, text, at)
 
 
 def touching(case: GoldenCase, call: Op, position: int) -> set[tuple[str, int]]:
