@@ -507,11 +507,12 @@ class Trace(Recorder):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A finished run: its parameters' windows and arrays by name, and its final state."""
+    """A finished run: its parameters' windows and arrays by name, its state and arguments."""
 
     parameters: Mapping[str, Window]
     arrays: Mapping[str, Array]
     state: State
+    arguments: Sequence[Any]
 
 
 def follow(recorder: Recorder, arguments: Mapping[str, object]) -> Followed:
@@ -531,4 +532,4 @@ def follow(recorder: Recorder, arguments: Mapping[str, object]) -> Followed:
     recorder.shapes.update({w.buffer.id: w.shape for w in windows.values()})
     with np.errstate(all="ignore"):
         state.code(program.entry).run(bound)
-    return Followed(windows, {n: given[n] for n in windows}, state)
+    return Followed(windows, {n: given[n] for n in windows}, state, bound)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,11 @@ from tilelet.divergence.reuse import ReusedCode
 from tilelet.dtypes import Array
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Program
-from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Buffer, Window
 
 _STEPS_TO_LOWER_FUNCTION = 20.0
+_MAX_STEPS_TO_FILL = 20_000
+"""The longest run whose tiles are all kept for reuse."""
 
 
 @dataclass
@@ -47,7 +48,7 @@ class _Segment:
 
 
 class ControlChangedError(Exception):
-    """The control program reads a changed element, so everything must run again."""
+    """The control program is edited, or reads a changed element: everything must run again."""
 
 
 class Changed:
@@ -148,14 +149,14 @@ class Replay:
             self._fill(tasks)
         self._code.rejects = rejects
         self.add_steps(steps_of(self._output_elements))
-        if edit is not None and self._is_control(edit):
-            return self._everything(edit)
         try:
+            if edit is not None and self._is_control(edit):
+                raise ControlChangedError
             with self._edited(edit):
                 self._again(edit, tasks)
         except ControlChangedError:
             assert edit is not None
-            return self._everything(edit)
+            self._everything(edit, rejects)
         return {name: array.copy() for name, array in self.run.arrays.items()}
 
     def _is_control(self, edit: Edit) -> bool:
@@ -189,18 +190,15 @@ class Replay:
         with self._code.unexchangeable(), self._state.replacing(edited_function(function, edit)):
             yield
 
-    def _everything(self, edit: Edit) -> dict[str, Array]:
-        given: dict[str, Any] = {
-            n: cast("Array", a).copy() if isinstance(a, np.ndarray) else a
-            for n, a in self.arguments.items()
-        }
+    def _everything(self, edit: Edit, rejects: Callable[[Window], bool] | None) -> None:
+        """Run the control program, too, on the memory of the recorded run."""
+        if self._all_steps <= _MAX_STEPS_TO_FILL:
+            self._fill(self.trace.submitted)
         self._state.restart()
-        self._code.rejects = None
+        self._reset()
+        self._code.rejects = rejects
         with self._edited(edit), np.errstate(all="ignore"):
-            self._state.code(self.program.entry).run(
-                bind_arguments(self.program, given, execute=True)
-            )
-        return {name: given[name] for name in self.run.parameters}
+            self._state.code(self.program.entry).run(self.run.arguments)
 
     def _fill(self, tasks: Collection[int]) -> None:
         """Execute tasks as recorded, keeping their tiles for reuse."""
