@@ -214,6 +214,19 @@ def other_ops(op: Op) -> Iterator[Edit]:
             yield Edit(op, "other op", text, (made,), old=op.name, new=spec.name)
 
 
+def other_limits(op: Op, numbers: Iterable[float]) -> Iterator[Edit]:
+    """Limit a tile from the other side, by a number: `maximum(x, -1)` for `minimum(x, 1)`."""
+    other = {"minimum": "maximum", "maximum": "minimum"}.get(op.name)
+    old = op.args.get("rhs")
+    if other is None or not isinstance(old, float):
+        return
+    for new in dict.fromkeys((-old, 0.0, *numbers)):
+        made = replace_op(op, REGISTRY[other], {**op.args, "rhs": new})
+        if made is not None:
+            text = f"`pl.{other}` with {new:.6g} instead of `pl.{op.name}` with {old:.6g}"
+            yield Edit(op, "other op", text, (made,), cost=2)
+
+
 def cast_modes(op: Op, modes: Iterable[str] = MODES) -> Iterator[Edit]:
     """Use another rounding mode."""
     if "mode" not in op.args or "target_type" not in op.args:
@@ -365,8 +378,9 @@ def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -
         return
     for name, old in op.args.items():
         others: Iterable[float] = ()
-        if isinstance(old, float) and old:
-            others = (*numbers, 1.0, -old, 1.0 / old, *(old * f for f in factors))
+        if isinstance(old, float):
+            scaled = (-old, 1.0 / old, *(old * f for f in factors)) if old else (-1.0,)
+            others = (*numbers, 1.0, *scaled)
         elif type(old) is int and name in ("lhs", "rhs"):
             others = (old + 1, old - 1, 2 * old, old // 2)
         else:

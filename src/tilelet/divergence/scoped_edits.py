@@ -129,6 +129,7 @@ class ScopedEdits:
         yield from edits.cast_modes(op)
         yield from edits.pads(op)
         yield from edits.other_ops(op)
+        yield from edits.other_limits(op, self._likely)
         yield from edits.flags(op)
         yield from edits.offsets(op)
         yield from _comparisons(op)
@@ -239,7 +240,17 @@ class ScopedEdits:
                 yield Edit(op, "index", f"only `{kept.name}`", alias=kept, cost=2)
         if name == "floordiv":
             yield from _rounded_up(op, lhs, rhs)
+        if name in ("floordiv", "mod"):
+            yield from self._other_parts(op, name, lhs)
         yield from self._scalar_sums(op, visible)
+
+    def _other_parts(self, op: Op, name: str, lhs: Arg) -> Iterator[Edit]:
+        """Take the remainder for the quotient, or the quotient for the remainder, by a constant."""
+        other, sign = {"floordiv": ("mod", "%"), "mod": ("floordiv", "//")}[name]
+        for by in self.small_constants(op):
+            made = replace_op(op, REGISTRY[f"scalar.{other}"], {"lhs": lhs, "rhs": by})
+            if made is not None:
+                yield Edit(op, "index", f"`{show(lhs)} {sign} {by}`", (made,), cost=2)
 
     def _scalar_sums(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Add a visible scalar, a multiple of one, or a constant to the result."""
