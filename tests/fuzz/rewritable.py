@@ -315,10 +315,11 @@ class Text:
 class Reversed:
     """Runs the iterations of parallel loops from the last to the first."""
 
+    def reverses(self, op: Op) -> bool:
+        return op.name == "for" and ForView(op).kind == "parallel"
+
     def lower(self, low: Lowering, op: Op) -> Step:
-        if op.name == "for" and ForView(op).kind == "parallel":
-            return for_step(low, op, reversed)
-        return low.plain_op(op)
+        return for_step(low, op, reversed) if self.reverses(op) else low.plain_op(op)
 
 
 @dataclass

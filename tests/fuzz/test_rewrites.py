@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 from tests.fuzz import near_equal, racing, rewrites
-from tests.fuzz.rewritable import Text, Version
+from tests.fuzz.rewritable import HEAD, ROWS, WIDTH, Text, Version, inputs
 from tests.fuzz.rewrites import REWRITES, Judge
+from tests.fuzz.rounding import is_rounding
 
 from tilelet.device.machine.description import load_machine
 from tilelet.equivalence.proof import Equivalence, Proof
+from tilelet.equivalence.trials import difference
 
 
 def judged(first: int, count: int) -> Judge:
@@ -94,3 +98,29 @@ def test_the_generator_has_programs_for_every_rule() -> None:
         if not missing:
             break
     assert not missing
+
+
+def exp_of_exp(product: str) -> Version:
+    """A program that amplifies the rounding of a sum of products."""
+    start = f"pl.full([{ROWS}, {WIDTH}], dtype=pl.FP32, value=0.0)"
+    lines = [f"acc = {start}", "for k in pl.range(2):", f"    acc = {product}"]
+    lines.append(f"z[0:{ROWS}, :] = pl.exp(pl.exp(pl.mul(acc, 0.5)))")
+    body = Text(0).scope(*lines) + "return z, w\n"
+    return Version("import tilelet.language as pl\n\n\n" + HEAD + textwrap.indent(body, " " * 8))
+
+
+def test_amplified_rounding_is_no_difference() -> None:
+    part = f"k * {WIDTH // 2} : k * {WIDTH // 2} + {WIDTH // 2}"
+    sides = f"x[0:{ROWS}, {part}], y[{part}, :]"
+    before = exp_of_exp(f"pl.add(acc, pl.matmul({sides}))")
+    after = exp_of_exp(f"pl.matmul_acc(acc, {sides})")
+    wrong = exp_of_exp(f"pl.mul(pl.matmul_acc(acc, {sides}), 1.000001)")
+    amplified = 0
+    for seed in range(40):
+        given = next(inputs(seed))
+        old, new, other = (v.outputs(given) for v in (before, after, wrong))
+        if difference([[old]], [[new]], rounding=True):
+            amplified += 1
+            assert is_rounding(before.program, after.program, given, (old, new))
+        assert not is_rounding(before.program, wrong.program, given, (old, other))
+    assert amplified

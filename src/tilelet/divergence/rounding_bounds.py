@@ -187,9 +187,13 @@ class WideTrace(Trace):
             return None
         return Wide(*(_strided_view(flat, window) for flat in (known[1].value, known[1].bound)))
 
+    def memory(self, window: Window) -> Wide | None:
+        """Return the doubles and bounds of a window."""
+        return self._view(window) if window.dtype.is_float else None
+
     def output(self, window: Window) -> Array | None:
         """Return the doubles of a window."""
-        found = self._view(window) if window.dtype.is_float else None
+        found = self.memory(window)
         return None if found is None else found.value.copy()
 
     # Values
