@@ -220,3 +220,22 @@ def test_a_read_that_the_loop_moves_is_none() -> None:
     places = lines(found(moved, "repeated-read"))
     assert line_of(moved, "pl.read(seq_lens, [b + h - h])") not in places
     assert line_of(moved, "pl.read(seq_lens, [b])") in places
+
+
+SMALL_BLOCKS = """
+for step in pl.range(128):
+    for r in pl.spmd(ROWS):
+        out[r : r + 1, 0:TILE] = pl.neg(out[r : r + 1, 0:TILE])
+return out
+"""
+
+
+def test_the_time_of_a_small_task_is_that_of_one_block() -> None:
+    (advice,) = found(script(SMALL_BLOCKS), "small-tasks")
+    subject = examine(programs(script(SMALL_BLOCKS)), script(SMALL_BLOCKS), SETTING).subject
+    assert subject is not None
+    (row,) = subject.profiles[0].functions
+    assert row.count == 128 * 16
+    (note,) = advice.diagnostic.notes
+    assert note.startswith(f"128 tasks of 2048 blocks: {row.exec_us / row.count:.2f} us each, ")
+    assert "fewer blocks" in advice.diagnostic.helps[0]

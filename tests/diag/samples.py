@@ -812,7 +812,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("pl.range(0, 256, 16)"), "r"
     ),
     tile_size.TileSize: lambda at: tile_size.TileSize(at("TILE = 16"), "TILE", 16, 32),
-    small_tasks.SmallTasks: lambda at: small_tasks.SmallTasks(at(SCOPE), 640, 0.81, 1.99),
+    small_tasks.SmallTasks: lambda at: small_tasks.SmallTasks(at(SCOPE), 640, 640, 0.81, 1.99),
     few_tasks.FewTasks: lambda at: few_tasks.FewTasks(at(SCOPE), "kernel_incore_0", 6, 24),
     uneven_wave.UnevenWave: lambda at: uneven_wave.UnevenWave(
         at(SCOPE), "kernel_incore_0", 32, 24, 8

@@ -82,7 +82,12 @@ class ModelledRun:
             )
             for k in self.program.kernels
         ]
-        return SimpleNamespace(kernels=kernels, total_us=float(_TASKS), cores={"AIV": _CORES})
+        return SimpleNamespace(
+            kernels=kernels,
+            total_us=float(_TASKS),
+            cores={"AIV": _CORES},
+            blocks=lambda kernel: kernel.tasks,
+        )
 
 
 class Quick(Subject):

@@ -49,6 +49,8 @@ export interface Profile {
   tasks: number;
   total_us: number;
   kernels: KernelRow[];
+  /** executions by function; a mixed kernel has two rows, the cube's named `*_aic` */
+  functions?: { name: string; count: number }[];
   tensors: TensorRow[];
   path: Record<string, number>;
   busy: Record<string, number>;

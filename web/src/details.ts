@@ -179,7 +179,7 @@ export class Details {
         ["cores", row.cores],
         ["tasks", count(row.tasks)],
         ["time of all", time(row.exec_us)],
-        ["each", time(row.exec_us / Math.max(row.tasks, 1))],
+        ["each", time(run.each(row))],
         ["bound", row.bound],
         ["on the critical path", `${time(row.path_us)} (${percent(row.path_us / total)}), ${count(row.path_tasks)} tasks`],
         ["read, written", `${bytes(row.read)}, ${bytes(row.written)}`],

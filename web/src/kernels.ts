@@ -45,7 +45,7 @@ export class Kernels {
         { head: "bound", left: true, cell: (r) => h("span", { title: BOUND_TEXT[r.bound] }, r.bound), key: (r) => r.bound },
         { head: "tasks", cell: (r) => count(r.tasks), key: (r) => r.tasks },
         { head: "time", hint: "of all its tasks", cell: (r) => bar(r.exec_us / most, time(r.exec_us)), key: (r) => r.exec_us },
-        { head: "each", cell: (r) => time(r.exec_us / Math.max(r.tasks, 1)), key: (r) => r.exec_us / Math.max(r.tasks, 1) },
+        { head: "each", hint: "time of one block", cell: (r) => time(run.each(r)), key: (r) => run.each(r) },
         { head: "critical path", cell: (r) => percent(r.path_us / total), key: (r) => r.path_us },
         { head: "bytes", cell: (r) => bytes(r.read + r.written), key: (r) => r.read + r.written },
         { head: "of least", hint: "bytes against touching each byte once", cell: (r) => times(r.read + r.written, r.least_read + r.least_written), key: (r) => (r.read + r.written) / Math.max(r.least_read + r.least_written, 1) },

@@ -181,6 +181,13 @@ export class Run {
     return entry ? readColumn(this.bytes, entry) : new Uint8Array(0);
   }
 
+  /** Time of one block: a task of `pl.spmd` has several. */
+  each(row: KernelRow): number {
+    const mine = (this.profile.functions ?? []).filter((f) => f.name === row.name || f.name === `${row.name}_aic`);
+    const blocks = mine.reduce((sum, f) => sum + f.count, 0);
+    return row.exec_us / Math.max(blocks || row.tasks, 1);
+  }
+
   private execOf(kernel: number): number {
     return this.rowOf.get(this.kernels[kernel]!.name)?.exec_us ?? 0;
   }

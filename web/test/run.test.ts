@@ -81,3 +81,11 @@ test("what to look at first is what takes most of the time", () => {
   found[0]!.go();
   assert.equal(state.choice.view, "numbers");
 });
+
+test("the time of each is that of one block", () => {
+  const run = serial(3);
+  const row = run.profile.kernels[0]!;
+  assert.equal(run.each(row), 1);
+  run.profile.functions = [{ name: "k", count: 6 }];
+  assert.equal(run.each(row), 0.5);
+});

@@ -223,11 +223,11 @@ def code_lenses(analysis: Analysis) -> list[lsp.CodeLens]:
 def _executions(kernel: KernelRow, profile: Profile) -> Iterator[str]:
     """Yield the tasks of a kernel, their blocks if a task has several, and the time of one."""
     yield plural(kernel.tasks, "task")
-    names = (kernel.name, f"{kernel.name}_aic")  # of a mixed kernel, the part on the cube's core
-    for row in (r for r in profile.functions if r.name in names):
-        if row.count != kernel.tasks:
-            yield plural(row.count, "block")
-        yield f"{number(row.exec_us / row.count)} us each"
+    blocks = profile.blocks(kernel)
+    if blocks not in (0, kernel.tasks):
+        yield plural(blocks, "block")
+    if blocks:
+        yield f"{number(kernel.exec_us / blocks)} us each"
 
 
 def _lens(analysis: Analysis, line: int, text: str) -> lsp.CodeLens:

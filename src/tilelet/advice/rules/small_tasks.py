@@ -17,12 +17,16 @@ from tilelet.diag.text import plural
 class SmallTasks(Caution, code="W1307"):
     """Tasks take less time to run than to submit, dispatch and complete."""
 
-    def __init__(self, loc: Loc, tasks: int, each: float, overhead: float) -> None:
+    def __init__(self, loc: Loc, tasks: int, blocks: int, each: float, overhead: float) -> None:
+        count, ways = plural(tasks, "task"), "larger tiles, merged scopes, or `pl.spmd`"
+        if blocks != tasks:
+            count += f" of {plural(blocks, 'block')}"
+            ways = "larger tiles, or fewer blocks that loop over several"
         super().__init__(
             "tasks of this scope take less time to run than to dispatch",
             [Label(loc)],
-            notes=[f"{plural(tasks, 'task')}: {each:.2f} us each, {overhead:.2f} us to dispatch"],
-            helps=["do more work per task: larger tiles, merged scopes, or `pl.spmd`"],
+            notes=[f"{count}: {each:.2f} us each, {overhead:.2f} us to dispatch"],
+            helps=[f"do more work per task: {ways}"],
         )
 
 
@@ -34,13 +38,18 @@ def find(subject: Subject) -> Iterator[Advice]:
     source = subject.source
     for run in subject.runs:
         runtime = run.machine.period(run.period)
-        overhead = runtime.head_us + runtime.tail_us + runtime.submit_us + runtime.dispatch_us
         for kernel in run.summary.kernels:
-            each = kernel.exec_us / kernel.tasks if kernel.tasks else 0.0
+            blocks = run.summary.blocks(kernel)
+            if not blocks:
+                continue
+            each = kernel.exec_us / blocks
+            # A task is submitted once; each of its blocks is dispatched.
+            overhead = runtime.head_us + runtime.tail_us + runtime.dispatch_us
+            overhead += runtime.submit_us * kernel.tasks / blocks
             share = kernel.tasks * runtime.submit_us / max(run.summary.total_us, 1e-9)
             if kernel.tasks >= 100 and each < overhead and share > WORTH:
                 loc = place_of(subject, kernel)
-                problem = SmallTasks(loc, kernel.tasks, each, overhead)
+                problem = SmallTasks(loc, kernel.tasks, blocks, each, overhead)
                 loop = _loop_of(source, loc.line)
                 cores = cores_of(run.summary, kernel)
                 edits = _chunked(source, loop, cores) if loop is not None else None

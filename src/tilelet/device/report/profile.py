@@ -178,6 +178,14 @@ class Profile:
                 most[space] = max(most.get(space, 0), used)
         return most
 
+    def blocks(self, kernel: KernelRow) -> int:
+        """Return the number of executions that `exec_us` of a kernel sums up.
+
+        A task of `pl.spmd` has several; a mixed kernel is counted on the cube's core.
+        """
+        names = (kernel.name, f"{kernel.name}_aic")
+        return sum(row.count for row in self.functions if row.name in names)
+
     @property
     def label(self) -> str:
         return f"{self.program} on {self.machine} ({self.period})"
