@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.checks.programs import ROWS, Generated, generate, parsed, subject_of
+from tests.checks.programs import A2A3, ROWS, Generated, generate, parsed, subject_of
 
 import tilelet.language as pl
 from tilelet.checks import race
@@ -22,6 +22,8 @@ from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts,
 from tilelet.device.schedule.library import library
 from tilelet.device.schedule.native import find_conflicts_native, needed_edges_native
 from tilelet.interp.interpreter import Interpreter
+from tilelet.passes.pipeline import run_passes
+from tilelet.runtime.handlers.record import with_control_traces
 
 X = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
 ACC = np.zeros((16, 128), np.float32)
@@ -256,6 +258,38 @@ def test_a_table_that_changes_between_executed_tasks() -> None:
     part = race.check(executed_subject(CpuEngine(records=True)))
     assert part.findings == ()
     assert any("which bytes of `out`" in remark for remark in part.remarks)
+
+
+@pl.jit
+def rows_by_result(
+    x: pl.Tensor[[64, 128], pl.FP32],
+    table: pl.InOut[pl.Tensor[[4], pl.INT32]],
+    out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]],
+):
+    """The control program writes what a task has computed."""
+    with pl.at(level=pl.Level.CORE_GROUP):
+        pl.write(table, [0], pl.cast(15, pl.INT32))
+    for i in pl.range(1, 4):
+        pl.write(table, [i], pl.read(table, [0]) * pl.cast(i, pl.INT32))
+    for i in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out]):
+            row = pl.read(table, [i])
+            out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+    return out
+
+
+@pytest.mark.parametrize("kernel", [rows_rewritten, rows_by_result])
+def test_a_natively_executed_run_is_recorded_with_control_writes(kernel: Any) -> None:
+    program = run_passes(kernel.specialize())
+    size = program.main.params[1].type.shape
+    given = {"x": X, "table": np.zeros(size, np.int32), "out": np.zeros((64, 128), np.float32)}
+    copies = {name: array.copy() for name, array in given.items()}
+    native = CpuEngine(records=True).run(program, copies, execute=True).tasks
+    tasks = with_control_traces(program, native, given)
+    run = Recorded("rows", program, tasks)
+    part = race.check(Subject(run, given, A2A3, "2026-07"))
+    assert [f.code for f in part.findings] == ["E1102"]
+    assert not any("which bytes of `out`" in remark for remark in part.remarks)
 
 
 def test_iterations_are_named() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 from tests.checks.programs import subject_of
 
@@ -46,8 +49,44 @@ def test_a_tolerance_that_accepts_anything() -> None:
 
 def test_the_bound_grows_with_the_length() -> None:
     program = subject_of(product(pl.FP32)).program
-    (error,) = tolerance.rounding_errors(program).values()
-    assert error == pytest.approx(16 * 2.0**-24)
+    errors, counts_once = tolerance.rounding_errors(program)
+    assert list(errors.values()) == pytest.approx([16 * 2.0**-24])
+    assert not counts_once
+
+
+def summed(count: Any):
+    @pl.jit
+    def total(
+        x: pl.Tensor[[64, 64], pl.FP32],
+        n: pl.Tensor[[1], pl.INT32],
+        out: pl.Out[pl.Tensor[[1, 64], pl.FP32]],
+    ):
+        limit = pl.read(n, [0])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            acc = pl.full([1, 64], dtype=pl.FP32, value=0.0)
+            for r in pl.range(limit if count is None else count):
+                acc = pl.add(acc, x[r : r + 1, :])
+            out[:, :] = acc
+        return out
+
+    return total
+
+
+def test_the_bound_grows_with_the_iterations() -> None:
+    for count in (1, 64):
+        errors, counts_once = tolerance.rounding_errors(subject_of(summed(count)).program)
+        assert list(errors.values()) == pytest.approx([count**0.5 * 2.0**-24])
+        assert not counts_once
+
+
+def test_a_sum_of_unknown_length_is_not_proved() -> None:
+    comparison = Comparison(1e-5, 1e-5, golden=print, outputs=("out",))
+    given = {"n": np.full(1, 64, np.int32)}
+    part = tolerance.check(subject_of(summed(None), given, comparison=comparison))
+    assert part.status is Status.THIS_RUN
+    assert "count as one step" in part.summary
+    part = tolerance.check(subject_of(summed(64), given, comparison=comparison))
+    assert part.status is Status.PROVED
 
 
 def test_what_is_not_compared_is_said() -> None:

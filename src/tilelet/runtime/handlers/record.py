@@ -192,5 +192,25 @@ def with_control_traces(program: Program, tasks: Any, arguments: Mapping[str, An
 
     if not isinstance(tasks, TaskStream):
         tasks = Interpreter().run(program, arguments, execute=False).tasks
+    elif None in tasks.rewritten.values():
+        tasks = _with_control_writes(program, tasks, arguments)
     find_control_traces(program, tasks, arguments)
     return tasks
+
+
+def _with_control_writes(
+    program: Program, tasks: TaskStream, arguments: Mapping[str, Any]
+) -> TaskStream:
+    """Record a natively executed run again, with what its control program wrote.
+
+    If that depends on results of tasks, the interpreter executes them, unless there are too many.
+    """
+    from tilelet.checks.trace import is_small
+    from tilelet.interp.interpreter import Interpreter
+
+    try:
+        return Interpreter().run(program, copies(arguments), execute=False).tasks
+    except DependsOnTaskData:
+        if not is_small(tasks):
+            return tasks
+    return Interpreter().run(program, copies(arguments), execute=True).tasks
