@@ -12,6 +12,7 @@ from tests.checks.programs import A2A3, ROWS, Generated, generate, parsed, subje
 
 import tilelet.language as pl
 from tilelet.checks import race
+from tilelet.checks.findings import Status
 from tilelet.checks.race import Races
 from tilelet.checks.verdict import Subject
 from tilelet.checks.witness import Witnesses
@@ -22,6 +23,7 @@ from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts,
 from tilelet.device.schedule.library import library
 from tilelet.device.schedule.native import find_conflicts_native, needed_edges_native
 from tilelet.interp.interpreter import Interpreter
+from tilelet.language.text import parse
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime.handlers.record import with_control_traces
 
@@ -290,6 +292,47 @@ def test_a_natively_executed_run_is_recorded_with_control_writes(kernel: Any) ->
     part = race.check(Subject(run, given, A2A3, "2026-07"))
     assert [f.code for f in part.findings] == ["E1102"]
     assert not any("which bytes of `out`" in remark for remark in part.remarks)
+
+
+def flags(number: str):
+    """Blocks that note in a table that a row is ready; two blocks share an entry."""
+    return parse(f"""
+import tilelet.language as pl
+
+
+@pl.program
+class Program:
+    @pl.function
+    def noted(
+        self,
+        lens: pl.Tensor[[8], pl.INT32],
+        x: pl.Tensor[[8, 128], pl.FP32],
+        ready: pl.Out[pl.Tensor[[4], pl.INT32]],
+        out: pl.Out[pl.Tensor[[8, 128], pl.FP32]],
+    ):
+        for i in pl.spmd(8):
+            n = pl.read(lens, [i])
+            out[i : i + 1, :] = pl.exp(x[i : i + 1, :])
+            pl.write(ready, [i // 2], pl.cast({number}, pl.INT32))
+        return ready, out
+""")
+
+
+@pytest.mark.parametrize(
+    ("number", "lens", "count"),
+    [("n * 0 + 1", range(8), 0), ("n", [5] * 8, 0), ("n", [5] * 7 + [6], 1), ("i", [5] * 8, 1)],
+)
+def test_the_same_number_written_twice_is_no_race(number: str, lens: Any, count: int) -> None:
+    given = {
+        "lens": np.array(lens, np.int32),
+        "x": X[:8],
+        "ready": np.zeros(4, np.int32),
+        "out": np.zeros((8, 128), np.float32),
+    }
+    part = race.check(subject_of(flags(number), given))
+    assert [f.code for f in part.findings] == ["E1102"] * count
+    assert part.status is not Status.PROVED
+    assert any("write the same number" in remark for remark in part.remarks) == (not count)
 
 
 def test_iterations_are_named() -> None:

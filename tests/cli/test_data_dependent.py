@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Run
 
+from tilelet.checks import init
 from tilelet.device.machine.description import load_machine
 from tilelet.device.report.critical import critical_path
 from tilelet.device.run import DeviceRun
@@ -311,3 +313,25 @@ def test_verdict_says_for_which_inputs_it_holds(tilelet: Run) -> None:
     Path("k.py").write_text(MOE)
     _, out, _ = tilelet("verdict", "--json", "k.py")
     assert [d["code"] for d in json.loads(out)["diagnostics"]].count("W0604") == 1
+
+
+def test_machines_share_the_executed_run(tilelet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What does not depend on the machine is made once; the answers stay those of each."""
+    Path("moe.py").write_text(MOE)
+    runs: list[bool] = []
+    watch = init.watch
+
+    def counted(*args: Any, values: bool) -> Any:
+        runs.append(values)
+        return watch(*args, values=values)
+
+    monkeypatch.setattr(init, "watch", counted)
+
+    def parts(*platform: str) -> list[Any]:
+        runs.clear()
+        _, out, _ = tilelet("check", "--json", *platform, "moe.py")
+        return [{k: v[k] for k in ("machine", "parts")} for v in json.loads(out)["verdicts"]]
+
+    both = parts("--platforms", "a2a3,a5")
+    assert runs == [False, True]
+    assert both == [*parts("-p", "a2a3"), *parts("-p", "a5")]

@@ -244,7 +244,9 @@ class Races:
     @cached_property
     def tracer(self) -> Tracer:
         s = self.subject
-        return Tracer(s.program, s.tasks, s.arguments, execute=not s.brief)
+        if s.shared.tracer is None:
+            s.shared.tracer = Tracer(s.program, s.tasks, s.arguments, execute=not s.brief)
+        return s.shared.tracer
 
     @cached_property
     def witnesses(self) -> Witnesses:
@@ -261,6 +263,12 @@ class Races:
         touches = self._statements(y, x)
         if touches == ():
             return None  # the argument as a whole overlaps, but its actual accesses do not
+        if touches and touches[0].agrees(touches[1]) and self._all_agree(conflict):
+            self.unseen.append(
+                f"`{self.tensor(y)}`: accesses of `{self.subject.tasks[second].kernel}` are "
+                f"unordered, but all write the same number"
+            )
+            return None
         if touches is None and self.subject.brief:
             return None  # the accesses depend on data: only a witness could tell
         places = [
@@ -304,6 +312,25 @@ class Races:
                 problem.causes += (rule,)
         return make_finding("race", problem, places=tuple(places), region=box, witness=witness)
 
+    def _all_agree(self, conflict: Conflict) -> bool:
+        """Return whether the tasks of both calls write one number to each element, or none."""
+        owners, _ = self.subject.tasks.places()
+        groups = {int(self.accesses.key[i]) // key_width(self.stream) for i in conflict.pairs[0]}
+        buffer = self.stream.regions.buffers[self.accesses.buffer(conflict.first)].id
+        numbers: dict[int, object] = {}
+        for task in np.flatnonzero(np.isin(owners, list(groups))).tolist():
+            touches = self.tracer.touches(task)
+            if touches is None:
+                return False
+            for touch in touches:
+                if touch.window.buffer.id != buffer or not touch.writes:
+                    continue
+                if numbers.setdefault(touch.window.offset, touch.number) != touch.number:
+                    return False
+                if touch.number is None:
+                    return False
+        return True
+
     def _is_discarded(self, conflict: Conflict) -> bool:
         """Return whether tasks do not use what they read where unordered ones write."""
         a = self.accesses
@@ -327,20 +354,26 @@ class Races:
         return bool(reads) and self.witnesses.discards(reads)
 
     def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:
-        """Return the conflicting statements: () if none conflict, None if unknown."""
+        """Return the conflicting statements: () if none conflict, None if unknown.
+
+        Statements that write the same number are returned only if there are no others.
+        """
         a = self.accesses
         mine, other = (self.tracer.touches(int(a.task[i])) for i in (y, x))
         if mine is None or other is None:
             return None
         buffer = self.stream.regions.buffers[a.buffer(y)].id
         same = a.task[y] == a.task[x]
+        agreeing: tuple[Touch, Touch] | tuple[()] = ()
         for p in mine:
             for q in other:
                 if p.window.buffer.id != buffer or q.window.buffer.id != buffer:
                     continue
                 if p.disturbs(q) and (not same or p.block != q.block):
-                    return p, q
-        return ()
+                    if not p.agrees(q):
+                        return p, q
+                    agreeing = p, q
+        return agreeing
 
     def _place(self, access: int, touch: Touch | None, with_block: bool) -> Place:
         a = self.accesses

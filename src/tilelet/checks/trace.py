@@ -15,6 +15,7 @@ import numpy as np
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc, UserError
+from tilelet.diag.text import plural
 from tilelet.interp.cells import NeedsValuesError, Watcher
 from tilelet.interp.definedness import watching_state
 from tilelet.interp.replay import Replay, UnknownContentsError
@@ -25,7 +26,7 @@ from tilelet.tasks.window import Buffer, Window, window_of_array
 
 @dataclass(frozen=True)
 class Touch:
-    """One access of a statement to memory."""
+    """One access of a statement to memory; `number` is written to one element, if not None."""
 
     loc: Loc
     op: str
@@ -33,12 +34,18 @@ class Touch:
     writes: bool
     atomic: bool
     block: int
+    number: object = None
 
     def disturbs(self, other: Touch) -> bool:
         """Return whether the order of the two accesses matters."""
         if not (self.writes or other.writes) or (self.atomic and other.atomic):
             return False
         return self.window.overlaps(other.window)
+
+    def agrees(self, other: Touch) -> bool:
+        """Return whether both write the same number to one element."""
+        same = self.number is not None and self.number == other.number
+        return same and self.window.dtype is other.window.dtype
 
 
 MAX_TASKS = 4096
@@ -48,8 +55,16 @@ MAX_BYTES = 1 << 28
 
 def is_small(tasks: TaskStream) -> bool:
     """Return whether the interpreter can execute the tasks in reasonable time."""
-    size = sum(buffer.nbytes for buffer in tasks.regions.buffers)
-    return len(tasks) <= MAX_TASKS and size <= MAX_BYTES
+    return len(tasks) <= MAX_TASKS and _memory(tasks) <= MAX_BYTES
+
+
+def size_text(tasks: TaskStream) -> str:
+    """Return the figures that decide whether a run is small."""
+    return f"{plural(len(tasks), 'task')} with {_memory(tasks) >> 20} MiB"
+
+
+def _memory(tasks: TaskStream) -> int:
+    return sum(buffer.nbytes for buffer in tasks.regions.buffers)
 
 
 class Tracer:
@@ -68,7 +83,8 @@ class Tracer:
         self._tasks = tasks
         self._arguments = arguments
         self._found: list[Touch] = []
-        self._state = watching_state(program.functions, Watcher(touch=self._note), values=False)
+        self._watcher = Watcher(touch=self._note)
+        self._state = watching_state(program.functions, self._watcher, values=False)
         self._params = {f.name: len(f.params) for f in program.kernels}
         written = {r for g in tasks.groups for r in _written_positions(g)}
         self._written = {tasks.regions.buffers[tasks.regions.buffer[r]].id for r in written}
@@ -105,7 +121,8 @@ class Tracer:
 
     def _note(self, op: Op, window: Window, writes: bool, atomic: bool) -> None:
         if 0 not in window.reach:
-            touch = Touch(op.loc, op.name, window, writes, atomic, self._state.block)
+            number = self._watcher.written
+            touch = Touch(op.loc, op.name, window, writes, atomic, self._state.block, number)
             self._found.append(touch)
 
     def _with_data(self, window: Window, index: int) -> Window:
@@ -150,8 +167,8 @@ class _Executed:
     """Accesses of executed tasks."""
 
     def __init__(self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any]) -> None:
-        watcher = Watcher(touch=self._note)
-        state = watching_state(program.functions, watcher, values=True)
+        self._watcher = Watcher(touch=self._note)
+        state = watching_state(program.functions, self._watcher, values=True)
         self._replay = Replay(program, tasks, arguments, state)
         self._found: dict[int, list[Touch]] = {}
 
@@ -170,5 +187,6 @@ class _Executed:
             return
         mine = copy.copy(window)
         mine.buffer = buffer
-        touch = Touch(op.loc, op.name, mine, writes, atomic, self._replay.state.block)
+        block, number = self._replay.state.block, self._watcher.written
+        touch = Touch(op.loc, op.name, mine, writes, atomic, block, number)
         self._found.setdefault(self._replay.running, []).append(touch)

@@ -27,6 +27,7 @@ from tilelet.tasks.stream import TaskStream
 
 if TYPE_CHECKING:
     from tilelet.checks.init import Stopped, Watched
+    from tilelet.checks.trace import Tracer
 
 SMALL = 1 << 20
 """Size in bytes up to which an input may hold lengths or tables; larger ones are data."""
@@ -48,12 +49,14 @@ def nbytes_of(param: Value) -> int | None:
 
 @dataclass
 class Shared:
-    """Results of one check that others use.
+    """Results that checks of one run use in common, on all machines; None: not made yet.
 
-    tracked  the run whose every element was followed; None: not made yet
+    tracked  the run whose every element was followed
+    tracer   the accesses of its tasks
     """
 
     tracked: Watched | Stopped | None = None
+    tracer: Tracer | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Subject:
     arguments   arguments by parameter name, as before the run
     machine     the modelled device, with its runtime period (None for the machine's own)
     brief       report only findings, without remarks and witnesses, which need runs
-    shared      results of one check that others use
+    shared      results that do not depend on the machine
     budget      work for open-ended checks, in nominal seconds; `seed` selects what they try
     """
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilelet.checks.findings import Witness
-from tilelet.checks.trace import is_small
+from tilelet.checks.trace import is_small, size_text
 from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
@@ -53,7 +53,7 @@ class Witnesses:
     def find(self, pair: Pair) -> tuple[Witness | None, str]:
         """Return a witness, or the reason why there is none."""
         if not is_small(self._tasks):
-            return None, f"not executed in other orders: {len(self._tasks)} tasks are too many"
+            return None, f"not executed in other orders: {size_text(self._tasks)} are too much"
         try:
             usual = self.usual()
             for seed in range(1, SEEDS + 1):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from tilelet.checks.registry import chosen
-from tilelet.checks.verdict import MAX_TASKS, Subject, Verdict, verdict_on
+from tilelet.checks.verdict import MAX_TASKS, Shared, Subject, Verdict, verdict_on
 from tilelet.cli.commands.write import CheckCommand
 from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.page import wants_page, write_page
@@ -38,10 +38,18 @@ def check_command(options: CheckCommand) -> int:
         options.target, options, options.platform, MAX_TASKS, keep_arguments=True, explore=explore
     )
     for run in recording.runs:
+        shared = Shared()
         for machine in machines:
             period = period_of(machine, options.period, machines)
             subject = Subject(
-                run, run.arguments, machine, period, run.comparison, options.budget, options.seed
+                run,
+                run.arguments,
+                machine,
+                period,
+                run.comparison,
+                options.budget,
+                options.seed,
+                shared=shared,
             )
             with progress(f"checking {run.name} on {machine.name}"):
                 verdicts.append(verdict_on(subject, checks))
