@@ -340,3 +340,14 @@ def test_kernels_take_subclasses_of_tensors() -> None:
     out = torch.zeros(64, 16, dtype=torch.bfloat16)
     copied(x, out)
     assert torch.equal(out, torch.Tensor(x))
+
+
+def test_a_blank_tensor_that_is_filled_with_parts_of_large_ones() -> None:
+    with Deferring():
+        weights = torch.randn(16, *BIG)
+        scales = torch.empty(16, 300, 1)  # far smaller than what is deferred otherwise
+        for i in range(16):
+            scales[i : i + 1] = weights[i : i + 1].abs().amax(dim=-1, keepdim=True)
+        assert isinstance(scales, Deferred)
+        assert all(cell.cell.real is None for cell in (weights, scales))
+        assert torch.equal(scales, weights.abs().amax(dim=-1, keepdim=True))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tilelet.analysis.aliases import Aliases, is_tensor
-from tilelet.ir.core import FunctionKind, Op, Program, Value, values_in, walk
+from tilelet.ir.core import Function, FunctionKind, Op, Program, Value, values_in, walk
 from tilelet.ir.spec import Trait
+from tilelet.ir.views import CallView
 
 
 def parameters_read(program: Program) -> set[str]:
@@ -13,20 +14,25 @@ def parameters_read(program: Program) -> set[str]:
     Bounds and conditions use elements that are read individually or named by a predicate; all other
     reads happen in kernels.
     """
-    main = program.main
-    found: set[str] = set()
-    for function in program.functions.values():
-        if function.kind is FunctionKind.InCore:
-            continue
+    return {p.name for p in _params_read(program, program.main, {})}
+
+
+def _params_read(program: Program, function: Function, known: dict[str, set[Value]]) -> set[Value]:
+    """Return the parameters of a control program that it or a control program it calls reads."""
+    if function.name not in known:
+        known[function.name] = set()  # a recursive call adds nothing
+        values: list[Value] = []
+        for op in walk(function.body):
+            values += looked_at(op)
+            callee = program.functions[CallView(op).callee] if op.name == "call" else None
+            if callee is not None and callee.kind is not FunctionKind.InCore:
+                read = _params_read(program, callee, known)
+                pairs = zip(callee.params, CallView(op).operands)
+                values += [v for p, v in pairs if p in read and isinstance(v, Value)]
         aliases = Aliases(function.body, program.functions)
-        values = [v for op in walk(function.body) for v in looked_at(op)]
         roots = {root for value in values for root in aliases.roots(value)}
-        if function is main:
-            found |= {p.name for p in main.params if p in roots}
-        elif roots & set(function.params):
-            # In a function called by the entry: the tensor may be any of the entry's.
-            found |= {p.name for p in main.params if is_tensor(p)}
-    return found
+        known[function.name] = {p for p in function.params if p in roots}
+    return known[function.name]
 
 
 def looked_at(op: Op) -> list[Value]:

@@ -42,6 +42,9 @@ LARGE = 1 << 16  # elements; smaller tensors are computed faster than recorded
 # Elements of large tensors that a script makes before any is deferred: to describe operators
 # without elements torch first loads its compiler, which takes a second.
 _FREE = 1 << 24
+# Elements of a blank tensor that is deferred: scripts fill it with parts of large tensors, which
+# would have to be computed for the first of them.
+_BLANK = 1 << 10
 _MOST = 20_000  # maximum number of operations on a tape
 
 _FACTORIES = [
@@ -64,6 +67,8 @@ _FACTORIES = [
     "zeros",
     "zeros_like",
 ]
+
+_BLANKS = {"empty", "empty_like", "zeros", "zeros_like"}
 
 # Functions that expose a tensor's memory or bypass torch's dispatcher.
 _LOOKS = [
@@ -145,11 +150,11 @@ class Tape:
         self._pending: list[Operation] = []
         self._made = 0  # elements of large tensors so far
 
-    def takes(self, elements: int) -> bool:
+    def takes(self, elements: int, is_blank: bool) -> bool:
         """Whether to defer a new tensor of this many elements."""
         if elements >= LARGE:
             self._made += elements
-        return elements >= LARGE and self._made > _FREE
+        return elements >= (_BLANK if is_blank else LARGE) and self._made > _FREE
 
     def add(self, operation: Operation) -> None:
         self._pending.append(operation)
@@ -309,7 +314,8 @@ def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any
     tensors = list(_tensors((args, named)))
     if not any(isinstance(t, Deferred) for t in tensors):
         size = _size(function, args, named)
-        if size is None or not _TAPE.takes(size):
+        is_blank = function._overloadpacket.__name__ in _BLANKS
+        if size is None or not _TAPE.takes(size, is_blank):
             return None
     plain = [t for t in tensors if not isinstance(t, Deferred)]
     if any(t.device.type != "cpu" or t.requires_grad or t.numel() >= LARGE for t in plain):
