@@ -67,6 +67,16 @@ def test_fp32_tokens_are_those_of_the_reference() -> None:
     assert model.cache.free_pages == free
 
 
+def test_split_contexts_give_the_tokens_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Contexts of one to four parts, alone and in a batch."""
+    monkeypatch.setattr("tilelet.models.qwen3.model._CONTEXT_PART", 32)
+    reference, texts = ordinary("float32"), prompts((1, 31, 70))
+    model = qwen3.load(reference.directory, **SMALL)
+    found = tokens_of(model, texts, max_new_tokens=40)
+    assert found == [reference_tokens(reference, text, 40) for text in texts]
+    assert found[2] == tokens_of(model, texts[2:], max_new_tokens=40)[0]
+
+
 def check_tokens(reference: Tiny, lengths: Sequence[int], new: int, **sizes: Any) -> Comparison:
     """Generate, and compare with the reference on the same tokens."""
     vocabulary = reference.model.config.vocab_size

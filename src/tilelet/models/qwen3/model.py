@@ -50,6 +50,8 @@ _MAX_ROWS = 64
 _PROMPT_ROWS = 128
 # Maximum keys of a block of attention.
 _KEYS = 128
+# Positions of a context that one task attends to. Not a setting: bits depend on it.
+_CONTEXT_PART = 1024
 # Maximum inputs of a product at a time, since no on-chip memory limits them on a CPU.
 # INT8 weights are widened first, and stay in cache if there are few.
 _INPUTS = 1024
@@ -303,6 +305,7 @@ class Model:
         """Return the sizes of the program for `rows` rows of hidden states."""
         c, size = self._layer_config, self.cache.size
         inputs = math.gcd(c.hidden_size, c.q_width, c.intermediate_size)
+        keys = fitting(size.page, _KEYS)
         tile = min(rows, _MAX_ROWS) if kind == "decode" else fitting(size.page, _PROMPT_ROWS)
         return LayerShape(
             c,
@@ -316,7 +319,8 @@ class Model:
             int8=self.architecture.int8,
             blocked=self.architecture.columns > 0,
             row_tile=tile,
-            seq_tile=fitting(size.page, _KEYS),
+            seq_tile=keys,
+            context_part=max(_CONTEXT_PART // keys, 1) * keys,
             cube_rows=1,
             k_chunk=0 if self.architecture.int8 else fitting(inputs, _INPUTS),
             out_chunk=self.architecture.columns,

@@ -56,6 +56,11 @@ from tilelet.models.qwen3.blocks import (
 )
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.int8_products import make_int8_projection, make_two_int8_projections
+from tilelet.models.qwen3.paged_attention import (
+    make_cache_row,
+    make_split_contexts,
+    make_whole_contexts,
+)
 
 Kind = Literal["prefill", "decode"]
 
@@ -90,6 +95,8 @@ class LayerShape:
     row_tile: int = 16
     query_tile: int = 0
     seq_tile: int = 64
+    # Positions of a context that one task of decode attends to; longer contexts are split.
+    context_part: int = 0
     # Row granularity of an NPU's cube, to which groups of queries are padded.
     cube_rows: int = 16
     # Columns: of the inputs of a projection, and of its outputs.
@@ -104,6 +111,7 @@ class LayerShape:
             "page": self.max_seq,
             "pages": self.batch * math.ceil(self.max_seq / (self.page or self.max_seq)),
             "tokens": self.max_seq,
+            "context_part": self.max_seq,
             "query_tile": fitting(self.row_tile, max(2, 96 // c.q_per_kv), least=2),
             "k_chunk": fitting(math.gcd(c.hidden_size, c.q_width, c.intermediate_size), 128),
             "out_chunk": fitting(math.gcd(c.hidden_size, c.intermediate_size), 64),
@@ -115,7 +123,7 @@ class LayerShape:
 
     def _check(self) -> None:
         c = self.config
-        counts = ("batch", "max_seq", "page", "pages", "tokens", "layers")
+        counts = ("batch", "max_seq", "page", "pages", "tokens", "layers", "context_part")
         for name in (*counts, "row_tile", "cube_rows", "stage"):
             if getattr(self, name) < 1:
                 raise BadTile(name, getattr(self, name), "at least 1")
@@ -133,6 +141,9 @@ class LayerShape:
                 raise BadTile(part, getattr(self, part), f"a divisor of `{whole}`, {size}")
         if self.seq_tile < 2:
             raise BadTile("seq_tile", self.seq_tile, "at least 2")
+        if self.context_part < self.max_seq and self.context_part % self.seq_tile:
+            wanted = f"a multiple of `seq_tile`, {self.seq_tile}"
+            raise BadTile("context_part", self.context_part, wanted)
         if self.query_tile < 2 <= self.row_tile:  # decoding one sequence uses tiles of one row
             raise BadTile("query_tile", self.query_tile, "at least 2")
         if self.page < self.max_seq:  # a tile must not cross the end of a page
@@ -199,17 +210,6 @@ def make_two_layer_projections(s: LayerShape, rows: int, k_chunk: int, out_chunk
     if s.int8:
         return make_two_int8_projections(rows, k_chunk, out_chunk, blocks, s.stage, s.dtype)
     return make_two_projections(rows, k_chunk, out_chunk, blocks, s.stage)
-
-
-def make_cache_row(kv_heads: int, page: int):
-    """The cache row of position `pos` of a sequence, given the sequence's row of the table."""
-
-    @pl.inline
-    def cache_row(block_table, b, kv_head, pos):
-        number = pl.read(block_table, [b, pos // page])
-        return (number * kv_heads + kv_head) * page + pos % page
-
-    return cache_row
 
 
 def make_rotated(s: LayerShape):
@@ -364,14 +364,11 @@ def make_decode_attention(s: LayerShape, output: Any = None):
 
     `output` replaces its end, `make_attention_output`.
     """
-    c, T, D, DTYPE, SEQ_TILE = s.config, s.row_tile, s.config.head_dim, s.dtype, s.seq_tile
-    HEADS, KV_HEADS, GROUP, Q_WIDTH = c.heads, c.kv_heads, c.q_per_kv, c.q_width
+    c, T, D = s.config, s.row_tile, s.config.head_dim
+    HEADS, KV_HEADS, Q_WIDTH = c.heads, c.kv_heads, c.q_width
     PAGES, PAGE = s.pages, s.page
-    Q_ROWS = math.ceil(GROUP / s.cube_rows) * s.cube_rows
-    cache_row = make_cache_row(KV_HEADS, s.page)
-    nothing_absorbed = make_nothing_absorbed(Q_ROWS, D)
-    scaled_scores = make_scaled_scores(GROUP, SEQ_TILE, D)
-    absorb = make_absorb(SEQ_TILE, D, DTYPE, MODE)
+    is_split = s.context_part < s.max_seq
+    attend_heads = (make_split_contexts if is_split else make_whole_contexts)(s, MODE)
 
     @pl.inline
     def cache_rows(cache, block_table, head, b, t0):
@@ -402,22 +399,7 @@ def make_decode_attention(s: LayerShape, output: Any = None):
     @pl.inline
     def attend(q, block_table, seq_lens, k_cache, v_cache, b, valid):
         q_heads = pl.reshape(q, [T * HEADS, D])
-        attended = pl.create_tensor([T * HEADS, D], dtype=DTYPE)
-        for r in pl.parallel(valid):
-            context = pl.read(seq_lens, [b + r])
-            for h in pl.parallel(KV_HEADS):
-                first = r * HEADS + h * GROUP
-                own = pl.slice(attended, [GROUP, D], [first, 0])
-                with pl.at(level=pl.Level.CORE_GROUP, name_hint="decode_attention"):
-                    query = pl.slice(q_heads, [Q_ROWS, D], [first, 0], valid_shape=[GROUP, D])
-                    mi, li, oi = nothing_absorbed()
-                    for s0 in pl.range(0, context, SEQ_TILE):
-                        place = cache_row(block_table, b + r, h, s0)
-                        used = pl.min(SEQ_TILE, context - s0)
-                        scores = scaled_scores(query, k_cache, place, used)
-                        mi, li, oi = absorb(scores, v_cache, place, used, mi, li, oi)
-                    heads = pl.cast(pl.row_expand_div(oi, li), target_type=DTYPE, mode=MODE)
-                    own = pl.assemble(own, pl.slice(heads, [GROUP, D], [0, 0]), [0, 0])
+        attended = attend_heads(q_heads, block_table, seq_lens, k_cache, v_cache, b, valid)
         return pl.set_validshape(pl.reshape(attended, [T, Q_WIDTH]), valid, Q_WIDTH)
 
     qkv = make_qkv(s, cache_rows, store_rows)
