@@ -23,7 +23,9 @@ def filled(s: LayerShape, lengths: list[int]) -> dict[str, Any]:
     given = arguments(s, "decode", lengths)
     rng = np.random.default_rng(3)
     for name in ("k_cache", "v_cache"):
-        given[name] = rng.standard_normal(given[name].shape).astype(np.float32)
+        given[name][:] = rng.standard_normal(s.cache_rows * s.config.head_dim).reshape(
+            s.cache_rows, s.config.head_dim
+        )
     return given
 
 

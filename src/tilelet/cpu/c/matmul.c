@@ -35,6 +35,8 @@
 #define MAX_IN_PLACE 512     /* elements from one row of B to the next */
 #define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read often enough to be worth packing */
 #define MAX_UPRIGHT 4        /* rows up to which C^T wastes too many lanes */
+#define PERIOD 4             /* products of a loop's body: 1, 2 or 4 */
+#define MAX_FORECAST (192 << 10) /* bytes of B that are prefetched for the next product */
 
 /* --- kernels ----------------------------------------------------------------------------------- */
 
@@ -49,6 +51,20 @@ static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
 
 /* --- blocks ------------------------------------------------------------------------------------ */
 
+/* B of a product in memory: rows of `bytes` bytes. */
+typedef struct {
+    const char *from;
+    int64_t row_bytes, rows, bytes;
+} stream;
+
+/* The B of recent products, the latest first, and what the next one is likely to read. */
+typedef struct {
+    stream recent[PERIOD + 1];
+    stream next; /* rows that remain to be prefetched; none if the previous guess was wrong */
+    const char *guess;
+    int64_t share; /* rows of `next` per group */
+} forecast;
+
 typedef struct {
     float a[ROW_BLOCK * A_PITCH];
     float panels[2][PANELS * PANEL_PITCH];
@@ -57,6 +73,7 @@ typedef struct {
     int a_exponent, b_exponents[2]; /* the least word in `a` and in `panels` */
     tl_matmul_args prepared;        /* the product whose A is in `a`, if any */
     const void *fed;                /* the B whose first block was prefetched last */
+    forecast ahead;
 } workspace;
 
 _Static_assert(KC <= 256, "sums of products of 8-bit integers must be exact");
@@ -215,18 +232,26 @@ static const float *prepared_a(const tl_matmul_args *x, const block *now, const 
     return work->a + now->k0 / block_of_k(x) * x->m * A_PITCH;
 }
 
+/* Prefetch rows; none if there are none, or if they are too long to be fed row by row. */
+static void feed_rows(feed *f, const stream *x) {
+    f->next.slot = f->left = 0;
+    int in_row = (int)smaller((x->bytes + 63) / 64, SLOTS + 1);
+    if (x->rows <= 0 || in_row <= 0 || in_row > SLOTS) return;
+    int at_once = SLOTS / in_row;
+    f->next.row = x->from;
+    f->step = at_once * x->row_bytes;
+    f->left = (int)((x->rows + at_once - 1) / at_once) * SLOTS;
+    for (int i = 0; i < SLOTS; i++)
+        f->lines[i] = smaller(i / in_row, at_once - 1) * x->row_bytes + i % in_row * 64;
+}
+
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
 static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
-    f->next.slot = f->left = 0;
-    if (next->kc == 0 || x->b_trans) return;
-    int size = element_size(x->b_type), in_row = (next->cols * size + 63) / 64;
-    int at_once = SLOTS / in_row;
-    int64_t row_bytes = x->ldb * size;
-    f->next.row = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0);
-    f->step = at_once * row_bytes;
-    f->left = (next->kc + at_once - 1) / at_once * SLOTS;
-    for (int i = 0; i < SLOTS; i++)
-        f->lines[i] = smaller(i / in_row, at_once - 1) * row_bytes + i % in_row * 64;
+    int size = element_size(x->b_type);
+    feed_rows(f, &(stream){.from = element(x->b, x->b_type, x->ldb, 0, next->k0, next->n0),
+                           .row_bytes = x->ldb * size,
+                           .rows = x->b_trans ? 0 : next->kc,
+                           .bytes = (int64_t)next->cols * size});
 }
 
 /* Prefetches of a pass: the remaining lines, or one that is in cache anyway. */
@@ -243,6 +268,14 @@ static feed *feed_for(feed *f, feed *nothing, const pass *p) {
 static void feed_rest(feed *f) {
     f->next = feed_lines(f->next, f->lines, f->step, f->left);
     f->left = 0;
+}
+
+/* Prefetch rows that nothing has prefetched before. */
+static void feed_cold(const void *from, int64_t ld, int64_t rows, int64_t cols, int type) {
+    int size = element_size(type);
+    feed cold;
+    feed_rows(&cold, &(stream){from, ld * size, rows, cols * size});
+    feed_rest(&cold);
 }
 
 /* Copy rows x cols 4-byte elements; zeros if src is NULL. */
@@ -400,8 +433,44 @@ static void feed_next_product(feed *f, const tl_matmul_args *x, workspace *work)
 /* Number of UNROLL steps in a group's passes. */
 static int turns_of(const tl_matmul_args *x, const block *group) {
     int panels = (group->cols + PANEL - 1) / PANEL;
-    int passes = passes_of(group->rows, rows_of_pass(x, 2));
+    int passes = passes_of(group->rows, rows_of_pass(x, group->cols <= W ? 1 : 2));
     return panels * passes * (steps_of(x, group->kc) / UNROLL);
+}
+
+/* Whether C^T is computed: with few rows most of its lanes would be empty, and transposing B costs
+ * less. */
+static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MAX_UPRIGHT; }
+
+/* Look out for the product after `x`. Loops over blocks of a tensor, such as the keys and values of
+ * attention, read at equal distances, and so do the tasks that run them: the next B is as far from
+ * its predecessor of PERIOD products ago as this one is from its own. A guess is followed only
+ * after a right one. */
+static void look_ahead(forecast *f, const tl_matmul_args *x) {
+    int size = element_size(x->b_type);
+    stream now = {.from = x->b,
+                  .row_bytes = x->ldb * size,
+                  .rows = x->b_trans ? x->n : x->k,
+                  .bytes = (x->b_trans ? x->k : x->n) * size};
+    for (int i = PERIOD; i > 0; i--) f->recent[i] = f->recent[i - 1];
+    f->recent[0] = now;
+    stream next = f->recent[PERIOD - 1];
+    next.from = (const char *)((uintptr_t)next.from + (uintptr_t)now.from -
+                               (uintptr_t)f->recent[PERIOD].from);
+    int is_known = now.from == f->guess;
+    f->guess = next.from;
+    if (!is_known || x->then || next.rows * next.bytes > MAX_FORECAST) next.rows = 0;
+    f->next = next;
+    f->share = is_flipped(x) ? (next.rows * ROW_BLOCK + x->n - 1) / x->n : next.rows;
+}
+
+/* Some rows of the next product's B. */
+static void feed_forecast(feed *f, workspace *work) {
+    stream some = work->ahead.next;
+    some.rows = smaller(some.rows, work->ahead.share);
+    feed_rows(f, &some);
+    work->ahead.next.rows -= some.rows;
+    work->ahead.next.from += some.rows * some.row_bytes;
+    if (some.rows && !work->ahead.next.rows) work->fed = work->ahead.guess;
 }
 
 /* One block of k over one group of columns; `after` is the block that follows. The first strip is
@@ -413,6 +482,7 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         feed_next_product(&ahead, x, work);
     else
         feed_block(&ahead, x, after);
+    if (ahead.left == 0) feed_forecast(&ahead, work);
     int passes = passes_of(group->rows, rows_of_pass(x, 2)) * PANELS, turns = turns_of(x, group);
     ahead.in_turn = turns > 0 ? (ahead.left + turns - 1) / turns : 0;
     for (int c = 0; c < group->cols; c += STRIP) {
@@ -454,11 +524,8 @@ static void prepare_a(const tl_matmul_args *x, const block *now, workspace *work
 static void run_blocks(const tl_matmul_args *x, workspace *work) {
     for (int64_t m0 = 0; m0 < x->m; m0 += ROW_BLOCK) {
         block now = block_at(x, m0, 0, 0);
-        if (work->fed != x->b) {
-            feed cold;
-            feed_block(&cold, x, &now);
-            feed_rest(&cold);
-        }
+        if (work->fed != x->b && !x->b_trans)
+            feed_cold(at(x->b, now.n0, x->b_type), x->ldb, now.kc, now.cols, x->b_type);
         prepare_a(x, &now, work);
         int ready = 0;
         block first = strip_of(&now, 0);
@@ -472,10 +539,6 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
         }
     }
 }
-
-/* Whether C^T is computed: with few rows most of its lanes would be empty, and transposing B costs
- * less. */
-static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MAX_UPRIGHT; }
 
 /* Compute C^T = B A^T in blocks that fit the scratch memory, each transposed into C. */
 static void run_flipped(const tl_matmul_args *x, workspace *work) {
@@ -502,6 +565,7 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
                                    part.m, part.n);
                 part.start = work->flipped;
             }
+            if (m0 == 0 && work->fed != x->b) feed_cold(part.a, part.lda, part.m, part.k, part.a_type);
             run_blocks(&part, work);
             convert_transposed(c, x->ldc, (const char *)work->flipped, TL_FP32, part.ldc, part.m,
                                part.n, part.m);
@@ -587,6 +651,7 @@ static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
 
 static void run_product(const tl_matmul_args *x, workspace *work) {
     if (x->m <= 0 || x->n <= 0) return;
+    look_ahead(&work->ahead, x);
     if (x->k <= 0)
         copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
     else if (is_flipped(x))
