@@ -49,9 +49,9 @@ void push_row(tl_rt *rt, int64_t number, int64_t of, int is_tile) {{
 void set_away(tl_rt *rt, int busy, int is_submitting, int is_ahead) {{
     rt->busy = busy, rt->is_submitting = is_submitting, rt->is_ahead = is_ahead;
 }}
-int take_some(tl_rt *rt, int64_t *numbers) {{
+int take_some(tl_rt *rt, int64_t *numbers, int plain) {{
     tl_task *tasks[TL_SIDE_BY_SIDE];
-    int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
+    int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE, plain);
     for (int i = 0; i < count; i++) numbers[i] = (int64_t)tasks[i]->number;
     return count;
 }}
@@ -89,9 +89,9 @@ class Queue:
     def set_away(self, busy: int, *, is_submitting: bool = False, is_ahead: bool = False) -> None:
         self._library.set_away(self._at, busy, int(is_submitting), int(is_ahead))
 
-    def take(self) -> list[int]:
+    def take(self, plain: int = 1) -> list[int]:
         numbers = (ctypes.c_int64 * 8)()
-        count = self._library.take_some(self._at, numbers)
+        count = self._library.take_some(self._at, numbers, plain)
         return list(numbers[:count])
 
     def next_column(self, *, is_in_order: bool = False, count: int = 1) -> int:
@@ -115,6 +115,33 @@ def test_plain_tasks_come_in_turn() -> None:
         for n in (3, 1, 2):
             q.push(n)
         assert [q.take(), q.take(), q.take(), q.take()] == [[3], [1], [2], []]
+
+
+def test_several_plain_tasks_are_taken_at_once() -> None:
+    """No more than allowed, and half of the ready ones stay for the other threads."""
+    with queue(threads=2) as q:
+        for n in range(20):
+            q.push(n)
+        assert q.take(8) == [0, 1, 2, 3, 4]
+        assert q.take(2) == [5, 6]
+        q.push(20, column=3)
+        assert [len(q.take(8)) for _ in range(10)] == [3, 2, 2, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_plain_tasks_are_taken_up_to_a_product() -> None:
+    with queue() as q:
+        for n in range(4):
+            q.push(n)
+        for n in range(4, 20):
+            q.push(n, column=n, is_in_order=True)
+        assert [q.take(8), q.take(8)] == [[0, 1, 2, 3], [4]]
+
+
+def test_a_random_schedule_takes_plain_tasks_singly() -> None:
+    with queue(seed=3) as q:
+        for n in range(20):
+            q.push(n)
+        assert len(q.take(8)) == 1
 
 
 def test_a_narrow_task_lets_others_go_first_until_its_company_is_there() -> None:
@@ -245,7 +272,7 @@ def test_every_task_is_taken_once(seed: int, threads: int) -> None:
                 else:
                     q.push(number, column, is_in_order=bool(rng.random() < 0.3))
             if rng.random() < 0.45 or number - min(waiting) >= 1000:
-                taken = q.take()
+                taken = q.take(int(rng.integers(1, 9)))
                 assert taken
                 assert waiting.issuperset(taken)
                 waiting.difference_update(taken)

@@ -9,6 +9,7 @@ from tests.interp.build import Build, index, ramp, tensor
 
 import tilelet.language as pl
 from tilelet.cpu.run.engine import CpuEngine
+from tilelet.diag.core import UserError
 from tilelet.dtypes import INT32
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes
@@ -188,6 +189,32 @@ def test_the_first_fault_in_program_order_counts(
     rows = np.arange(64, dtype=np.int32)
     rows[[20, 40]] = 70, 80
     agree(b.program(), x=ramp(64, 8), limits=rows, n=0)
+
+
+def test_no_task_runs_after_a_fault_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also not those that the thread has taken together with the failing one."""
+    b = Build()
+    x, out = b.param("x", tensor([104, 8])), b.param("out", tensor([100, 8]))
+    starts = b.param("starts", tensor([100], INT32))
+
+    def iteration(s: Build, i: Value) -> list[Value]:
+        def body(t: Build) -> list[Value]:
+            start = t.op("read", x=starts, indices=[i])
+            return [t.put(out, t.window(x, [1, 8], [start, 0]), [i, 0])]
+
+        s.scope(body)
+        return []
+
+    b.for_(100, iteration)
+    monkeypatch.setenv("TILELET_THREADS", "1")
+    program = run_passes(b.program())
+    for fault in range(20, 40):
+        first = np.arange(100, dtype=np.int32)
+        first[fault] = 104
+        arguments = {"x": ramp(104, 8) + 1, "out": np.zeros((100, 8), np.float32), "starts": first}
+        with pytest.raises(UserError, match="E0501"):
+            CpuEngine().run(program, arguments)
+        assert (arguments["out"].any(1) == (np.arange(100) < fault)).all()
 
 
 def test_seven_axes_are_refused() -> None:

@@ -4,7 +4,11 @@
 
 #include "state.h"
 
-enum { POOLED_BYTES = 64 << 20, /* dead temporaries kept for reuse */ HUGE_PAGE = 2 << 20 };
+enum {
+    POOLED_BYTES = 64 << 20, /* dead temporaries kept for reuse */
+    HUGE_PAGE = 2 << 20,
+    LONG_FILL = 64 << 10 /* bytes that take some microseconds to fill */
+};
 
 /* Eight size classes per power of two. */
 static int size_class(int64_t bytes) {
@@ -116,7 +120,7 @@ int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank
             if (LOAD(rt->live_bytes) + needed <= rt->args->memory || finished == rt->submitted)
                 break;
             if (tl_stopping(rt)) return TL_STOPPED;
-            if (!tl_help(c)) tl_wait_for_progress(c, finished);
+            if (!tl_help(c, 1)) tl_wait_for_progress(c, finished);
         }
         if (LOAD(rt->live_bytes) + needed <= rt->args->memory && class < SIZE_CLASSES) {
             b = from_pool(rt, class);
@@ -146,8 +150,10 @@ int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank
 int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
               uint64_t pattern) {
     int kind = tl_allocate(c, site, out, shape, rank, itemsize);
-    if (!kind) tl_fill(out->data, out->buf->bytes, pattern);
-    return kind;
+    if (kind) return kind;
+    if (out->buf->bytes > LONG_FILL) tl_publish(c->rt);
+    tl_fill(out->data, out->buf->bytes, pattern);
+    return TL_OK;
 }
 
 void tl_free_buffers(tl_rt *rt) {

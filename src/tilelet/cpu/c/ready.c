@@ -153,7 +153,22 @@ static int take_in_order(tl_rt *rt, tl_task *first, tl_task **tasks) {
     return count;
 }
 
-int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
+/* Tasks without products after `first`, up to `most`. Half of the ready tasks stay for a fair
+ * division of the rest. */
+static int take_plain(tl_rt *rt, tl_task **tasks, int most) {
+    tl_ready *ready = &rt->ready;
+    uint64_t fair = (ready->count + 1) / (2 * (uint64_t)rt->args->threads);
+    int count = 1;
+    while (count < most && (uint64_t)count < fair && ready->immediate.count) {
+        tl_task *t = ready->immediate.ring[ready->immediate.head & (MAX_IN_FLIGHT - 1)];
+        if (t->b) break;
+        take(ready, t);
+        tasks[count++] = t;
+    }
+    return count;
+}
+
+int tl_take_ready(tl_rt *rt, tl_task **tasks, int most, int plain) {
     tl_ready *ready = &rt->ready;
     if (ready->count == 0) return 0;
     /* Leave work for every thread. */
@@ -165,7 +180,8 @@ int tl_take_ready(tl_rt *rt, tl_task **tasks, int most) {
     do {
         take(ready, t);
         tasks[count++] = t;
-        if (t->b && t->is_in_order) return take_in_order(rt, t, tasks);
+        if (!t->b) return rt->args->seed < 0 ? take_plain(rt, tasks, plain) : count;
+        if (t->is_in_order) return take_in_order(rt, t, tasks);
         if (!is_batchable(t) || count >= t->kernel->batch_max) break;
         t = find(ready, t, t->b + t->kernel->b_stride);
     } while (t && count < most);

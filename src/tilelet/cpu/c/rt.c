@@ -3,12 +3,16 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "state.h"
 
 enum {
     FAR_BYTES = 64 << 20,
-    PLENTY = 32, /* unfinished tasks per thread */
+    PLENTY = 32, /* tasks per thread */
+    /* A thread takes up to TOGETHER tasks without products at once, as many as run in TURN_NS. */
+    TOGETHER = 8,
+    TURN_NS = 40 * 1000,
     SPINS = 2000 /* polls of the ready tasks before a thread goes to sleep */
 };
 
@@ -103,25 +107,64 @@ static void finish(tl_rt *rt, tl_task *t, const outcome *o) {
         rt->free_edges = e;
         e = next;
     }
-    t->successors = NULL;
+    STORE(t->successors, NULL);
     STORE(t->is_done, 1);
     STORE(rt->finished, rt->finished + 1);
     if (rt->control_sleeps) pthread_cond_signal(&rt->progress);
 }
 
-/* Take tasks and run them; called with the lock held, which is released meanwhile. 0 if none is
- * ready. */
-static int work(tl_ctx *c) {
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Whether the end of a task should be known before its thread runs others. */
+static int is_awaited(tl_rt *rt, tl_task *t) {
+    if (LOAD(rt->is_waiting)) return 1;
+    return LOAD(t->successors) && LOAD(rt->ready.count) < (uint64_t)rt->args->threads;
+}
+
+/* Run tasks without products one after the other; with the lock held, which is released meanwhile.
+ * Adapt the number of tasks that this thread takes at once to their duration. */
+static void run_in_turn(tl_ctx *c, tl_task *const *tasks, int count) {
     tl_rt *rt = c->rt;
-    tl_task *tasks[TL_SIDE_BY_SIDE];
+    outcome outcomes[TOGETHER];
+    int finished = 0;
+    unlock(rt);
+    int64_t begin = now_ns();
+    for (int i = 0; i < count; i++) {
+        note(&outcomes[i], enter(c, tasks[i], TL_WHOLE), c);
+        if (i + 1 == count || !(outcomes[i].kind || is_awaited(rt, tasks[i]))) continue;
+        lock(rt);
+        for (; finished <= i; finished++) finish(rt, tasks[finished], &outcomes[finished]);
+        unlock(rt);
+    }
+    int64_t each = (now_ns() - begin) / count + 1;
+    c->plain = each * TOGETHER < TURN_NS ? TOGETHER : (int32_t)(TURN_NS / each + 1);
+    lock(rt);
+    for (; finished < count; finished++) finish(rt, tasks[finished], &outcomes[finished]);
+}
+
+/* Take tasks (up to `plain` without products) and run them; called with the lock held, which is
+ * released meanwhile. 0 if none is ready. */
+static int work(tl_ctx *c, int plain) {
+    tl_rt *rt = c->rt;
+    tl_task *tasks[TL_SIDE_BY_SIDE > TOGETHER ? TL_SIDE_BY_SIDE : TOGETHER];
     outcome outcomes[TL_SIDE_BY_SIDE];
-    int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE);
+    int count = tl_take_ready(rt, tasks, TL_SIDE_BY_SIDE, plain);
     if (!count) return 0;
-    const char *then = tl_next_b(rt, tasks[0], count);
     rt->busy++;
+    if (!tasks[0]->b) {
+        c->then = NULL;
+        run_in_turn(c, tasks, count);
+        rt->busy--;
+        return 1;
+    }
+    const char *then = tl_next_b(rt, tasks[0], count);
     unlock(rt);
     c->then = then;
-    if (!tasks[0]->b || (count == 1 && !TL_GUARDED)) /* checks detect repeated execution */
+    if (count == 1 && !TL_GUARDED) /* checks detect repeated execution */
         note(&outcomes[0], enter(c, tasks[0], TL_WHOLE), c);
     else
         run_together(c, tasks, count, then, outcomes);
@@ -131,13 +174,23 @@ static int work(tl_ctx *c) {
     return 1;
 }
 
-int tl_help(tl_ctx *c) {
+void tl_publish(tl_rt *rt) {
+    if (!rt->held_count) return;
+    lock(rt);
+    for (uint32_t i = 0; i < rt->held_count; i++) tl_push_ready(rt, rt->held[i]);
+    unlock(rt);
+    rt->held_count = 0;
+    if (rt->held_limit < MAX_HELD) rt->held_limit *= 2;
+}
+
+int tl_help(tl_ctx *c, int plain) {
     tl_rt *rt = c->rt;
+    tl_publish(rt);
     if (LOAD(rt->ready.count) == 0) return 0;
     int32_t goes_on = rt->is_submitting; /* not after the control program has ended */
     STORE(rt->is_submitting, 0);
     lock(rt);
-    int has_worked = work(c);
+    int has_worked = work(c, plain);
     unlock(rt);
     STORE(rt->is_submitting, goes_on);
     return has_worked;
@@ -145,8 +198,11 @@ int tl_help(tl_ctx *c) {
 
 void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
     tl_rt *rt = c->rt;
+    tl_publish(rt);
+    rt->held_limit = 1; /* the threads have run out of tasks */
     int32_t goes_on = rt->is_submitting;
     STORE(rt->is_submitting, 0);
+    STORE(rt->is_waiting, 1);
     int is_over = 0;
     for (int i = 0; i < SPINS && !is_over; i++) {
         is_over = LOAD(rt->finished) != finished_before || LOAD(rt->ready.count) != 0;
@@ -161,6 +217,7 @@ void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before) {
         rt->control_sleeps = 0;
         unlock(rt);
     }
+    STORE(rt->is_waiting, 0);
     STORE(rt->is_submitting, goes_on);
 }
 
@@ -197,7 +254,7 @@ static void *worker(void *context) {
     lock(rt);
     for (;;) {
         wait_for_company(rt);
-        if (work(c)) continue;
+        if (work(c, c->plain)) continue;
         if (rt->closing) break;
         unlock(rt);
         for (int i = 0; i < SPINS && LOAD(rt->ready.count) == 0; i++) relax();
@@ -219,7 +276,7 @@ static int wait_task(tl_ctx *c, uint64_t number) {
     for (;;) {
         uint64_t finished = LOAD(rt->finished);
         if (is_done(rt, number)) return TL_OK;
-        if (!tl_help(c)) tl_wait_for_progress(c, finished);
+        if (!tl_help(c, 1)) tl_wait_for_progress(c, finished);
     }
 }
 
@@ -283,10 +340,11 @@ static edge *new_edge(tl_rt *rt) {
     return e;
 }
 
-/* Hand the task to the threads. If its edges cannot be allocated, wait for its dependencies here.
- */
-static int64_t launch(tl_ctx *c, tl_task *t) {
+/* Let the task wait for its predecessors; return whether it can run at once. If edges cannot be
+ * allocated, wait for the predecessors here. */
+static int add_edges(tl_ctx *c, tl_task *t) {
     tl_rt *rt = c->rt;
+    t->pending = 1; /* this function's own */
     lock(rt);
     for (uint32_t i = 0; i < rt->found_count; i++) {
         tl_task *before = rt->found[i];
@@ -303,17 +361,38 @@ static int64_t launch(tl_ctx *c, tl_task *t) {
         if (before->successors)
             before->last_successor->next = e;
         else
-            before->successors = e;
+            STORE(before->successors, e);
         before->last_successor = e;
         t->pending++;
     }
-    int64_t id = (int64_t)t->number - 1;
-    if (t->pending == 0) tl_push_ready(rt, t);
-    uint64_t plenty = rt->has_streams ? PLENTY * (uint64_t)rt->args->threads : MAX_IN_FLIGHT;
-    rt->is_ahead = rt->submitted - rt->finished > plenty;
-    int helps = rt->is_ahead || (rt->args->seed >= 0 && tl_random(rt) % 4 == 0);
+    int can_run = --t->pending == 0;
     unlock(rt);
-    if (helps) tl_help(c);
+    return can_run;
+}
+
+/* Whether the control thread should execute tasks before it submits more. Tasks that benefit from a
+ * batch find each other among those submitted ahead, up to MAX_IN_FLIGHT. */
+static int is_ahead(const tl_rt *rt) {
+    uint64_t plenty = PLENTY * (uint64_t)rt->args->threads;
+    if (rt->has_streams) return rt->submitted - LOAD(rt->finished) > plenty;
+    return !rt->has_batches && LOAD(rt->ready.count) > plenty;
+}
+
+/* Hand the task to the threads. */
+static int64_t launch(tl_ctx *c, tl_task *t) {
+    tl_rt *rt = c->rt;
+    int64_t id = (int64_t)t->number - 1;
+    if (rt->found_count == 0 || add_edges(c, t)) {
+        rt->held[rt->held_count++] = t;
+        if (rt->held_count >= rt->held_limit) tl_publish(rt);
+    }
+    int helps = rt->is_ahead = is_ahead(rt);
+    if (rt->args->seed >= 0) {
+        lock(rt);
+        helps |= tl_random(rt) % 4 == 0;
+        unlock(rt);
+    }
+    if (helps) tl_help(c, c->plain);
     return id;
 }
 
@@ -439,6 +518,7 @@ int tl_wait(tl_ctx *c, const tl_win *w, int writing) {
 
 int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *scalars) {
     if (cancelled(c->rt)) return TL_STOPPED;
+    if (c == c->rt->control) tl_publish(c->rt);
     int error = c->rt->args->host(op, tiles, scalars, c->block);
     return error ? tl_fail(c, TL_HOST, site, op, error, 0, 0) : TL_OK;
 }
@@ -449,6 +529,7 @@ static void prepare_context(tl_ctx *c, tl_rt *rt, int64_t thread) {
     memset(c, 0, sizeof *c);
     c->rt = rt;
     c->blocks = 1;
+    c->plain = 1;
     c->cancel = rt->args->cancel;
     c->scratch = rt->space->scratch[thread].scratch;
     c->matmul = rt->space->scratch[thread].matmul;
@@ -459,9 +540,13 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     rt->args = args;
     rt->stop_at = NEVER;
     rt->is_submitting = 1;
+    rt->held_limit = 1;
     rt->buffers = args->buffer_count;
-    for (int32_t i = 0; i < program->kernel_count; i++)
-        rt->has_streams |= program->kernels[i].streams > 1 || program->kernels[i].same_a > 1;
+    for (int32_t i = 0; i < program->kernel_count; i++) {
+        const tl_kernel *kernel = &program->kernels[i];
+        rt->has_streams |= kernel->streams > 1 || kernel->same_a > 1;
+        rt->has_batches |= kernel->batch_max > 1;
+    }
     rt->random = (uint64_t)args->seed * 0x9e3779b97f4a7c15u + 0x2545f4914f6cdd1du;
     pthread_mutex_init(&rt->lock, NULL);
     pthread_cond_init(&rt->work, NULL);
@@ -518,7 +603,7 @@ static int run_control(tl_ctx *c) {
     STORE(rt->is_submitting, 0);
     while (LOAD(rt->finished) != rt->submitted) {
         uint64_t finished = LOAD(rt->finished);
-        if (finished != rt->submitted && !tl_help(c)) tl_wait_for_progress(c, finished);
+        if (finished != rt->submitted && !tl_help(c, c->plain)) tl_wait_for_progress(c, finished);
     }
     lock(rt);
     /* The control program's own fault comes after all tasks it has submitted. */
@@ -564,6 +649,7 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
     failed |= !params;
     for (int64_t i = 0; !failed && i < threads; i++) prepare_context(&contexts[i], &rt, i);
     int result = TL_MEMORY;
+    rt.control = contexts;
     if (failed) {
         memset(args->fault, 0, sizeof *args->fault);
         args->fault->kind = TL_MEMORY;

@@ -75,6 +75,7 @@ typedef struct {
     volatile int32_t *cancel;
     int32_t manual; /* nesting depth of scopes with explicit dependencies */
     int32_t phase, product_count;
+    int32_t plain; /* limit of tasks without products that this thread takes at once */
     tl_product products[TL_PRODUCTS];
     const char *then; /* B of the next task of this kernel, or NULL */
     tl_fault fault;

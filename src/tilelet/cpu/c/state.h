@@ -13,10 +13,11 @@ enum {
     MAX_IN_FLIGHT = 1024, /* limit of unfinished tasks; a power of two */
     BUCKETS = 512,        /* buckets of ready tasks by batch; a power of two */
     SIZE_CLASSES = 256,
-    LOCK_SPINS = 200
+    LOCK_SPINS = 200,
+    MAX_HELD = 8 /* ready tasks that the control thread publishes at once */
 };
 #define NEVER UINT64_MAX
-#define ALIGNMENT 64
+#define ALIGNMENT 64 /* a cache line */
 
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
 #define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
@@ -26,22 +27,23 @@ typedef struct edge {
     struct edge *next;
 } edge;
 
+/* Each task has cache lines of its own: the first is written by the control thread only. */
 struct tl_task {
     uint64_t number;         /* 1-based */
     const tl_kernel *kernel; /* NULL: a join */
-    int64_t block, blocks;
-    int32_t call;           /* the op that submitted it */
-    int32_t pending;        /* tasks it waits for */
-    int32_t is_done;        /* atomic */
-    uint64_t mark;          /* the task that last examined this one for a dependency */
-    struct tl_queue *queue; /* ring of ready tasks, and its index there */
-    uint64_t place;
-    const char *a, *b;   /* first bytes of its products' operands, if the kernel has any */
-    int32_t is_in_order; /* b has contiguous rows: there are no columns beside it */
-    tl_task *same_bucket;
-    edge *successors, *last_successor; /* in submission order */
     tl_win *windows;
     tl_word *scalars;
+    int64_t block, blocks;
+    const char *a, *b; /* first bytes of its products' operands, if the kernel has any */
+    edge *successors, *last_successor; /* in submission order; the first is atomic */
+    struct tl_queue *queue;            /* ring of ready tasks, and its index there */
+    uint64_t place;
+    tl_task *same_bucket;
+    uint64_t mark;       /* control thread: the task that last examined this one for a dependency */
+    int32_t is_in_order; /* b has contiguous rows: there are no columns beside it */
+    int32_t call;        /* the op that submitted it */
+    int32_t pending;     /* tasks it waits for */
+    int32_t is_done;     /* atomic */
 };
 
 /* A ring of tasks, with gaps where tasks were taken out of order. */
@@ -72,43 +74,54 @@ typedef struct {
     int64_t threads;
 } tl_workspace;
 
+/* Threads write different groups of fields, which do not share cache lines. */
+#define NEXT_LINE(name) char name[ALIGNMENT]
+
 struct tl_rt {
     const tl_program *program;
     const tl_run_args *args;
+    tl_workspace *space; /* allocation of the following arrays */
+    tl_task *tasks;      /* MAX_IN_FLIGHT of them, used as a ring */
+    tl_task **found;     /* predecessors of the task being submitted */
+    tl_win *touched;     /* footprints of its arguments */
+    tl_win *of_blocks;   /* arguments of the blocks being submitted */
+    tl_word *of_blocks_scalars;
+    const tl_ctx *control; /* context of the control thread */
+    void *processors;      /* processors that threads may use: a cpu_set_t, or NULL */
+    /* Whether weights are read at memory speed, and whether tasks run in batches. */
+    int32_t has_streams, has_batches;
+    uint64_t stop_at;      /* atomic: the first task known to have failed; later ones do not run */
+    int32_t is_submitting; /* atomic: the control program runs, more tasks may come soon */
+    int32_t is_waiting;    /* atomic: the control thread waits for a task to finish */
+    NEXT_LINE(control_only);
+    uint64_t submitted; /* number of tasks so far */
+    uint32_t found_count;
+    /* Tasks that can run, but are not published yet: taking the lock for each would make the
+     * threads wait for each other. */
+    uint32_t held_count, held_limit;
+    tl_task *held[MAX_HELD];
+    int64_t buffers; /* number of buffers so far, including the arguments' */
+    /* Enough tasks are queued: the control thread executes any that is ready. A task's record
+     * should not be written long before the task runs: it would have left the caches by then. */
+    int32_t is_ahead;
+    NEXT_LINE(guarded);
     pthread_mutex_t lock;
-    pthread_cond_t work, progress;
     int32_t sleepers, control_sleeps; /* threads waiting for `work`, for `progress` */
     int32_t closing;                  /* no more tasks will be submitted */
     int32_t busy;                     /* threads that run tasks */
-    /* Enough tasks are queued: the control thread executes any that is ready. A task's record
-     * should not be written long before the task runs: it would have left the caches by then. Only
-     * where weights are read at memory speed: tasks that benefit from a batch find each other among
-     * those submitted ahead. */
-    int32_t has_streams;
-    int32_t is_ahead;
-    int32_t is_submitting; /* atomic: the control program runs, more tasks may come soon */
-    tl_workspace *space;   /* allocation of the following arrays */
-    tl_task *tasks;        /* MAX_IN_FLIGHT of them, used as a ring */
-    uint64_t submitted;    /* number of tasks so far; control thread only */
-    uint64_t finished;     /* atomic */
-    tl_ready ready;
+    uint64_t finished;                /* atomic */
     edge *free_edges;
-    void *edge_blocks; /* allocations of edges, linked */
-    tl_task **found;   /* predecessors of the task being submitted */
-    uint32_t found_count;
-    tl_win *touched;   /* footprints of its arguments */
-    tl_win *of_blocks; /* arguments of the blocks being submitted */
-    tl_word *of_blocks_scalars;
-    uint64_t stop_at; /* atomic: the first task known to have failed; later ones do not run */
-    tl_fault fault;   /* its fault */
     uint64_t random;
-    void *processors;           /* processors that threads may use: a cpu_set_t, or NULL */
+    tl_ready ready;
+    NEXT_LINE(seldom);
+    pthread_cond_t work, progress;
+    void *edge_blocks;          /* allocations of edges, linked */
+    tl_fault fault;             /* fault of the task `stop_at` */
     tl_buf *pool[SIZE_CLASSES]; /* pooled temporaries by size class */
     tl_buf *empty;              /* temporaries whose memory was freed */
     tl_buf *all;                /* all temporaries, linked by `older` */
     int64_t pooled_bytes;
     int64_t live_bytes; /* atomic: written with the lock held, read without */
-    int64_t buffers;    /* number of buffers so far, including the arguments' */
 };
 
 static inline void relax(void) {
@@ -137,10 +150,10 @@ void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked);
 void tl_free_buffers(tl_rt *rt);
 
 /* ready.c, all with the lock held. `tl_take_ready` returns up to `batch_max` tasks that should run
- * together, the first of them in order (or at random); `tl_only_batchable` returns whether all
- * ready tasks wait for a batch. */
+ * together, the first of them in order (or at random), or up to `plain` tasks without products to
+ * run one after the other; `tl_only_batchable` returns whether all ready tasks wait for a batch. */
 void tl_push_ready(tl_rt *rt, tl_task *t);
-int tl_take_ready(tl_rt *rt, tl_task **tasks, int most);
+int tl_take_ready(tl_rt *rt, tl_task **tasks, int most, int plain);
 int tl_only_batchable(const tl_rt *rt);
 /* The B that this thread, which has taken `count` tasks, will probably read next in the same way.
  */
@@ -155,8 +168,10 @@ void tl_note_task(tl_ctx *c, const tl_task *t, const tl_kernel *kernel, int is_r
 tl_workspace *tl_take_workspace(const tl_program *program, int64_t threads);
 void tl_leave_workspace(tl_workspace *s, uint64_t submitted);
 
-/* rt.c: run one ready task on the control thread, or wait until something changes. */
-int tl_help(tl_ctx *c);
+/* rt.c, on the control thread: publish the tasks that it holds; run ready tasks, as in
+ * `tl_take_ready`; or wait until something changes. */
+void tl_publish(tl_rt *rt);
+int tl_help(tl_ctx *c, int plain);
 void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before);
 
 #endif

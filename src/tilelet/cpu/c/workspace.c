@@ -47,12 +47,18 @@ static int has_scratch(tl_workspace *s, int64_t threads) {
     return 1;
 }
 
+static tl_task *new_tasks(void) {
+    void *tasks;
+    size_t bytes = MAX_IN_FLIGHT * sizeof(tl_task);
+    return posix_memalign(&tasks, ALIGNMENT, bytes) ? NULL : memset(tasks, 0, bytes);
+}
+
 static tl_workspace *new_workspace(const tl_program *program) {
     size_t windows = (size_t)program->max_windows, scalars = (size_t)program->max_scalars;
     tl_workspace *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     s->program = program;
-    s->tasks = calloc(MAX_IN_FLIGHT, sizeof *s->tasks);
+    s->tasks = new_tasks();
     s->found = calloc(MAX_IN_FLIGHT, sizeof *s->found);
     s->windows = calloc(MAX_IN_FLIGHT * windows + 1, sizeof *s->windows);
     s->touched = calloc(windows + 1, sizeof *s->touched);
