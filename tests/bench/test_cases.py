@@ -84,11 +84,21 @@ def test_flops_of_prefill_count_what_causal_attention_sees() -> None:
 def test_without_kernels_all_tasks_are_submitted_and_nothing_is_computed() -> None:
     case = vector_case(Data(), "add", ROWS, COLUMNS)
     run = case.runtime_alone(Machine(1, 1))
-    tasks = run()
-    assert tasks.total == ROWS // 8
+    assert [run(), run()] == [ROWS // 8] * 2
     assert not case.arguments["out"].any()
     case.run()
     assert case.arguments["out"].any()
+
+
+def test_repeated_calls_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = vector_case(Data(), "add", ROWS, COLUMNS)
+    case.call()
+    wanted = case.arguments["out"].copy()
+    assert wanted.any()
+    case.arguments["out"][:] = 0
+    monkeypatch.setattr(case.compiled, "run_tasks", None)  # the general path
+    case.call_alone()
+    assert (case.arguments["out"] == wanted).all()
 
 
 def test_one_thread_is_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from tilelet.bench import programs
 from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
+from tilelet.cpu.emit import sites
 from tilelet.cpu.run import engine
 from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import Array
@@ -22,7 +23,6 @@ from tilelet.models import registry
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
-from tilelet.runtime.programs.engines import TaskCounter
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FP32 = np.dtype(np.float32)
@@ -54,27 +54,37 @@ class BenchCase:
     compiled: CompiledProgram = field(init=False)
 
     def __post_init__(self) -> None:
-        self.compiled = compile_program(programs.build(self.name, self.sizes))
+        self.compiled = compile_program(programs.build(self.name, self.sizes), config=_CONFIG)
 
     def run(self) -> int:
         """Run once with the default number of threads; return the number of tasks."""
         return self.compiled.run_tasks(self.arguments, _CONFIG).total
 
-    def run_alone(self) -> None:
-        """Run once on one thread."""
-        with one_thread():
-            self.run()
+    def call(self) -> None:
+        """Call the program as a loop of a user does: repeated calls check arguments once."""
+        self.compiled(*[self.arguments[name] for name in self.compiled.param_names])
 
-    def runtime_alone(self, machine: Machine) -> Callable[[], TaskCounter]:
-        """Return a function that runs the program with empty kernels."""
+    def call_alone(self) -> None:
+        """Call the program on one thread."""
+        with one_thread():
+            self.call()
+
+    def runtime_alone(self, machine: Machine) -> Callable[[], int]:
+        """Return a function that runs the program with empty kernels and returns the number of
+        tasks.
+        """
         native = copy.copy(engine.compiled(self.compiled.program))
         empty = machine.empty_program(ctypes.addressof(native.table))
         native.table = type(native.table).from_address(empty.address)
+        threads, memory = native.room(engine.thread_count())
+        seed = engine.schedule_seed()
+        call = engine.Call(native, self.arguments, threads, seed, records=False, memory=memory)
 
-        def run() -> TaskCounter:
-            tasks = native.run(self.arguments, engine.thread_count(), engine.schedule_seed())
+        def run() -> int:
+            before = call.submitted()
+            assert native.enter(call.args) == sites.OK
             assert empty.address  # keeps the copy alive
-            return tasks
+            return call.submitted() - before
 
         return run
 

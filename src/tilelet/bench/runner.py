@@ -119,8 +119,8 @@ class Bench:
         """Add rows of our programs for one work, and of its other forms."""
         names = ", ".join(case.label for case in cases)
         self.say(f"{self.section}: {names}")
-        forms = [Form(case.label, case.run) for case in cases]
-        alone = [Form(f"{c.label}, {ONE_THREAD}", c.run_alone) for c in cases if self.threads > 1]
+        forms = [Form(case.label, case.call) for case in cases]
+        alone = [Form(f"{c.label}, {ONE_THREAD}", c.call_alone) for c in cases if self.threads > 1]
         present = [form for form in others if isinstance(form, Form)]
         timings = in_turn([*forms, *alone, *present], self.machine, effort or self.effort)
         for case in cases:
