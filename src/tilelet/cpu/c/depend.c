@@ -98,10 +98,19 @@ static int boxes_meet(const int64_t *a_start, const int64_t *a_length, const int
     return 1;
 }
 
+/* Whether a use is a box of the buffer's grid, determined on first request: most temporaries have
+ * one use, which is compared with no other. */
+static int is_box(const tl_buf *b, tl_use *u) {
+    if (u->box == TL_UNKNOWN)
+        u->box = b->grid_axes > 0 && u->high > u->low &&
+                 as_box(u, b->grid_step, b->grid_axes, u->box_start, u->box_length);
+    return u->box;
+}
+
 /* Whether two uses share a byte; conservatively true. */
-static int meet(const tl_buf *buffer, const tl_use *a, const tl_use *b) {
+static int meet(const tl_buf *buffer, tl_use *a, tl_use *b) {
     if (a->high <= b->low || b->high <= a->low) return 0;
-    if (a->is_box && b->is_box)
+    if (is_box(buffer, a) && is_box(buffer, b))
         return boxes_meet(a->box_start, a->box_length, b->box_start, b->box_length,
                           buffer->grid_axes);
     int64_t steps[2 * TL_RANK + 1];
@@ -136,9 +145,9 @@ void tl_set_grid(tl_buf *b, const tl_win *w) {
 
 /* The cells that a box touches: first and last on each axis. Returns their number, or 0 if too
  * many. */
-static int cells_of(const tl_buf *b, const tl_use *u, int64_t *first, int64_t *last) {
+static int cells_of(const tl_buf *b, tl_use *u, int64_t *first, int64_t *last) {
     int64_t count = 1;
-    if (!u->is_box) return 0;
+    if (!is_box(b, u)) return 0;
     for (int i = 0; i < b->grid_axes; i++) {
         first[i] = u->box_start[i] / b->cells.size[i];
         last[i] = (u->box_start[i] + u->box_length[i] - 1) / b->cells.size[i];
@@ -196,8 +205,9 @@ static int add_to_cells(tl_buf *b, uint32_t use) {
 }
 
 /* The first box determines the size. */
-static void set_cell_size(tl_cells *c, const tl_use *u) {
-    if (u->is_box && !c->size[0]) memcpy(c->size, u->box_length, sizeof c->size);
+static void set_cell_size(tl_buf *b, tl_use *u) {
+    tl_cells *c = &b->cells;
+    if (!c->size[0] && is_box(b, u)) memcpy(c->size, u->box_length, sizeof c->size);
 }
 
 /* Rebuild the index with cells of the size of `model`, or of the current size; few uses need no
@@ -210,7 +220,7 @@ static int rebuild_cells(tl_buf *b, const tl_use *model) {
     c->entry_count = 0;
     c->large.count = 0;
     for (uint32_t i = 0; i < b->use_count && b->use_count > FEW_USES; i++) {
-        set_cell_size(c, &b->uses[i]);
+        set_cell_size(b, &b->uses[i]);
         if (add_to_cells(b, i)) return -1;
     }
     return 0;
@@ -237,7 +247,7 @@ static int find_overlapping(tl_buf *b, uint32_t new) {
             if (compare(b, new, i)) return -1;
         return rebuild_cells(b, NULL);
     }
-    set_cell_size(c, &b->uses[new]);
+    set_cell_size(b, &b->uses[new]);
     int is_crowded = 0;
     if (cells_of(b, &b->uses[new], first, last)) {
         memcpy(at, first, sizeof at);
@@ -258,9 +268,9 @@ static int find_overlapping(tl_buf *b, uint32_t new) {
     } else {
         for (uint32_t i = 0; i < new; i++)
             if (compare(b, new, i)) return -1;
-        is_crowded = b->uses[new].is_box && new > CROWDED;
+        is_crowded = new > CROWDED;
     }
-    if (is_crowded && b->uses[new].is_box && new >= 2 * c->crowded_at)
+    if (is_crowded && is_box(b, &b->uses[new]) && new >= 2 * c->crowded_at)
         return rebuild_cells(b, &b->uses[new]);
     return add_to_cells(b, new);
 }
@@ -363,10 +373,9 @@ int64_t tl_use_of(tl_buf *b, const tl_win *w, tl_is_done is_done, void *rt) {
     if (b->use_count == b->use_capacity && grow_uses(b)) return -1;
     uint32_t at = b->use_count;
     tl_use *place = &b->uses[at];
-    memcpy(place, &u, offsetof(tl_use, is_box));
+    memcpy(place, &u, offsetof(tl_use, box));
     clear_use(place);
-    place->is_box = b->grid_axes > 0 && u.high > u.low &&
-                    as_box(place, b->grid_step, b->grid_axes, place->box_start, place->box_length);
+    place->box = TL_UNKNOWN;
     b->use_count++;
     if (find_overlapping(b, at)) {
         b->use_count--;

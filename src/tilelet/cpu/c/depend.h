@@ -17,6 +17,7 @@ typedef struct {
     uint32_t count, capacity;
 } tl_list;
 
+enum { TL_UNKNOWN = -1 };
 enum { TL_GRID = TL_RANK + 1 }; /* axes of a tensor, and the element size in bytes */
 
 typedef struct {
@@ -24,7 +25,7 @@ typedef struct {
     int32_t axes;                           /* axes longer than one element, by falling stride */
     int64_t length[TL_RANK], step[TL_RANK]; /* step in bytes */
     int32_t itemsize;
-    int32_t is_box; /* position in the buffer's grid */
+    int32_t box; /* whether it is a box of the buffer's grid, and its position there */
     int64_t box_start[TL_GRID], box_length[TL_GRID];
     uint64_t seen;       /* the last search that found it */
     uint64_t writer;     /* 1-based number of the last task that writes it; 0: none */

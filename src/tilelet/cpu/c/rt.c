@@ -126,13 +126,13 @@ static int is_awaited(tl_rt *rt, tl_task *t) {
 }
 
 /* Run tasks without products one after the other; with the lock held, which is released meanwhile.
- * Adapt the number of tasks that this thread takes at once to their duration. */
+ * If there were as many as allowed, adapt that limit to their duration. */
 static void run_in_turn(tl_ctx *c, tl_task *const *tasks, int count) {
     tl_rt *rt = c->rt;
     outcome outcomes[TOGETHER];
     int finished = 0;
     unlock(rt);
-    int64_t begin = now_ns();
+    int64_t begin = count >= c->plain ? now_ns() : 0;
     for (int i = 0; i < count; i++) {
         note(&outcomes[i], enter(c, tasks[i], TL_WHOLE), c);
         if (i + 1 == count || !(outcomes[i].kind || is_awaited(rt, tasks[i]))) continue;
@@ -140,8 +140,10 @@ static void run_in_turn(tl_ctx *c, tl_task *const *tasks, int count) {
         for (; finished <= i; finished++) finish(rt, tasks[finished], &outcomes[finished]);
         unlock(rt);
     }
-    int64_t each = (now_ns() - begin) / count + 1;
-    c->plain = each * TOGETHER < TURN_NS ? TOGETHER : (int32_t)(TURN_NS / each + 1);
+    if (begin) {
+        int64_t each = (now_ns() - begin) / count + 1;
+        c->plain = each * TOGETHER < TURN_NS ? TOGETHER : (int32_t)(TURN_NS / each + 1);
+    }
     lock(rt);
     for (; finished < count; finished++) finish(rt, tasks[finished], &outcomes[finished]);
 }
