@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from tilelet import numerics
-from tilelet.ir.spec import Cost, Engine, OpFields, Plane, SeedRegion, Trait, op
-from tilelet.ops import infer, valid
+from tilelet.ir.spec import Cost, Engine, OpFields, Plane, SeedRegion, Trait
+from tilelet.ops import valid
 from tilelet.ops.annotations import Number, Shaped
+from tilelet.ops.families import one, two, with_number
 from tilelet.ops.infer import BITS, INTEGERS
-from tilelet.ops.reference import of_one, of_two
 
 __all__ = [
     "and_",
@@ -41,9 +41,7 @@ _UNARY: OpFields = {
 }
 
 
-@op(
-    infer=infer.infer_binary(BITS), reference=of_two(numerics.and_), cost=Cost.LOGIC, family=_BINARY
-)
+@two(_BINARY, numerics.and_, Cost.LOGIC, BITS)
 def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Bitwise and.
 
@@ -55,12 +53,7 @@ def and_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(BITS),
-    reference=of_two(numerics.and_),
-    cost=Cost.LOGIC,
-    family=_BINARY,
-)
+@with_number(_BINARY, numerics.and_, Cost.LOGIC, BITS)
 def ands(lhs: Shaped, rhs: Number) -> Shaped:
     """Bitwise and with a number.
 
@@ -72,7 +65,7 @@ def ands(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(BITS), reference=of_two(numerics.or_), cost=Cost.LOGIC, family=_BINARY)
+@two(_BINARY, numerics.or_, Cost.LOGIC, BITS)
 def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Bitwise or.
 
@@ -84,12 +77,7 @@ def or_(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(BITS),
-    reference=of_two(numerics.or_),
-    cost=Cost.LOGIC,
-    family=_BINARY,
-)
+@with_number(_BINARY, numerics.or_, Cost.LOGIC, BITS)
 def ors(lhs: Shaped, rhs: Number) -> Shaped:
     """Bitwise or with a number.
 
@@ -101,12 +89,7 @@ def ors(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_binary(BITS, "tmp"),
-    reference=of_two(numerics.xor),
-    cost=Cost.LOGIC,
-    family=_BINARY,
-)
+@two(_BINARY, numerics.xor, Cost.LOGIC, BITS, "tmp")
 def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or.
 
@@ -119,12 +102,7 @@ def xor(lhs: Shaped, rhs: Shaped | Number, tmp: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(BITS, "tmp"),
-    reference=of_two(numerics.xor),
-    cost=Cost.LOGIC,
-    family=_BINARY,
-)
+@with_number(_BINARY, numerics.xor, Cost.LOGIC, BITS, "tmp")
 def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
     """Bitwise exclusive or with a number.
 
@@ -137,7 +115,7 @@ def xors(lhs: Shaped, rhs: Number, tmp: Shaped | None = None) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(BITS), reference=of_one(numerics.not_), cost=Cost.LOGIC, family=_UNARY)
+@one(_UNARY, numerics.not_, Cost.LOGIC, BITS)
 def not_(x: Shaped) -> Shaped:
     """Bitwise complement; logical for BOOL.
 
@@ -149,12 +127,7 @@ def not_(x: Shaped) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_binary(INTEGERS),
-    reference=of_two(numerics.shl),
-    cost=Cost.LOGIC,
-    family=_BINARY,
-)
+@two(_BINARY, numerics.shl, Cost.LOGIC, INTEGERS)
 def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """`lhs << rhs`; bits shifted out are lost.
 
@@ -166,12 +139,7 @@ def shl(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(INTEGERS),
-    reference=of_two(numerics.shl),
-    cost=Cost.ADDS,
-    family=_BINARY,
-)
+@with_number(_BINARY, numerics.shl, Cost.ADDS, INTEGERS)
 def shls(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs << rhs` for a number `rhs`.
 
@@ -183,12 +151,7 @@ def shls(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_binary(INTEGERS),
-    reference=of_two(numerics.shr),
-    cost=Cost.LOGIC,
-    family=_BINARY,
-)
+@two(_BINARY, numerics.shr, Cost.LOGIC, INTEGERS)
 def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """`lhs >> rhs`: arithmetic for signed types, logical for unsigned.
 
@@ -200,12 +163,7 @@ def shr(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(INTEGERS),
-    reference=of_two(numerics.shr),
-    cost=Cost.ADDS,
-    family=_BINARY,
-)
+@with_number(_BINARY, numerics.shr, Cost.ADDS, INTEGERS)
 def shrs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs >> rhs` for a number `rhs`.
 

@@ -31,8 +31,9 @@ from tilelet.ir.types import TileType
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.infer import FLOATS, NUMBERS, ORDERED
-from tilelet.ops.reference import narrowed, of_one, of_two
+from tilelet.ops.families import one, two, with_number
+from tilelet.ops.infer import FLOATS, ORDERED
+from tilelet.ops.reference import narrowed, of_two
 
 __all__ = [
     "abs",
@@ -104,7 +105,7 @@ def _infer_div(call: Call) -> infer.Types:
     return (infer.binary(call),)
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.add), cost=Cost.ADD, family=_BINARY)
+@two(_BINARY, numerics.add, Cost.ADD)
 def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise sum `lhs + rhs`.
 
@@ -117,7 +118,7 @@ def add(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.sub), cost=Cost.ADD, family=_BINARY)
+@two(_BINARY, numerics.sub, Cost.ADD)
 def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise difference `lhs - rhs`.
 
@@ -131,7 +132,7 @@ def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.mul), cost=Cost.MUL, family=_PRODUCT)
+@two(_PRODUCT, numerics.mul, Cost.MUL)
 def mul(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise product `lhs * rhs`.
 
@@ -159,7 +160,7 @@ def div(lhs: Shaped, rhs: Shaped | Number, *, high_precision: bool = False) -> S
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.add), cost=Cost.ADDS, family=_BINARY)
+@with_number(_BINARY, numerics.add, Cost.ADDS)
 def adds(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs + rhs` for a number `rhs`: the tile-level name of `pl.add`.
 
@@ -171,7 +172,7 @@ def adds(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.sub), cost=Cost.ADDS, family=_BINARY)
+@with_number(_BINARY, numerics.sub, Cost.ADDS)
 def subs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs - rhs` for a number `rhs`: the tile-level name of `pl.sub`.
 
@@ -183,7 +184,7 @@ def subs(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.mul), cost=Cost.MULS, family=_BINARY)
+@with_number(_BINARY, numerics.mul, Cost.MULS)
 def muls(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs * rhs` for a number `rhs`: the tile-level name of `pl.mul`.
 
@@ -195,7 +196,7 @@ def muls(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_with_number(), reference=of_two(numerics.div), cost=Cost.DIV, family=_BINARY)
+@with_number(_BINARY, numerics.div, Cost.DIV)
 def divs(lhs: Shaped, rhs: Number) -> Shaped:
     """`lhs / rhs` for a number `rhs`: the tile-level name of `pl.div`.
 
@@ -207,7 +208,7 @@ def divs(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.rem), cost=Cost.DIV, family=_REMAINDER)
+@two(_REMAINDER, numerics.rem, Cost.DIV)
 def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `rhs`, as Python's `%`.
 
@@ -220,12 +221,7 @@ def rem(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(),
-    reference=of_two(numerics.rem),
-    cost=Cost.DIV,
-    family=_REMAINDER,
-)
+@with_number(_REMAINDER, numerics.rem, Cost.DIV)
 def rems(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.rem` with a number.
 
@@ -237,7 +233,7 @@ def rems(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_binary(), reference=of_two(numerics.fmod), cost=Cost.DIV, family=_REMAINDER)
+@two(_REMAINDER, numerics.fmod, Cost.DIV)
 def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """Elementwise remainder with the sign of `lhs`, as C's `fmod`; it is exact.
 
@@ -250,12 +246,7 @@ def fmod(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(),
-    reference=of_two(numerics.fmod),
-    cost=Cost.DIV,
-    family=_REMAINDER,
-)
+@with_number(_REMAINDER, numerics.fmod, Cost.DIV)
 def fmods(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.fmod` with a number.
 
@@ -270,12 +261,7 @@ def fmods(lhs: Shaped, rhs: Number) -> Shaped:
 # --- maximum and minimum -------------------------------------------------------------------------
 
 
-@op(
-    infer=infer.infer_binary(ORDERED),
-    reference=of_two(numerics.maximum),
-    cost=Cost.ADD,
-    family=_BINARY,
-)
+@two(_BINARY, numerics.maximum, Cost.ADD, ORDERED)
 def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """The greater of two elements.
 
@@ -287,13 +273,7 @@ def maximum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_binary(ORDERED),
-    reference=of_two(numerics.minimum),
-    era="HEAD",
-    cost=Cost.ADD,
-    family=_BINARY,
-)
+@two(_BINARY, numerics.minimum, Cost.ADD, ORDERED, era="HEAD")
 def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     """The smaller of two elements.
 
@@ -305,12 +285,7 @@ def minimum(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(ORDERED),
-    reference=of_two(numerics.maximum),
-    cost=Cost.ADDS,
-    family=_BINARY,
-)
+@with_number(_BINARY, numerics.maximum, Cost.ADDS, ORDERED)
 def maximums(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.maximum` with a number.
 
@@ -322,12 +297,7 @@ def maximums(lhs: Shaped, rhs: Number) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_with_number(ORDERED),
-    reference=of_two(numerics.minimum),
-    cost=Cost.ADDS,
-    family=_BINARY,
-)
+@with_number(_BINARY, numerics.minimum, Cost.ADDS, ORDERED)
 def minimums(lhs: Shaped, rhs: Number) -> Shaped:
     """`pl.minimum` with a number.
 
@@ -366,7 +336,7 @@ def mins(lhs: Shaped, rhs: Number) -> Shaped:
 # --- functions of one operand --------------------------------------------------------------------
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.neg), cost=Cost.MULS, family=_UNARY)
+@one(_UNARY, numerics.neg, Cost.MULS)
 def neg(x: Shaped) -> Shaped:
     """`-x`.
 
@@ -378,7 +348,7 @@ def neg(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.abs_), cost=Cost.ABS, family=_UNARY)
+@one(_UNARY, numerics.abs_, Cost.ABS)
 def abs(x: Shaped) -> Shaped:
     """`|x|`.
 
@@ -390,12 +360,7 @@ def abs(x: Shaped) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_unary(NUMBERS, to_float=True),
-    reference=of_one(numerics.exp),
-    cost=Cost.EXP,
-    family=_UNARY,
-)
+@one(_UNARY, numerics.exp, Cost.EXP, to_float=True)
 def exp(x: Shaped) -> Shaped:
     """The exponential function, e to the power x.
 
@@ -407,12 +372,7 @@ def exp(x: Shaped) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_unary(NUMBERS, to_float=True),
-    reference=of_one(numerics.log),
-    cost=Cost.LOG,
-    family=_UNARY,
-)
+@one(_UNARY, numerics.log, Cost.LOG, to_float=True)
 def log(x: Shaped) -> Shaped:
     """Natural logarithm.
 
@@ -424,12 +384,7 @@ def log(x: Shaped) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_unary(NUMBERS, to_float=True),
-    reference=of_one(numerics.sqrt),
-    cost=Cost.SQRT,
-    family=_UNARY,
-)
+@one(_UNARY, numerics.sqrt, Cost.SQRT, to_float=True)
 def sqrt(x: Shaped) -> Shaped:
     """Square root, correctly rounded.
 
@@ -441,12 +396,7 @@ def sqrt(x: Shaped) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_unary(NUMBERS, to_float=True),
-    reference=of_one(numerics.rsqrt),
-    cost=Cost.RSQRT,
-    family=_UNARY,
-)
+@one(_UNARY, numerics.rsqrt, Cost.RSQRT, to_float=True)
 def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
     """`1 / sqrt(x)`.
 
@@ -460,12 +410,7 @@ def rsqrt(x: Shaped, high_precision: bool = False) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_unary(NUMBERS, to_float=True),
-    reference=of_one(numerics.recip),
-    cost=Cost.DIV,
-    family=_STEPWISE_UNARY,
-)
+@one(_STEPWISE_UNARY, numerics.recip, Cost.DIV, to_float=True)
 def recip(x: Shaped, high_precision: bool = False) -> Shaped:
     """`1 / x`.
 
@@ -478,13 +423,7 @@ def recip(x: Shaped, high_precision: bool = False) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_unary(NUMBERS, True),
-    reference=of_one(numerics.sin),
-    era="HEAD",
-    cost=Cost.TRIGONOMETRIC,
-    family=_STEPWISE_UNARY,
-)
+@one(_STEPWISE_UNARY, numerics.sin, Cost.TRIGONOMETRIC, to_float=True, era="HEAD")
 def sin(x: Shaped) -> Shaped:
     """Sine of an angle in radians.
 
@@ -496,13 +435,7 @@ def sin(x: Shaped) -> Shaped:
     ...
 
 
-@op(
-    infer=infer.infer_unary(NUMBERS, True),
-    reference=of_one(numerics.cos),
-    era="HEAD",
-    cost=Cost.TRIGONOMETRIC,
-    family=_STEPWISE_UNARY,
-)
+@one(_STEPWISE_UNARY, numerics.cos, Cost.TRIGONOMETRIC, to_float=True, era="HEAD")
 def cos(x: Shaped) -> Shaped:
     """Cosine of an angle in radians.
 
@@ -514,7 +447,7 @@ def cos(x: Shaped) -> Shaped:
     ...
 
 
-@op(infer=infer.infer_unary(), reference=of_one(numerics.relu), cost=Cost.RELU, family=_UNARY)
+@one(_UNARY, numerics.relu, Cost.RELU)
 def relu(x: Shaped) -> Shaped:
     """`x` where it is greater than 0, else 0.
 

@@ -168,25 +168,9 @@ def _order_of_mrgsort(values: Sequence[Arg]) -> Order | None:
     return None
 
 
-def _order_of_gather(values: Sequence[Arg]) -> Order | None:
-    return ("x", "index", "tmp") if _shaped(values, 1) else None
-
-
-def _order_of_scatter(values: Sequence[Arg]) -> Order | None:
-    return ("x", "src", "index") if _shaped(values, 1) else None
-
-
-def _order_of_rsqrt(values: Sequence[Arg]) -> Order | None:
-    return ("x", "tmp") if _shaped(values, 1) else None
-
-
 def _order_of_matmul_acc(values: Sequence[Arg]) -> Order | None:
     """The tile-level form has no transposed operands: its fourth argument is the condition."""
     return ("acc", "lhs", "rhs", "init_cond") if len(values) == 4 else None
-
-
-def _order_of_scatter_update(values: Sequence[Arg]) -> Order | None:
-    return ("input", "index", "src") if _shaped(values, 1) else None
 
 
 def _order_of_tensor_random(_: Sequence[Arg]) -> Order | None:
@@ -201,13 +185,13 @@ _ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
     "tile.random": lambda _: None,
     "load": _order_of_load,
     "store": _order_of_store,
-    "gather": _order_of_gather,
-    "scatter": _order_of_scatter,
-    "rsqrt": _order_of_rsqrt,
+    "gather": lambda values: ("x", "index", "tmp") if _shaped(values, 1) else None,
+    "scatter": lambda values: ("x", "src", "index") if _shaped(values, 1) else None,
+    "rsqrt": lambda values: ("x", "tmp") if _shaped(values, 1) else None,
     "tile.matmul_acc": _order_of_matmul_acc,
     "tile.batch_matmul_acc": lambda _: ("acc", "lhs", "rhs"),
     "tile.gather_compare": lambda _: ("x", "kvalue", "tmp"),
-    "scatter_update": _order_of_scatter_update,
+    "scatter_update": lambda values: ("input", "index", "src") if _shaped(values, 1) else None,
     "log": lambda _: ("x", "high_precision"),
     "row_expand_add": lambda _: ("x", "row_vec", "tmp"),
     "transpose": lambda _: ("x", "axis1", "axis2", "tmp_tile"),
