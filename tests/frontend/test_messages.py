@@ -11,6 +11,7 @@ import tilelet.language as pl
 from tilelet.diag.catalogue.windows import WindowOutOfRange
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.runtime import session
+from tilelet.static.module import read_module
 
 FRAME = """
 import tilelet.language as pl
@@ -134,3 +135,51 @@ def test_a_loop_without_a_yield_is_still_an_error(tmp_path: Path) -> None:
         tmp_path, "for i, (a,) in pl.range(4, init_values=(t,)):", "    b = pl.add(a, a)"
     )
     assert "error[E0113]" in message
+
+
+ORDERED = """
+import tilelet.language as pl
+
+@pl.jit.incore
+def exchange(
+{params}
+):
+{loads}
+    pl.system.syncall()
+{stores}
+    return t0
+
+@pl.jit
+def main(
+{params}
+):
+    t0, tid = pl.submit(exchange, {names}{option})
+    return t0
+"""
+
+
+def refusal(option: str) -> str:
+    """The message about a kernel of eight tensors, or about an option of its call."""
+    names = [f"t{i}" for i in range(8)]
+    each = {
+        "params": "    {}: pl.InOut[pl.Tensor[[16, 16], pl.FP32]],",
+        "loads": "    v{0} = pl.load({0}, [0, 0], [16, 16])",
+        "stores": "    {0} = pl.store(v{0}, [0, 0], {0})",
+    }
+    lines = {key: "\n".join(line.format(n) for n in names) for key, line in each.items()}
+    text = ORDERED.format(names=", ".join(names), option=option, **lines)
+    (program,) = read_module(text, "exchange.py").programs
+    with pytest.raises(UserErrors) as caught:
+        program.build()
+    return str(caught.value)
+
+
+def test_a_barrier_names_the_first_tensor_that_it_orders() -> None:
+    found = {refusal("").splitlines()[0] for _ in range(10)}
+    (message,) = found
+    assert message.endswith("cannot order accesses of its blocks to `t0`")
+
+
+def test_the_options_of_submit_are_listed_in_one_order() -> None:
+    options = "`deps`, `dumps`, `predicate`, `allow_early_resolve`, `name_hint` and `sync_start`"
+    assert f"`submit` takes {options}" in refusal(", early=True")

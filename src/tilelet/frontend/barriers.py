@@ -154,7 +154,9 @@ def check_kernel(ctx: Context, ops: Sequence[Op]) -> None:
             if passed:
                 after += inner
         first, then = _memory(ctx, before), _memory(ctx, after)
-        for memory in (first[0] & (then[0] | then[1])) | (first[1] & then[0]):
+        shared = (first[0] & (then[0] | then[1])) | (first[1] & then[0])
+        if shared:
+            memory = min(shared, key=lambda value: (value.loc.line, value.loc.col))
             raise BarrierInKernel(barrier.loc, memory.name, memory.loc)
     ctx.barriers.clear()
 

@@ -260,7 +260,7 @@ def _no_dep_argument(ctx: Context, node: ast.expr) -> ast.expr | None:
 
 # --- pl.submit -----------------------------------------------------------------------------------
 
-_SUBMIT_OPTIONS = frozenset({"allow_early_resolve", "name_hint", "sync_start"})
+_SUBMIT_OPTIONS = ("allow_early_resolve", "name_hint", "sync_start")
 
 
 @call(markers.submit, markers.spmd_submit)
