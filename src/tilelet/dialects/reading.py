@@ -21,7 +21,7 @@ from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.resolve import as_kernel_function
 from tilelet.frontend.source import spelling
-from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
+from tilelet.ir.core import FunctionKind, Op, Program, walk
 from tilelet.ir.spec import OpSpec, spec_of
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
 
@@ -513,8 +513,3 @@ def _equal(a: object, b: object) -> bool:
     if isinstance(a, (int, float, str)) and isinstance(b, (int, float, str)):
         return type(a) is type(b) and a == b
     return False
-
-
-def operand_types(op: Op) -> dict[str, Type]:
-    """Return the types of an op's operands by parameter."""
-    return {name: a.type for name, a in op.args.items() if isinstance(a, Value)}

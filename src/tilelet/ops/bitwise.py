@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from tilelet import numerics
-from tilelet.ir.spec import Cost, Engine, OpFields, Plane, SeedRegion, Trait
+from tilelet.ir.spec import Cost, OpFields, SeedRegion, Trait
 from tilelet.ops import valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.families import one, two, with_number
+from tilelet.ops.families import VECTOR, one, two, with_number
 from tilelet.ops.infer import BITS, INTEGERS
 
 __all__ = [
@@ -27,15 +27,13 @@ __all__ = [
 ]
 
 _BINARY: OpFields = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "traits": Trait.POINTWISE,
     "valid": valid.meet("lhs", "rhs"),
     "seed_region": SeedRegion.LEFT,
 }
 _UNARY: OpFields = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "traits": Trait.POINTWISE,
     "valid": valid.kept("x"),
 }

@@ -38,6 +38,7 @@ from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Shaped
 from tilelet.ops.broadcast import row_expand_mul, row_expand_sub
 from tilelet.ops.cast import cast
+from tilelet.ops.families import VECTOR
 from tilelet.ops.valid import Args, Operands
 from tilelet.syntax.enums import TensorLayout
 
@@ -180,8 +181,7 @@ def _quant_mx(src: Array, layout: TensorLayout, dtype: DType) -> tuple[Array, Ar
 @op(
     infer=_infer_quant,
     reference=_quant_mx,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=_whole,
     era="HEAD",
     cost=Cost.ROW_REDUCE,
@@ -234,8 +234,7 @@ def _tquant(src: Array, mode: str) -> tuple[Array, Array]:
 @op(
     infer=_infer_tquant,
     reference=_tquant,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=_whole,
     era="HEAD",
     cost=Cost.ROW_REDUCE,

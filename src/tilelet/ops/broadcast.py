@@ -18,9 +18,7 @@ from tilelet.dtypes import Array
 from tilelet.ir.spec import (
     Call,
     Cost,
-    Engine,
     OpFields,
-    Plane,
     Shape,
     Trait,
     Valid,
@@ -31,6 +29,7 @@ from tilelet.ir.types import TileType
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.elementwise import exp
+from tilelet.ops.families import VECTOR
 from tilelet.ops.reference import narrowed, of_two
 from tilelet.ops.valid import Args, Operands
 
@@ -93,8 +92,7 @@ def _family(function: Callable[[Array, Array], Array], vec: str, axis: int, cost
     return {
         "infer": _infer_with(vec, axis),
         "reference": of_two(function, "x", vec),
-        "engine": Engine.VEC,
-        "plane": Plane.SCOPE,
+        **VECTOR,
         "traits": Trait.POINTWISE | Trait.ARITHMETIC,
         "cost": cost,
         "valid": valid.meet("x", vec),
@@ -290,8 +288,7 @@ def _col_expand(target: Array, col_vec: Array) -> Array:
 @op(
     infer=_infer_col_expand,
     reference=_col_expand,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.meet("target", "col_vec"),
     traits=Trait.ELEMENTWISE | Trait.KEEPS_VALID,
     cost=Cost.REPEATED_ROWS,
@@ -332,8 +329,7 @@ def _valid_row_expand(operands: Operands, result_shape: Shape, args: Args) -> Va
 @op(
     infer=_infer_row_expand,
     reference=_row_expand,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=_valid_row_expand,
     traits=Trait.ELEMENTWISE | Trait.KEEPS_VALID,
     cost=Cost.FILLED_ROWS,
@@ -363,8 +359,7 @@ def _expands(target: Array, scalar: float) -> Array:
 @op(
     infer=_infer_expands,
     reference=_expands,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.kept("target"),
     traits=Trait.POINTWISE,
     cost=Cost.COPY,
@@ -401,8 +396,7 @@ def _expand_clone(src: Array, target: Array) -> Array:
 @op(
     infer=_infer_expand_clone,
     reference=_expand_clone,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.meet("src"),
     era="APR",
     traits=Trait.POINTWISE,

@@ -8,11 +8,12 @@ from __future__ import annotations
 from tilelet import dtypes, numerics
 from tilelet.diag.catalogue.ops import BadChoice, CastUnsupported
 from tilelet.dtypes import Array, DType
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Trait, op
+from tilelet.ir.spec import Call, Cost, Trait, op
 from tilelet.ir.types import TileType
 from tilelet.numerics.casts import MODES
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Shaped
+from tilelet.ops.families import VECTOR
 from tilelet.syntax.enums import RoundMode
 
 __all__ = ["cast"]
@@ -55,8 +56,7 @@ def _cast(x: Array, target_type: DType, mode: str | int) -> Array:
 @op(
     infer=_infer,
     reference=_cast,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.kept("x"),
     traits=Trait.POINTWISE,
     cost=Cost.CAST,

@@ -30,6 +30,7 @@ from tilelet.ir.types import Mem, TensorType, TileType, Type
 from tilelet.numerics.philox import philox
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints
+from tilelet.ops.families import VECTOR
 from tilelet.ops.padding import check_valid_extent
 from tilelet.ops.reference import narrowed
 from tilelet.syntax.enums import TensorLayout
@@ -164,8 +165,7 @@ def _full(shape: tuple[int, ...], dtype: DType, value: float) -> Array:
 @op(
     infer=_infer_full,
     reference=_full,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.full,
     traits=Trait.CREATION,
     cost=Cost.COPY,
@@ -203,8 +203,7 @@ def _ramp(start: int, shape: tuple[int, ...], dtype: DType, descending: bool) ->
 @op(
     infer=_infer_ramp,
     reference=_ramp,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.full,
     cost=Cost.COPY,
     limits=(limits.RAMP_START,),
@@ -261,8 +260,7 @@ def _valid_patterned(operands: valid.Operands, result_shape: Shape, args: valid.
 
 
 _PATTERNED: OpFields = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "valid": _valid_patterned,
     "era": "HEAD",
 }

@@ -19,9 +19,7 @@ from tilelet.dtypes import Array
 from tilelet.ir.spec import (
     Call,
     Cost,
-    Engine,
     OpFields,
-    Plane,
     SeedRegion,
     Trait,
     composition,
@@ -31,7 +29,7 @@ from tilelet.ir.types import TileType
 from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Number, Shaped
-from tilelet.ops.families import one, two, with_number
+from tilelet.ops.families import VECTOR, one, two, with_number
 from tilelet.ops.infer import FLOATS, ORDERED
 from tilelet.ops.reference import narrowed, of_two
 
@@ -77,8 +75,7 @@ __all__ = [
 ]
 
 _BINARY: OpFields = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "traits": Trait.POINTWISE | Trait.ARITHMETIC,
     "valid": valid.meet("lhs", "rhs"),
     "seed_region": SeedRegion.LEFT,
@@ -87,8 +84,7 @@ _BINARY: OpFields = {
 _REMAINDER: OpFields = {**_BINARY, "traits": _BINARY["traits"] | Trait.JUMPS}
 _PRODUCT: OpFields = {**_BINARY, "limits": (*_BINARY["limits"], limits.FILLED_COLUMN)}
 _UNARY: OpFields = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "traits": Trait.POINTWISE | Trait.ARITHMETIC,
     "valid": valid.kept("x"),
 }
@@ -502,8 +498,7 @@ def _prelu(x: Array, slope: Array, tmp: Array | None) -> Array:
 @op(
     infer=_infer_prelu,
     reference=_prelu,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.meet("x", "slope"),
     traits=_STEPWISE,
     cost=Cost.SELECT,
@@ -614,8 +609,7 @@ def _where_both(function: Any) -> Any:
 def _part(name: str) -> OpFields:
     return {
         "infer": _infer_part,
-        "engine": Engine.VEC,
-        "plane": Plane.SCOPE,
+        **VECTOR,
         "traits": Trait.POINTWISE | Trait.ARITHMETIC,
         "valid": valid.join(name, "lhs", "rhs"),
         "seed_region": SeedRegion.LEFT,

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from tilelet.dtypes import DType
-from tilelet.ir.spec import Cost, OpFields, P, R, op
+from tilelet.ir.spec import Cost, Engine, OpFields, P, Plane, R, op
 from tilelet.ops import infer
 from tilelet.ops.infer import NUMBERS
 from tilelet.ops.reference import Binary, Unary, of_one, of_two
+
+VECTOR: OpFields = {"engine": Engine.VEC, "plane": Plane.SCOPE}
+"""Fields of the ops that the vector unit runs."""
 
 
 def two(

@@ -28,7 +28,6 @@ from tilelet.ir.spec import (
     Call,
     Cost,
     Engine,
-    OpFields,
     Plane,
     Shape,
     Trait,
@@ -40,6 +39,7 @@ from tilelet.ir.types import Mem, ShapedType, SymDim, TileType, shapes_agree
 from tilelet.numerics import MASK_PATTERNS
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Ints, Number, Shaped
+from tilelet.ops.families import VECTOR
 from tilelet.ops.padding import check_valid_extent
 from tilelet.ops.selection import check_comparison, cmp_mask
 from tilelet.ops.transfers import slice as window
@@ -65,7 +65,6 @@ __all__ = [
 ]
 
 _INDEX_DTYPES = (INT16, INT32, INT64, UINT16, UINT32)
-_VECTOR: OpFields = {"engine": Engine.VEC, "plane": Plane.SCOPE}
 
 
 def _check_indices(op_name: str, index: Array, axis: int, extent: int) -> Array:
@@ -144,7 +143,7 @@ def _valid_gather_mask(operands: Operands, result_shape: Shape, args: Args) -> V
     valid=_valid_gather_mask,
     era="APR",
     cost=Cost.COMPACT,
-    family=_VECTOR,
+    family=VECTOR,
     moves=("x",),
 )
 def gather_mask(
@@ -185,7 +184,7 @@ def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
     valid=valid.kept("dst"),
     era="HEAD",
     cost=Cost.SCATTER,
-    family=_VECTOR,
+    family=VECTOR,
     moves=("dst", "src"),
 )
 def scatter_mask(dst: Shaped, src: Shaped, mask_pattern: MaskPattern | int | str) -> Shaped:
@@ -349,7 +348,7 @@ def _valid_gather(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     valid=_valid_gather,
     era="APR",
     cost=Cost.GATHER,
-    family=_VECTOR,
+    family=VECTOR,
     moves=("x",),
 )
 def gather(
@@ -448,7 +447,7 @@ def _valid_scatter(operands: Operands, result_shape: Shape, args: Args) -> Valid
     valid=_valid_scatter,
     era="HEAD",
     cost=Cost.SCATTER,
-    family=_VECTOR,
+    family=VECTOR,
     moves=("x", "src", "dst"),
 )
 def scatter(
@@ -817,7 +816,7 @@ def _valid_gatherb(operands: Operands, result_shape: Shape, args: Args) -> Valid
     valid=_valid_gatherb,
     era="HEAD",
     cost=Cost.GATHER,
-    family=_VECTOR,
+    family=VECTOR,
     moves=("src",),
 )
 def gatherb(src: Shaped, offset: Shaped, *, output_dtype: DType | None = None) -> Shaped:

@@ -30,6 +30,7 @@ from tilelet.ir.spec import (
 from tilelet.ir.types import Dim, TileType, box
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
+from tilelet.ops.families import VECTOR
 from tilelet.ops.valid import Args, Operands
 from tilelet.syntax.enums import PadValue
 
@@ -100,8 +101,7 @@ def _fillpad(x: Array, pad_value: Arg, valid: dict[str, Valid]) -> Array:
     infer=_infer_fillpad,
     reference=_fillpad,
     takes_valid=True,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     traits=Trait.ELEMENTWISE,
     cost=Cost.PAD,
     valid=valid.full,
@@ -154,8 +154,7 @@ def _fillpad_expand(
     infer=_infer_fillpad_expand,
     reference=_fillpad_expand,
     takes_valid=True,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.full,
     era="HEAD",
     traits=Trait.ELEMENTWISE,

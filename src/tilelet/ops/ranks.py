@@ -769,8 +769,3 @@ def all_to_all_v(
     Example: `data = pld.tensor.all_to_all_v(stage, data, signal, counts, recv)`
     """
     ...
-
-
-def is_rank_op(name: str) -> bool:
-    """Whether an op belongs to `pld`."""
-    return name.startswith("pld.")

@@ -15,9 +15,7 @@ from tilelet.dtypes import Array, DType
 from tilelet.ir.spec import (
     Call,
     Cost,
-    Engine,
     OpFields,
-    Plane,
     Trait,
     composition,
     op,
@@ -26,6 +24,7 @@ from tilelet.ir.spec import (
 from tilelet.ir.types import TileType
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Shaped
+from tilelet.ops.families import VECTOR
 from tilelet.ops.infer import NUMBERS
 from tilelet.ops.views import reshape
 
@@ -67,8 +66,7 @@ def _reduction(
     return {
         "infer": infer_types,
         "reference": reference,
-        "engine": Engine.VEC,
-        "plane": Plane.SCOPE,
+        **VECTOR,
         "traits": Trait.ARITHMETIC | (Trait.NONE if result else Trait.FOLD),
         "cost": Cost.ROW_REDUCE if axis == _ROW else Cost.COL_REDUCE,
         "reduces": axis,

@@ -16,9 +16,7 @@ from tilelet.ir.core import Value
 from tilelet.ir.spec import (
     Call,
     Cost,
-    Engine,
     OpFields,
-    Plane,
     Shape,
     Trait,
     Valid,
@@ -30,6 +28,7 @@ from tilelet.numerics.elementwise import widen
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.creation import full
+from tilelet.ops.families import VECTOR
 from tilelet.ops.infer import ORDERED
 from tilelet.ops.reference import match_dtypes
 from tilelet.syntax.enums import CmpType
@@ -46,8 +45,7 @@ __all__ = [
 
 _CHOICE = Trait.ELEMENTWISE | Trait.ARITHMETIC
 _COMPARISON: OpFields = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "traits": _CHOICE | Trait.JUMPS,
     "valid": valid.meet("lhs", "rhs"),
 }
@@ -145,8 +143,7 @@ def _sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) -> Arra
 @op(
     infer=_infer_sel,
     reference=_sel,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.meet("mask", "lhs", "rhs"),
     traits=_CHOICE,
     cost=Cost.SELECT,
@@ -180,8 +177,7 @@ def _sels(mask: Array, x: Array, tmp: Array | None, scalar: float) -> Array:
 @op(
     infer=_infer_sels,
     reference=_sels,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.meet("mask", "x"),
     era="HEAD",
     traits=_CHOICE,
@@ -249,8 +245,7 @@ def _valid_packed(operands: valid.Operands, result_shape: Shape, args: valid.Arg
 _PACKED: OpFields = {
     "reference": _packed_cmp,
     "takes_result_type": True,
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "traits": Trait.ARITHMETIC,
     "valid": _valid_packed,
     "era": "APR",
@@ -322,8 +317,7 @@ def _packed_sel(mask: Array, lhs: Array, rhs: Array | float, tmp: Array | None) 
 
 
 _PACKED_SELECT: OpFields = {
-    "engine": Engine.VEC,
-    "plane": Plane.SCOPE,
+    **VECTOR,
     "traits": Trait.ARITHMETIC,
     "cost": Cost.SELECT,
 }

@@ -15,10 +15,11 @@ from tilelet.diag.catalogue.ops import NoSuchForm, ShapeMismatch, SortGeometry
 from tilelet.dtypes import FP16, FP32, INT32, UINT32, Array
 from tilelet.ir.core import Value
 from tilelet.ir.faults import RegionFault, SortFault
-from tilelet.ir.spec import Call, Cost, Engine, Plane, Shape, Valid, op
+from tilelet.ir.spec import Call, Cost, Shape, Valid, op
 from tilelet.ir.types import TileType
 from tilelet.ops import infer
 from tilelet.ops.annotations import Int, Shaped
+from tilelet.ops.families import VECTOR
 from tilelet.ops.valid import Args, Operands
 
 __all__ = ["mrgsort", "sort32"]
@@ -58,8 +59,7 @@ def _valid_sort32(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     cut_to_valid=True,
     era="APR",
     cost=Cost.SORT,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
 )
 def sort32(src: Shaped, idx: Shaped) -> Shaped:
     """Sort each run of 32 columns, greatest first, and keep the index of each value.
@@ -153,8 +153,7 @@ def _valid_mrgsort(operands: Operands, result_shape: Shape, args: Args) -> Valid
     valid=_valid_mrgsort,
     era="APR",
     cost=Cost.SORT,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
 )
 def mrgsort(
     src0: Shaped,

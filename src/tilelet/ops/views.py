@@ -32,6 +32,7 @@ from tilelet.ir.spec import (
 from tilelet.ir.types import INDEX, Dim, ShapedType, TensorType, TileType, with_shape
 from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Int, Ints, Number, Shaped
+from tilelet.ops.families import VECTOR
 from tilelet.ops.valid import Args, Operands
 
 if TYPE_CHECKING:
@@ -193,8 +194,7 @@ def _concat(src0: Array, src1: Array) -> Array:
 @op(
     infer=_infer_concat,
     reference=_concat,
-    engine=Engine.VEC,
-    plane=Plane.SCOPE,
+    family=VECTOR,
     valid=valid.side_by_side,
     cost=Cost.COPY,
     moves=("src0", "src1"),
