@@ -17,7 +17,7 @@ from tilelet.diag.core import Loc
 from tilelet.frontend.accumulators import write_windows_back
 from tilelet.frontend.compile_time import PYTHON, Python
 from tilelet.frontend.desugar import desugar_jumps, join_returns
-from tilelet.frontend.source import SourceFile, find_function
+from tilelet.frontend.source import SourceFile, defaults_in, find_function
 from tilelet.ir.core import Function, FunctionKind
 from tilelet.ir.spec import External
 from tilelet.syntax import markers
@@ -112,14 +112,13 @@ class KernelFunction:
         if args.kwonlyargs and self.kind is not FunctionKind.Inline:
             first = args.kwonlyargs[0]
             raise UnsupportedParameter(loc(first), first.arg, "drop the `*` before it")
-        found = [*args.posonlyargs, *args.args]
-        last = found[len(found) - len(args.defaults) :]
-        for p, default in zip((*last, *args.kwonlyargs), (*args.defaults, *args.kw_defaults)):
+        for p, default in defaults_in(args):
             # `n: pl.Scalar[pl.INT32] = pl.RUNTIME`
-            if default and p.arg not in self.defaults and not _is_runtime(default):
+            is_runtime = isinstance(default, ast.Attribute) and default.attr == "RUNTIME"
+            if p.arg not in self.defaults and not is_runtime:
                 advice = "use a name from outside the function instead"
                 raise UnsupportedParameter(loc(default), p.arg, advice)
-        return [*found, *args.kwonlyargs]
+        return [*args.posonlyargs, *args.args, *args.kwonlyargs]
 
     @functools.cached_property
     def defaults(self) -> dict[str, int | float]:
@@ -130,16 +129,10 @@ class KernelFunction:
             parameters = inspect.signature(self.python).parameters
             found = {n: p.default for n, p in parameters.items()}
         else:
-            found = self._defaults_in_text()
+            names, file = self.captured_names(), self.source.path
+            pairs = defaults_in(self.node.args)
+            found = {p.arg: self.host.expression(d, file, names) for p, d in pairs}
         return {n: d for n, d in found.items() if isinstance(d, (int, float))}
-
-    def _defaults_in_text(self) -> dict[str, object]:
-        args = self.node.args
-        last = [*args.posonlyargs, *args.args][-len(args.defaults) :] if args.defaults else []
-        pairs = zip((*last, *args.kwonlyargs), (*args.defaults, *args.kw_defaults))
-        names = self.captured_names()
-        file = self.source.path
-        return {p.arg: self.host.expression(d, file, names) for p, d in pairs if d is not None}
 
     @property
     def parameters(self) -> list[ast.arg]:
@@ -231,10 +224,6 @@ def _in_a_graph(body: list[ast.stmt]) -> list[ast.stmt]:
     for node in (scope, call, call.func):
         ast.copy_location(node, inner[0])
     return [scope, *last]
-
-
-def _is_runtime(default: ast.expr) -> bool:
-    return isinstance(default, ast.Attribute) and default.attr == "RUNTIME"
 
 
 def _is_bound(cell: CellType) -> bool:

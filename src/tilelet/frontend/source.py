@@ -53,6 +53,14 @@ def nodes_in(node: ast.AST) -> Iterator[ast.AST]:
                 stack.append(child)
 
 
+def defaults_in(args: ast.arguments) -> list[tuple[ast.arg, ast.expr]]:
+    """Return the parameters of a signature that have a default, and the defaults."""
+    positional = [*args.posonlyargs, *args.args]
+    last = positional[len(positional) - len(args.defaults) :]
+    pairs = zip((*last, *args.kwonlyargs), (*args.defaults, *args.kw_defaults), strict=True)
+    return [(p, default) for p, default in pairs if default is not None]
+
+
 def spelling(node: ast.expr) -> str:
     """Return an expression as text; fast for names with and without dots."""
     if isinstance(node, ast.Name):

@@ -26,6 +26,7 @@ from tilelet.frontend.emitting import fold
 from tilelet.frontend.expressions import BINARY, COMPARE, MAX_TUPLE_ITEMS, UNARY, tree_size
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.jit import JitFunction
+from tilelet.frontend.source import defaults_in
 from tilelet.ir.types import SymDim
 from tilelet.language import distributed
 
@@ -287,10 +288,8 @@ class Guarded(Python):
             refuse(f"`{function.name}` is not called")
         params = [*spec.posonlyargs, *spec.args]
         inner = Scope(function.scope.file, {}, function.scope, function.scope.define)
-        last = params[len(params) - len(spec.defaults) :]
-        for p, d in zip((*last, *spec.kwonlyargs), (*spec.defaults, *spec.kw_defaults)):
-            if d is not None:
-                inner.names[p.arg] = evaluate(d, function.scope)
+        for p, d in defaults_in(spec):
+            inner.names[p.arg] = evaluate(d, function.scope)
         inner.names.update(zip([p.arg for p in params], args))
         inner.names.update(kwargs)
         if any(p.arg not in inner.names for p in (*params, *spec.kwonlyargs)):

@@ -16,7 +16,7 @@ from tilelet.diag.core import Loc, UserError
 from tilelet.frontend.decorators import build_program
 from tilelet.frontend.functions import KernelFunction, of_type
 from tilelet.frontend.jit import KINDS, JitFunction, of_text
-from tilelet.frontend.source import SourceFile, from_text
+from tilelet.frontend.source import SourceFile, defaults_in, from_text
 from tilelet.ir.core import FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.static.evaluator import (
@@ -310,13 +310,9 @@ class _Reader:
         if not has_kernels or needed or any(d is None for d in args.kw_defaults):
             return
         inner = Scope(scope.file, {}, scope, self.define)
-        with_defaults = [*args.posonlyargs, *args.args][-len(args.defaults) or len(args.args) :]
         try:
-            for p, d in zip(
-                (*with_defaults, *args.kwonlyargs), (*args.defaults, *args.kw_defaults)
-            ):
-                if d is not None:
-                    inner.names[p.arg] = evaluate(d, scope)
+            for p, d in defaults_in(args):
+                inner.names[p.arg] = evaluate(d, scope)
         except NotEvaluatedError:
             return
         for s in node.body:
