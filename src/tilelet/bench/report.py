@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tilelet import __version__
 from tilelet.dataclasses import asdict, dataclass, field
-from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.files import write_text
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 
@@ -206,12 +206,7 @@ def document_report(data: JsonObject) -> Report:
 
 def save_document(document: JsonObject, path: Path) -> None:
     """Write figures as JSON."""
-    text = json.dumps(document, indent=2) + "\n"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CannotWrite(str(path), error.strerror or str(error)) from error
+    write_text(path, json.dumps(document, indent=2) + "\n")
 
 
 def _table(

@@ -15,10 +15,10 @@ from tilelet.cli.commands.speed import AdviseCommand
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.page import wants_page, write_page
-from tilelet.cli.pages import write_text
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.diag.core import UserError
+from tilelet.diag.files import write_text
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show

@@ -29,6 +29,7 @@ from tilelet.cli.options import JSON
 from tilelet.device.machine.description import BUILT_IN, load_machine
 from tilelet.device.run import Recorded
 from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.files import write_text
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import printable
 from tilelet.runtime.progress import progress
@@ -59,10 +60,7 @@ def fit_command(
     with progress("fitting"):
         fit = fit_board(machine, name, runs, measured)
     path = output or Path("my_board.toml")
-    try:
-        path.write_text(machine_text(fit, machine.name, path.stem), encoding="utf-8")
-    except OSError as error:
-        raise CannotWrite(str(path), error.strerror or str(error)) from error
+    write_text(path, machine_text(fit, machine.name, path.stem), make_folder=False)
     if formatted == JSON:
         print(json.dumps(_data(fit, path), indent=1))
     else:

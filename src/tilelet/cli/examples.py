@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet.cli.messages import print_text
-from tilelet.cli.pages import write_text
 from tilelet.diag.catalogue.command import UnknownExample
+from tilelet.diag.files import write_text
 from tilelet.scripts import exit_codes
 
 FOLDER = "share/tilelet/examples"

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tilelet.cli.commands.agents import GYM_ACTIONS, GymCommand
 from tilelet.cli.examples import example_files
-from tilelet.cli.pages import print_text, write_text
+from tilelet.cli.messages import print_text
 from tilelet.diag.catalogue.command import BadFlag, FileMissing
+from tilelet.diag.files import write_text
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import show
 from tilelet.diag.text import did_you_mean, near, ticked

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tilelet.cli.advise import advice_setting
 from tilelet.cli.commands.speed import OptimiseCommand
-from tilelet.cli.pages import write_text
 from tilelet.cli.profile import machines_for
+from tilelet.diag.files import write_text
 from tilelet.diag.tables import show
 from tilelet.optimise.search import optimise
 from tilelet.scripts import exit_codes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tilelet.cli.options import DeviceOptions, PageOptions
-from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.files import write_text
 from tilelet.diag.text import printable
 from tilelet.runtime.output.run_directory import build_root
 from tilelet.runtime.progress import progress
@@ -31,11 +31,7 @@ def write_page(options: DeviceOptions, title: str, make: Callable[[], bytes]) ->
 
 
 def save_page(text: str, target: Path, *, show: bool) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CannotWrite(str(target), error.strerror or str(error)) from error
+    write_text(target, text)
     print(printable(f"note: page in {target}"), file=sys.stderr)
     if show:
         open_address(target.resolve().as_uri(), str(target))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from tilelet.cli.messages import print_text
 from tilelet.diag.catalogue import classes, describe, errors_markdown, explain
-from tilelet.diag.catalogue.command import CannotWrite, UnknownCode
+from tilelet.diag.catalogue.command import UnknownCode
+from tilelet.diag.files import write_text
 from tilelet.scripts import exit_codes
 
 if TYPE_CHECKING:
@@ -126,12 +127,3 @@ def _command_markdown(command: type[Command]) -> str:
     text += "\n".join(rows) + "\n"
     manual = command.manual()
     return f"{text}\n```text\n{manual}\n```\n" if manual else text
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a requested file, creating its folders."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CannotWrite(str(path), error.strerror or str(error)) from error

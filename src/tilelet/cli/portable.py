@@ -13,9 +13,9 @@ from tilelet.cli.commands.write import CheckCommand, ExportCommand
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.recording import record
 from tilelet.cli.run import print_problems
-from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.portability import SeveralToExport
 from tilelet.diag.core import Diagnostic, Loc, UserError
+from tilelet.diag.files import write_text
 from tilelet.diag.formats import to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural, printable
@@ -185,8 +185,5 @@ def _cases(options: ExportCommand) -> tuple[list[ExportCase], int]:
 def _write(text: str, output: Path | None) -> None:
     if output is None:
         print(text, end="")
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise CannotWrite(str(output), error.strerror or str(error)) from error
+    else:
+        write_text(output, text, make_folder=False)

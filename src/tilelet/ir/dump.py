@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.files import write_text
 from tilelet.ir.core import Program
 
 
@@ -31,10 +31,5 @@ class PassDumper:
 
     def _write(self, name: str, program: Program) -> Path:
         path = self.directory / name
-        text = program.as_python()
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise CannotWrite(str(path), error.strerror or str(error)) from None
+        write_text(path, program.as_python())
         return path

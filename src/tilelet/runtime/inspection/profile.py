@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tilelet.diag.catalogue.command import CannotWrite
+from tilelet.diag.files import write_text
 from tilelet.runtime import session
 from tilelet.runtime.inspection.shown import Shown
 
@@ -156,10 +156,7 @@ class Profile(AbstractContextManager["Profile"], Shown):
         for number, run in enumerate(self.runs, 1):
             tail = f"-{number}" if number > 1 else ""
             target = first.with_name(f"{first.stem}{tail}{first.suffix}")
-            try:
-                target.write_text(run.trace(), encoding="utf-8")
-            except OSError as error:
-                raise CannotWrite(str(target), error.strerror or str(error)) from None
+            write_text(target, run.trace(), make_folder=False)
             written.append(target)
         return written
 
@@ -168,10 +165,7 @@ class Profile(AbstractContextManager["Profile"], Shown):
         from tilelet.report.html import page_html
 
         target = Path(path)
-        try:
-            target.write_text(page_html(*self._page()), encoding="utf-8")
-        except OSError as error:
-            raise CannotWrite(str(target), error.strerror or str(error)) from None
+        write_text(target, page_html(*self._page()), make_folder=False)
         return target
 
     def _page(self) -> tuple[str, bytes]:
