@@ -19,6 +19,7 @@ columns, see `LayerShape.blocked`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,7 @@ from tilelet.models.qwen3.blocks import (
 )
 from tilelet.models.qwen3.config import Qwen3MoeConfig
 from tilelet.models.qwen3.published import (
+    KEPT_PROGRAMS,
     MODE,
     LayerShape,
     attention_matrices,
@@ -436,12 +438,14 @@ def make_sparse_prefill(s: LayerShape, attention_output: Any = None, moe: Any = 
     return prefill
 
 
+@functools.lru_cache(maxsize=KEPT_PROGRAMS)
 def build_sparse_decode(s: LayerShape) -> Program:
     """Like `published.build_decode`, for layers with experts."""
     chosen = whole_tiles(s, s.batch)
     return _program("Qwen3MoeDecodeLayers", s, s.batch, chosen, make_sparse_decode(s))
 
 
+@functools.lru_cache(maxsize=KEPT_PROGRAMS)
 def build_sparse_prefill(s: LayerShape) -> Program:
     """Like `published.build_prefill`, for layers with experts."""
     chosen = s.batch * whole_tiles(s, s.tokens)

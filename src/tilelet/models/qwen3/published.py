@@ -29,6 +29,7 @@ that another MLP part makes another architecture.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -68,6 +69,8 @@ Kind = Literal["prefill", "decode"]
 MODE = "rint"
 # Additional rows of an INT8 matrix whose bytes are the FP32 scales of its columns.
 FACTOR_ROWS = 4
+# Programs of these sizes that are kept: stacks of equal layers share them and what is compiled.
+KEPT_PROGRAMS = 16
 
 
 @dataclass(frozen=True)
@@ -569,11 +572,13 @@ def make_prefill(s: LayerShape, attention_output: Any = None, mlp: Any = None):
     return prefill
 
 
+@functools.lru_cache(maxsize=KEPT_PROGRAMS)
 def build_decode(s: LayerShape) -> Program:
     """Build the layers for one new token of every sequence, at position `starts[b]`."""
     return _program("Qwen3DecodeLayers", s, s.batch, make_decode(s))
 
 
+@functools.lru_cache(maxsize=KEPT_PROGRAMS)
 def build_prefill(s: LayerShape) -> Program:
     """Build the layers for up to `tokens` tokens of every sequence, from position `starts[b]`.
 
