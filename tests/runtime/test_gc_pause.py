@@ -19,14 +19,15 @@ def failing_import() -> None:
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_collector_is_as_before_even_after_an_error(enabled: bool) -> None:
-    was = gc.isenabled()
+    was, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     try:
         (gc.enable if enabled else gc.disable)()
         with pytest.raises(ImportError):
             failing_import()
         assert gc.isenabled() is enabled
     finally:
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         (gc.enable if was else gc.disable)()
 
 
