@@ -65,7 +65,7 @@ def _add_methods(
     )
     cls = bare(cls)
     all_fields = fields(cls)
-    methods: dict[str, Any] = {}
+    methods: dict[str, object] = {}
     if init:
         methods["__init__"] = _init(cls, all_fields, frozen=frozen)
     if repr:
@@ -127,8 +127,8 @@ def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda record: tuple(getattr(record, name) for name in names)
 
 
-def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
-    def __eq__(self: Any, other: Any) -> Any:  # noqa: N807
+def _eq(values: Callable[[Any], tuple[object, ...]]) -> Callable[[Any, Any], Any]:
+    def __eq__(self: object, other: object) -> Any:  # noqa: N807
         if other.__class__ is self.__class__:
             return values(self) == values(other)
         return NotImplemented
@@ -136,8 +136,8 @@ def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, Any], Any]:
     return __eq__
 
 
-def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
-    def __hash__(self: Any) -> int:  # noqa: N807
+def _hash(values: Callable[[Any], tuple[object, ...]]) -> Callable[[Any], int]:
+    def __hash__(self: object) -> int:  # noqa: N807
         return hash(values(self))
 
     return __hash__
@@ -145,7 +145,7 @@ def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
 
 def _repr(names: list[str]) -> Callable[[Any], str]:
     @reprlib.recursive_repr()
-    def __repr__(self: Any) -> str:  # noqa: N807
+    def __repr__(self: object) -> str:  # noqa: N807
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
         return f"{self.__class__.__qualname__}({shown})"
 

@@ -184,7 +184,7 @@ class Values:
     None for values that depend on data.
     """
 
-    def __init__(self, values: Mapping[Value, Any], block: int = 0, blocks: int = 1) -> None:
+    def __init__(self, values: Mapping[Value, object], block: int = 0, blocks: int = 1) -> None:
         self.values: dict[Value, object] = dict(values)
         self._of_block = {"get_block_idx": block, "get_subblock_idx": 0, "get_block_num": blocks}
 

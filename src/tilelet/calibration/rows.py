@@ -67,7 +67,7 @@ def timeline(
     return simulate(tasks, program, machine, period=period, recording=recording)
 
 
-def bound(builder: Callable[..., Any], *args: Any) -> Callable[[Machine, str], str]:
+def bound(builder: Callable[..., object], *args: object) -> Callable[[Machine, str], str]:
     return lambda m, period: timeline(m, period, True, builder, *args).bound
 
 

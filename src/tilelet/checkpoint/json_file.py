@@ -45,7 +45,7 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:
             raise ValueError(f"the key {key[:80]!a} occurs twice")

@@ -59,7 +59,7 @@ def prove_order(program: Program, stream: Stream) -> Proof:
 
 
 class _Order:
-    def __init__(self, program: Program, stream: Stream, library: Any, found: Accesses) -> None:
+    def __init__(self, program: Program, stream: Stream, library: object, found: Accesses) -> None:
         self.program = program
         self.library = library
         self.found = found

@@ -74,7 +74,7 @@ class Tracer:
         self,
         program: Program,
         tasks: TaskStream,
-        arguments: Mapping[str, Any],
+        arguments: Mapping[str, object],
         *,
         execute: bool = False,
     ) -> None:
@@ -166,7 +166,9 @@ def _written_positions(group: Any) -> list[int]:
 class _Executed:
     """Accesses of executed tasks."""
 
-    def __init__(self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any]) -> None:
+    def __init__(
+        self, program: Program, tasks: TaskStream, arguments: Mapping[str, object]
+    ) -> None:
         self._watcher = Watcher(touch=self._note)
         state = watching_state(program.functions, self._watcher, values=True)
         self._replay = Replay(program, tasks, arguments, state)

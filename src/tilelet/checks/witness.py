@@ -42,7 +42,7 @@ class Witnesses:
     """Searches one recorded run for witnesses."""
 
     def __init__(
-        self, program: Program, tasks: TaskStream, arguments: Mapping[str, Any], graph: Graph
+        self, program: Program, tasks: TaskStream, arguments: Mapping[str, object], graph: Graph
     ) -> None:
         self._given = (program, tasks, arguments)
         self._tasks = tasks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilelet.diag.core import UNKNOWN
 from tilelet.frontend.decorators import build_program
@@ -59,4 +58,4 @@ def _of_lowered(name: str, functions: Mapping[str, core.Function]) -> core.Progr
 class Program(metaclass=_Program):
     """A program; callable with functions, and usable with `isinstance`."""
 
-    def __init__(self, *_: Any) -> None: ...
+    def __init__(self, *_: object) -> None: ...

@@ -40,7 +40,7 @@ class Absent:
             raise AttributeError(name)
         return Absent(f"{self._name}.{name}")
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, *_: object, **__: object) -> Any:
         reason = f"needs `{self._name}` of the original implementation"
         if Absent.looked_at:
             raise RuntimeError(reason)

@@ -37,7 +37,7 @@ class Refused:
             raise AttributeError(name)
         raise self._error
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, *_: object, **__: object) -> Any:
         raise self._error
 
 
@@ -86,7 +86,7 @@ def _initial(spec: Any) -> object:
         return 0  # the golden may write only part of an output
     if not callable(value) or getattr(value, "__module__", "") == "torch":
         return value
-    made: Callable[..., Any] = value
+    made: Callable[..., object] = value
     needed = getattr(getattr(made, "__code__", None), "co_argcount", 0)
     defaults = len(getattr(made, "__defaults__", None) or ())
     return (lambda: made(list(spec.shape))) if needed - defaults > 0 else made
@@ -126,7 +126,7 @@ _last_device: dict[str, int | None] = {"value": None}
 
 
 def _cache_key(  # pyright: ignore[reportUnusedFunction] - fixtures import it
-    test_case: Any, *_: Any, **__: Any
+    test_case: Any, *_: object, **__: object
 ) -> tuple[object, ...]:
     return (type(test_case).__qualname__, test_case.get_name())
 

@@ -29,7 +29,7 @@ class RegistrationHandle:
         self.closed = False
         self._worker = worker
 
-    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+    def __call__(self, *args: object, config: RunConfig | None = None) -> Any:
         if self.closed:
             raise RuntimeError(f"{self.compiled.name} is no longer registered")
         return self._worker.run(self.compiled, *args, config=config)
@@ -47,7 +47,7 @@ class RegistrationHandle:
 class ChipWorker:
     """Runs programs as direct calls do."""
 
-    def __init__(self, config: RunConfig | None = None, **_: Any) -> None:
+    def __init__(self, config: RunConfig | None = None, **_: object) -> None:
         self.config = config or RunConfig()
         self.initialized = True
         self._handles: dict[int, RegistrationHandle] = {}
@@ -130,7 +130,7 @@ class ChipWorker:
 class Worker:
     """The low-level worker: callables are registered and run by number."""
 
-    def __init__(self, **_: Any) -> None:
+    def __init__(self, **_: object) -> None:
         self._worker = ChipWorker()
         self._handles: dict[int, RegistrationHandle] = {}
 

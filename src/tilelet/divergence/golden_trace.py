@@ -92,7 +92,7 @@ class GoldenTrace:
     Call `golden` in its place. `note` says why nothing was recorded, if so.
     """
 
-    def __init__(self, golden: Callable[..., Any]) -> None:
+    def __init__(self, golden: Callable[..., object]) -> None:
         self.found: list[Intermediate] = []
         self.numbers: dict[float, None] = {}
         self.note = ""
@@ -126,7 +126,7 @@ class GoldenTrace:
         return call
 
     def partial_arrays(
-        self, call: Callable[[Callable[..., Any]], Any], blocks: Iterable[int]
+        self, call: Callable[[Callable[..., Any]], object], blocks: Iterable[int]
     ) -> list[Intermediate]:
         """Return the arrays of the golden over parts of reduced axes: the first blocks, and each.
 
@@ -278,7 +278,7 @@ class GoldenTrace:
             return None
         free = list(code.co_freevars)
         cells = dict(zip(free, function.__closure__ or ()))
-        mine: dict[str, Any] = {_SEEN: self._seen, _NAMED: self._named, _CALLEE: self._callee}
+        mine: dict[str, object] = {_SEEN: self._seen, _NAMED: self._named, _CALLEE: self._callee}
         mine |= {_NUMBER: self._number, _PRODUCT: functools.partial(self._product, _matmul)}
         instrumented = _Notes(code.co_filename).visit(node)
         text = _factory([*free, *mine], instrumented)
@@ -308,7 +308,7 @@ def _matmul(lhs: Any, rhs: Any) -> Any:
     return lhs @ rhs
 
 
-def _is_of_arrays(function: Any) -> bool:
+def _is_of_arrays(function: object) -> bool:
     """Return whether a function, or the object of a method, belongs to NumPy or torch."""
     owner = getattr(function, "__self__", None)
     is_method = owner is not None and not isinstance(owner, types.ModuleType)

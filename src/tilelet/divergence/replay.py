@@ -73,7 +73,7 @@ class Changed:
 class Replay:
     """A recorded run that can be replayed with edits."""
 
-    def __init__(self, program: Program, arguments: Mapping[str, Any]) -> None:
+    def __init__(self, program: Program, arguments: Mapping[str, object]) -> None:
         self.program = program
         self.arguments = arguments
         self.trace = Trace(program)

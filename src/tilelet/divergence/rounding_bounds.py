@@ -222,7 +222,7 @@ class WideTrace(Trace):
             with_zeros(bound, tile.data.shape, tile.valid),
         )
 
-    def _made(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+    def _made(self, op: Op, args: Mapping[str, object], tile: TileValue) -> Wide | None:
         type_ = op.results[0].type
         assert isinstance(type_, TileType)
         if not type_.dtype.is_float:
@@ -243,13 +243,13 @@ class WideTrace(Trace):
             return None
         return None
 
-    def _operand(self, arg: Any) -> Wide:
+    def _operand(self, arg: object) -> Wide:
         if isinstance(arg, TileValue):
             return self._of(arg) or self._exact(arg.data)
         # A number takes the tile's type, of which FP32 is the widest.
         return self._exact(np.asarray(arg, np.float64).astype(np.float32))
 
-    def _cast(self, op: Op, args: Mapping[str, Any], to: DType) -> Wide | None:
+    def _cast(self, op: Op, args: Mapping[str, object], to: DType) -> Wide | None:
         source = args["x"]
         if not isinstance(source, TileValue):
             return None
@@ -263,7 +263,7 @@ class WideTrace(Trace):
         self,
         op: Op,
         function: Callable[..., Array],
-        args: Mapping[str, Any],
+        args: Mapping[str, object],
         tile: TileValue,
         dtype: DType,
     ) -> Wide:
@@ -279,7 +279,7 @@ class WideTrace(Trace):
         bound = _SLACK * bound + ulps * max(unit(dtype), 2.0**-24) * np.abs(made)
         return _cut_to_valid(made, bound, tile)
 
-    def _fold(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+    def _fold(self, op: Op, args: Mapping[str, object], tile: TileValue) -> Wide | None:
         source = args["x"]
         axis = op.spec.reduces
         function = FOLDS.get(op.name.rpartition("_")[2])
@@ -299,7 +299,7 @@ class WideTrace(Trace):
         total = total + unit(type_.dtype) * np.abs(made)
         return _pad_with_zeros(made, total, tile)
 
-    def _product(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+    def _product(self, op: Op, args: Mapping[str, object], tile: TileValue) -> Wide | None:
         sides: list[Wide] = []
         for name, flag in (("lhs", "a_trans"), ("rhs", "b_trans")):
             source = args[name]
@@ -326,7 +326,7 @@ class WideTrace(Trace):
         bound = bound + length * 2.0**-24 * sizes + unit(type_.dtype) * np.abs(made)
         return _pad_with_zeros(made, bound, tile)
 
-    def _moved(self, op: Op, args: Mapping[str, Any], tile: TileValue) -> Wide | None:
+    def _moved(self, op: Op, args: Mapping[str, object], tile: TileValue) -> Wide | None:
         """Apply an op that only moves numbers to the doubles, using its reference."""
         if op.spec.takes_result_type or not any(isinstance(a, TileValue) for a in args.values()):
             return None
@@ -347,7 +347,7 @@ class WideTrace(Trace):
     # Violations
 
     def _enter(
-        self, op: Op, number: int, tile: TileValue, args: Mapping[str, Any], made: Wide | None
+        self, op: Op, number: int, tile: TileValue, args: Mapping[str, object], made: Wide | None
     ) -> None:
         if not _is_float(op.results[0]):
             return
@@ -408,7 +408,7 @@ def _reaction(
     return largest
 
 
-def _rounds_far(op: Op, args: Mapping[str, Any], tile: TileValue) -> Array:
+def _rounds_far(op: Op, args: Mapping[str, object], tile: TileValue) -> Array:
     """Return the elements that a cast moved further than to the nearest value."""
     source, type_ = args.get("x"), op.results[0].type
     from_float = isinstance(op.args.get("x"), Value) and _is_float(op.args["x"])  # type: ignore[arg-type]
@@ -454,7 +454,7 @@ def _size(shape: Shape) -> int:
     return int(np.prod(shape))
 
 
-def _starts_over(op: Op, args: Mapping[str, Any]) -> bool:
+def _starts_over(op: Op, args: Mapping[str, object]) -> bool:
     return "init_cond" in op.args and op.args["init_cond"] is not None and bool(args["init_cond"])
 
 

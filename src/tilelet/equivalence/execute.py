@@ -451,7 +451,7 @@ class _SymbolicRun:
         count = self._get(op.args["count"], env)
         if isinstance(count, Symbol):
             raise UnprovableError("data decides how many blocks a task has")
-        values: tuple[Any, ...] = ()
+        values: tuple[object, ...] = ()
         outer = self.block, self.blocks
         for block in range(1 if count is None else count):
             self.block, self.blocks = block, 1 if count is None else count
@@ -559,8 +559,8 @@ class _SymbolicRun:
         env: Env,
         body: Block,
         cond: Block | None,
-        bounds: tuple[Any, ...],
-        init: tuple[Any, ...],
+        bounds: tuple[object, ...],
+        init: tuple[object, ...],
     ) -> tuple[Any, ...]:
         """Execute a loop with an unknown trip count by one iteration in an unknown state."""
         depth = len(self.path)
@@ -571,7 +571,7 @@ class _SymbolicRun:
         before = {b: b.elements().copy() for b in written}
         relevant = self._relevant(loop, step)
         given = tuple(self._handed_on(k in loop.vague, v) for k, v in enumerate(init))
-        parts: list[Any] = [name, _digests(step.holds, step.values), _digests((), given)]
+        parts: list[object] = [name, _digests(step.holds, step.values), _digests((), given)]
         for buffer in sorted(relevant, key=lambda b: b.key):
             parts += [buffer.key, digest(step.after[buffer])[()], digest(before[buffer])[()]]
         effect = tag(*parts)
@@ -625,7 +625,7 @@ class _SymbolicRun:
                 self.memory.touch(buffer)
                 self._spend(buffer.size)
                 buffer.data, buffer.last = loop.unknown_contents(buffer, salt), None
-            holds: tuple[Any, ...] = ()
+            holds: tuple[object, ...] = ()
             if loop.cond is not None:
                 inner.update(zip(loop.cond.params, state))
                 holds = self._block(loop.cond, inner)
@@ -655,7 +655,7 @@ class _SymbolicRun:
         return kept if step.is_same(self._iteration(loop, other), kept) else written
 
     def _write_summary(
-        self, loop: _Loop, buffer: Buffer, effect: Any, before: Terms, after: Terms
+        self, loop: _Loop, buffer: Buffer, effect: object, before: Terms, after: Terms
     ) -> None:
         """Set what the loop leaves in a buffer; elements that no iteration changes stay."""
         self.memory.touch(buffer)

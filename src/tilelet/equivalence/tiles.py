@@ -199,7 +199,7 @@ def _opaque(op: Op, args: Args) -> list[object]:
     whole = tag(
         _head(op, args), _regions(tiles), tuple(digest(t.terms)[()] for t in tiles.values())
     )
-    made: list[Any] = []
+    made: list[object] = []
     for k, result in enumerate(op.results):
         if isinstance(result.type, (TileType, TensorType)):
             shape: tuple[int, ...] = result.type.shape  # type: ignore[assignment]

@@ -65,7 +65,7 @@ class Trials:
         """
         main, other = program.main, trial >= _TRIALS
         given = self._integers[trial - _TRIALS] if other else self.given
-        made: dict[str, Any] = {}
+        made: dict[str, object] = {}
         for parameter, direction in zip(main.params, main.directions):
             value = given.get(parameter.name)
             if not isinstance(value, np.ndarray):

@@ -65,7 +65,7 @@ def keep_refused(make: Refusal | None) -> None:
 
 
 def function(
-    func: Callable[..., Any] | None = None,
+    func: Callable[..., object] | None = None,
     *,
     type: FunctionKind = FunctionKind.Opaque,  # noqa: A002
     strict_ssa: bool = False,

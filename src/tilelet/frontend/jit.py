@@ -42,11 +42,11 @@ class _Variant:
 class JitRunner(Protocol):
     """What runs `@pl.jit` functions: the runtime, which is above the frontend."""
 
-    def call(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
+    def call(self, jit_fn: object, args: Sequence[object], config: Any = None) -> Any: ...
 
-    def compile(self, jit_fn: Any, args: Sequence[Any], config: Any = None) -> Any: ...
+    def compile(self, jit_fn: object, args: Sequence[object], config: Any = None) -> Any: ...
 
-    def lower(self, jit_fn: Any, args: Sequence[Any]) -> Program: ...
+    def lower(self, jit_fn: object, args: Sequence[object]) -> Program: ...
 
 
 _find_runner: Callable[[], JitRunner] | None = None
@@ -146,7 +146,7 @@ class JitFunction:
             variant.programs[key] = as_entry(built.main, built)
         return variant.programs[key]
 
-    def __call__(self, *args: object, config: Any = None, **named: object) -> Any:
+    def __call__(self, *args: object, config: object = None, **named: object) -> Any:
         given = self._ordered_arguments(args, named) if named or self._has_defaults else args
         return _runner().call(self, given, config)
 
@@ -227,7 +227,7 @@ class ExternFunction(JitFunction):
         return self._external.reference
 
     @reference.setter
-    def reference(self, function: Callable[..., Any]) -> None:
+    def reference(self, function: Callable[..., object]) -> None:
         self._external.reference = function
 
     @property
@@ -242,7 +242,7 @@ class ExternFunction(JitFunction):
 class _Jit:
     """`pl.jit`, with its variants as attributes."""
 
-    def __call__(self, func: Callable[..., Any] | None = None, **options: object) -> Any:
+    def __call__(self, func: Callable[..., object] | None = None, **options: object) -> Any:
         """A module-level control program, specialized on first call from its arguments."""
         return _decorate("pl.jit", func, options)
 

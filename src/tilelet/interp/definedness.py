@@ -142,7 +142,7 @@ class _TileOp:
         """Return arguments by name, with arrays for tiles, and regions, as `Application` expects
         them.
         """
-        args: dict[str, Any] = {name: get(frame) for name, get in self.scalars}
+        args: dict[str, object] = {name: get(frame) for name, get in self.scalars}
         regions: dict[str, tuple[Shape, Shape]] = {}
         for name, slot in self.shaped:
             value = frame[slot]

@@ -58,7 +58,7 @@ class _Replay:
         self,
         program: Program,
         tasks: TaskStream,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         state: State | None = None,
     ) -> None:
         self.program = program
@@ -215,7 +215,7 @@ class Replay(_Replay):
         self,
         program: Program,
         tasks: TaskStream,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         state: State | None = None,
     ) -> None:
         super().__init__(program, tasks, inputs, state)
@@ -296,7 +296,7 @@ class Replay(_Replay):
 
     def contents(self) -> dict[str, Any]:
         """Return the parameters changed by tasks, as arrays of their first window's elements."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for number in sorted(self._own):
             recorded = self.tasks.regions.buffers[number]
             buffer = self._memory[number]

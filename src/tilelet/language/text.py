@@ -124,7 +124,7 @@ def _function(
                     strict = bool(k.value.value)
                 elif k.arg == "attrs" and isinstance(k.value, ast.Dict):
                     attrs = _constants(k.value)
-    found: dict[str, Any] = {"frame_names": names, "given_source": (source, node)}
+    found: dict[str, object] = {"frame_names": names, "given_source": (source, node)}
     return of_type(node.name, kind, strict, attrs, is_method=is_method, **found)
 
 

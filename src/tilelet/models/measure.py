@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from tilelet.device.machine.description import load_machine
 from tilelet.device.report.profile import Profile
@@ -30,7 +29,7 @@ ROUNDS, ENOUGH = 20, 10.0
 class Data:
     """Inputs of a program at one size, and the expected outputs."""
 
-    def __init__(self, model: Model, sizes: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, sizes: Mapping[str, object]) -> None:
         """Draw the inputs; raise `TooBig` if memory does not suffice."""
         self._model = model
         self._shape = model.shape_for(model.default, **sizes)
@@ -77,7 +76,7 @@ class Run:
 class Measured:
     """A variant of a program; everything is computed on demand."""
 
-    def __init__(self, model: Model, variant: str, sizes: Mapping[str, Any]) -> None:
+    def __init__(self, model: Model, variant: str, sizes: Mapping[str, object]) -> None:
         self.name = f"{model.name}:{variant}"
         self._model = model
         self._variant = variant

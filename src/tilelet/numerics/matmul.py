@@ -19,8 +19,6 @@ in double.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, Array, DType
@@ -65,7 +63,7 @@ def matmul(a: Array, b: Array, acc: Array | None = None) -> Array:
     return out
 
 
-def _check_accumulator(acc: Array | None, shape: tuple[int, ...], kind: type[Any]) -> None:
+def _check_accumulator(acc: Array | None, shape: tuple[int, ...], kind: type[object]) -> None:
     if acc is not None and (acc.shape != shape or acc.dtype != kind):
         raise ValueError(
             f"accumulator is {acc.dtype} {acc.shape}, the product {np.dtype(kind)} {shape}"

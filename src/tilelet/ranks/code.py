@@ -54,7 +54,7 @@ class ResumableFunction:
         self._params = self._low.define(function.params)
         self._body = self._block(function.body)
 
-    def start(self, arguments: Sequence[Any]) -> Suspension:
+    def start(self, arguments: Sequence[object]) -> Suspension:
         frame = self._low.template.copy()
         frame[self._params] = arguments
         return self._body.run(frame)

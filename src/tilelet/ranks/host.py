@@ -238,7 +238,7 @@ def _dispatch(low: Lowering, op: Op) -> Step:
 def _collective(low: Lowering, op: Op) -> Step:
     """Expand a host collective to one task on every rank of its data's domain."""
     state = _state(low)
-    getters: dict[str, Callable[[Frame], Any]] = {n: low.get(a) for n, a in op.args.items()}
+    getters: dict[str, Callable[[Frame], object]] = {n: low.get(a) for n, a in op.args.items()}
     result, first, writes = low.result(op), op.spec.writes[0], op.spec.writes
 
     def step(frame: Frame) -> None:

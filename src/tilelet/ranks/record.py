@@ -38,7 +38,7 @@ class RankStreams:
 
 
 def record_streams(
-    program: Program, plan: Plan, reads: Mapping[int, Sequence[Any]] | None = None
+    program: Program, plan: Plan, reads: Mapping[int, Sequence[object]] | None = None
 ) -> RankStreams:
     """Run the control programs of all dispatches; their kernels are recorded, not run.
 
@@ -79,7 +79,7 @@ def _stream(program: Program, dispatch: Dispatch, observer: _KnownReads | None) 
     return state.tasks
 
 
-def _own(value: Any, rank: int, copies: dict[int, Buffer]) -> Any:
+def _own(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
     """An operand whose buffer no other stream has numbered; it shares the memory."""
     if not isinstance(value, Window):
         return value

@@ -204,7 +204,7 @@ class RanksSimulation:
         machine: Machine,
         plan: Plan,
         chips: Sequence[Chip | None],
-        events: Sequence[tuple[Any, ...]],
+        events: Sequence[tuple[object, ...]],
     ) -> None:
         assert machine.links is not None
         self._timeline, self._links, self._plan, self._chips = timeline, machine.links, plan, chips
@@ -228,7 +228,7 @@ class RanksSimulation:
 
     # The traced run as a graph
 
-    def _build(self, events: Sequence[tuple[Any, ...]]) -> None:
+    def _build(self, events: Sequence[tuple[object, ...]]) -> None:
         self._ended: dict[int, list[_Node]] = defaultdict(list)
         self._points: dict[int, _Node] = {}
         self._last: dict[int, _Node] = {}
@@ -308,7 +308,7 @@ class RanksSimulation:
             step(time)
         return self._timeline
 
-    def _at(self, time: float, step: Callable[[float, Any], None], what: Any) -> None:
+    def _at(self, time: float, step: Callable[[float, Any], None], what: object) -> None:
         self._count += 1
         heapq.heappush(self._heap, (time, self._count, lambda now: step(now, what)))
 

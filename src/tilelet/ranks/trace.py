@@ -28,7 +28,7 @@ class RunTrace:
         if isinstance(window.buffer, SymmetricBuffer):
             self.events.append(("access", strand, how, window, op, value))
 
-    def watched(self, state: RankState, low: Any, op: Op, step: Any) -> Any:
+    def watched(self, state: RankState, low: object, op: Op, step: object) -> Any:
         del state, low, op
         return step
 

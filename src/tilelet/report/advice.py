@@ -20,7 +20,7 @@ def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
     header, columns = unpack(data)
     files = cast("list[JsonObject]", header["runs"][0].get("files") or [])
     names = [str(file["name"]) for file in files]
-    before: Mapping[str, Any] = advice["before"]
+    before: Mapping[str, object] = advice["before"]
     changes = [
         _change(found, before, names)
         for found in cast("Sequence[Mapping[str, Any]]", advice["findings"])

@@ -129,7 +129,7 @@ class _RunData:
             "sample of the rest. Tables and totals count all of them."
         )
 
-    def data(self, verdict: Mapping[str, Any] | None) -> JsonObject:
+    def data(self, verdict: Mapping[str, object] | None) -> JsonObject:
         run, machine = self.device_run, self.device_run.machine
         self.add_records()
         self.add_tasks()
@@ -361,7 +361,7 @@ def parameters(machine: Machine, runtime: object) -> list[list[Any]]:
         **{f"buffers.{space.name}": memory for space, memory in machine.buffers.items()},
         **{f"vector.costs.{name}": cost for name, cost in machine.vector.items()},
     }
-    rows: list[list[Any]] = []
+    rows: list[list[object]] = []
     for group, record in groups.items():
         for field in dataclasses.fields(record):
             name = f"{group}.{field.name}"

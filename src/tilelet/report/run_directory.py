@@ -81,7 +81,7 @@ def placed_numbers(found: Any, names: Sequence[str]) -> JsonObject:
     outputs = found["outputs"]
     assert isinstance(outputs, list)
     data: JsonObject = {"outputs": [_placed(o, names) for o in cast("list[JsonObject]", outputs)]}
-    diverged: Mapping[str, Any] | None = found.get("divergence")
+    diverged: Mapping[str, object] | None = found.get("divergence")
     if diverged is not None:
         name = PurePath(str(diverged.get("file") or "")).name
         place = [names.index(name), diverged.get("line")] if name in names else None

@@ -97,5 +97,5 @@ def _kind(body: dict[str, Any]) -> str:
         return ", ".join(json.dumps(value) for value in body.get("enum", [body.get("const")]))
     kind: str | list[str] = body.get("type", "anything")
     text = kind if isinstance(kind, str) else " or ".join(kind)
-    inside: dict[str, Any] | None = body.get("items") or body.get("additionalProperties")
+    inside: dict[str, object] | None = body.get("items") or body.get("additionalProperties")
     return f"{text} of {_kind(inside)}" if inside else text

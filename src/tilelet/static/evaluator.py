@@ -41,7 +41,7 @@ class NotEvaluatedError(Exception):
 
 
 class _Returned(Exception):  # noqa: N818 - control flow
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
 
@@ -151,7 +151,7 @@ def _small(function: Callable[..., object]) -> Callable[..., Any]:
     return call
 
 
-def _sum(values: Any, start: Any = 0) -> Any:
+def _sum(values: object, start: Any = 0) -> Any:
     items = _items(values)
     if not all(isinstance(v, (int, float)) for v in (start, *items)):
         raise NotEvaluatedError("only numbers are added up")
@@ -395,7 +395,7 @@ def _call(node: ast.Call, scope: Scope) -> object:
 
 
 def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> object:
-    found: list[Any] = []
+    found: list[object] = []
     for e in node.elts:
         found += (
             _items(evaluate(e.value, scope)) if isinstance(e, ast.Starred) else [evaluate(e, scope)]

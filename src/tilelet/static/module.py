@@ -355,7 +355,7 @@ class _Reader:
         node: ast.FunctionDef,
         in_class: bool,
     ) -> KernelFunction | JitFunction:
-        more: dict[str, Any] = {
+        more: dict[str, object] = {
             "frame_names": scope.chain(),
             "given_source": (self.source, node),
             "host": HOST,

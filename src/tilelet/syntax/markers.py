@@ -433,12 +433,12 @@ def sum(tile: object, axis: int, keepdim: bool = False) -> Any:
 
 @marker
 def view(
-    x: Any,
-    shape: Sequence[Any],
-    offset: Sequence[Any] | None = None,
-    valid_shape: Sequence[Any] | None = None,
+    x: object,
+    shape: Sequence[object],
+    offset: Sequence[object] | None = None,
+    valid_shape: Sequence[object] | None = None,
     *,
-    layout: Any = None,
+    layout: object = None,
 ) -> Any:
     """The early name of `pl.slice`; without an offset, of `pl.reshape`."""
     ...

@@ -70,7 +70,7 @@ class DirectionAnnotation:
 
 
 def _parts(item: object, name: str, least: int, most: int) -> list[Any]:
-    parts: list[Any] = [*item] if isinstance(item, tuple) else [item]
+    parts: list[object] = [*item] if isinstance(item, tuple) else [item]
     if not least <= len(parts) <= most:
         raise TypeError(f"pl.{name}[...] takes {least} to {most} parts, got {len(parts)}")
     return parts
@@ -132,9 +132,9 @@ class _Shaped(_Operators):
             """The element type."""
             ...
 
-        def __getitem__(self, window: Any) -> Self: ...
+        def __getitem__(self, window: object) -> Self: ...
         def __setitem__(self, window: object, source: object) -> None: ...
-        def reshape(self, shape: Any) -> Self:
+        def reshape(self, shape: object) -> Self:
             """`pl.reshape(self, shape)`."""
             ...
 
@@ -235,7 +235,7 @@ class Array:
 
     if TYPE_CHECKING:
 
-        def __getitem__(self, index: Any) -> Any: ...
+        def __getitem__(self, index: object) -> Any: ...
         def __setitem__(self, index: object, value: object) -> None: ...
 
 

@@ -63,11 +63,17 @@ class MemRef:
     """
 
     def __init__(
-        self, base: Any = None, byte_offset: Any = 0, size: int = 0, *, slots: int = 1, **_: Any
+        self,
+        base: object = None,
+        byte_offset: object = 0,
+        size: int = 0,
+        *,
+        slots: int = 1,
+        **_: object,
     ) -> None:
         self.base, self.byte_offset, self.size, self.slots = base, byte_offset, size, slots
 
-    def __getitem__(self, slot: Any) -> MemRef:
+    def __getitem__(self, slot: object) -> MemRef:
         return self
 
 

@@ -287,7 +287,7 @@ class Call:
             fault=ctypes.pointer(self.fault),
         )
 
-    def _host(self, op: int, windows: Any, words: Any, _: int) -> int:
+    def _host(self, op: int, windows: object, words: object, _: int) -> int:
         """Callback from native threads; return 0, or the 1-based number of the error."""
         try:
             self._native.host_ops[op].run(_Items(windows), _Items(words))

@@ -69,7 +69,7 @@ class _Reader:
         call = self._calls[number]
         named = [self._index_of[d] for d in words[at : at + dep_count] if d >= 0]
         at += dep_count
-        values: list[Any] = [None] * len(call.params)
+        values: list[object] = [None] * len(call.params)
         for i in call.tensors:
             values[i], at = self._window(words, at, call.params[i])
         for i in call.scalars:

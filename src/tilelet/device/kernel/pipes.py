@@ -301,7 +301,7 @@ class Walk:
         course: Course,
         machine: Machine,
         levels: Levels = HOT,
-        later: Callable[[Any, Any], Any] = max,
+        later: Callable[[Any, Any], object] = max,
     ) -> None:
         self.later = later
         self.machine = machine

@@ -532,7 +532,7 @@ class _Reader:
         if value > limit:
             raise MachineContradiction(self.file, name, value, other, limit)
 
-    def known(self, where: str, data: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    def known(self, where: str, data: Mapping[str, object], names: tuple[str, ...]) -> None:
         for key in data:
             if key not in names:
                 full = f"{where}.{key}" if where else key
@@ -596,7 +596,7 @@ class _Reader:
             raise MachineFieldValue(self.file, full, table[key], wanted)
         return table[key]
 
-    def number(self, table: Mapping[str, Any], full: str, checks: Mapping[str, Any]) -> float:
+    def number(self, table: Mapping[str, object], full: str, checks: Mapping[str, Any]) -> float:
         wanted = _expected_text(checks)
         key = full.rsplit(".", 1)[-1]
         if key not in table:

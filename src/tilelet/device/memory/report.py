@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from tilelet.device.kernel.view import DeviceKernel, Tile
 from tilelet.device.memory.plan import MemoryPlan, SpaceUse, plan_json
@@ -118,7 +117,7 @@ def _cell(use: SpaceUse) -> str:
 
 def budget_rows(kernels: Iterable[DeviceKernel]) -> list[JsonObject]:
     """Return operands in TILELETs and TILEs; tiles of equal name and shape count once."""
-    rows: dict[tuple[Any, ...], JsonObject] = {}
+    rows: dict[tuple[object, ...], JsonObject] = {}
     for kernel in kernels:
         used = {t for step in kernel.walk() for t in (*step.reads, *step.writes)}
         for tile in kernel.tiles:

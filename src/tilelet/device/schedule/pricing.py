@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -146,7 +145,7 @@ def _codes(column: Sequence[object]) -> Ints:
     numbers = np.array(column) if column and isinstance(column[0], int | float) else None
     if numbers is not None and numbers.dtype.kind in "bif":
         return np.unique(numbers, return_inverse=True)[1].reshape(-1)
-    known: dict[Any, int] = {}
+    known: dict[object, int] = {}
     return np.array([known.setdefault(value, len(known)) for value in column], np.int64)
 
 

@@ -52,7 +52,7 @@ class ControlOnly(NativeKernels):
     def __init__(self, executed: Sequence[str]) -> None:
         self._executed = tuple(executed)
 
-    def run(self, name: str, values: Sequence[Any], blocks: int | None) -> bool:
+    def run(self, name: str, values: Sequence[object], blocks: int | None) -> bool:
         return not name.startswith(self._executed)
 
     def product_step(self, low: Lowering, op: Op, interpreted: Step) -> Step:

@@ -68,7 +68,7 @@ class _Versioned(Structure):
 class _Memory:
     """The array interface of a capsule's memory; the capsule owns the memory."""
 
-    def __init__(self, capsule: Any, interface: dict[str, Any]) -> None:
+    def __init__(self, capsule: object, interface: dict[str, Any]) -> None:
         self._capsule = capsule
         self.__array_interface__ = interface
 

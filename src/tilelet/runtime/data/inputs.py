@@ -161,7 +161,9 @@ def _narrowed(array: Array, spec: TensorSpec) -> Array:
 class MadeOnDemand(Mapping[str, Any]):
     """Arguments by name, some of which are created on first access."""
 
-    def __init__(self, made: Mapping[str, Any], makers: Mapping[str, Callable[[], Any]]) -> None:
+    def __init__(
+        self, made: Mapping[str, object], makers: Mapping[str, Callable[[], object]]
+    ) -> None:
         self._made = dict(made)
         self._makers = makers
 

@@ -50,12 +50,12 @@ class TensorSpec:
         self,
         name: str,
         shape: Sequence[int] | int,
-        dtype: Any,
-        init_value: Any = None,
+        dtype: object,
+        init_value: object = None,
         is_output: bool = False,
-        resident: Any = None,
+        resident: object = None,
         from_checkpoint: str | None = None,
-        checkpoint: Any = None,
+        checkpoint: object = None,
     ) -> None:
         # Scripts are not type-checked.
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -117,10 +117,10 @@ class ScalarSpec:
     def __init__(
         self,
         name: str,
-        *args: Any,
+        *args: object,
         compile_runtime: bool = False,
         benchmark_step: float | None = None,
-        **named: Any,
+        **named: object,
     ) -> None:
         # Scripts are not type-checked.
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -161,7 +161,7 @@ def say_compiled(program: CompiledProgram, why: str) -> None:
 
 def zero_arguments(program: CompiledProgram) -> dict[str, Any]:
     """Return zeros for scalars, integers, and tensors that the control program reads."""
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, object] = {}
     read = parameters_read(program.program)
     for parameter in program.parameters:
         if not isinstance(parameter.type, TensorType):

@@ -27,7 +27,7 @@ def show_profile(executed: Executed) -> dict[str, Any]:
     now, tasks, directory = executed.session, executed.tasks, executed.directory
     name, program = executed.program.name, executed.program.program
     now.task_tables.append(TaskTable.of(name, tasks))
-    result: dict[str, Any] = {"tasks": tasks.counts()}
+    result: dict[str, object] = {"tasks": tasks.counts()}
     platform = now.platform_of(executed.config)
     try:
         stream = with_control_traces(program, tasks, executed.arguments)

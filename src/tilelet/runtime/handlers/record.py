@@ -172,7 +172,7 @@ def copies(arguments: Mapping[str, object]) -> dict[str, Any]:
 
     An array that is passed twice is copied once.
     """
-    made: dict[Any, Any] = {}
+    made: dict[object, object] = {}
 
     def own(value: object) -> Any:
         if not isinstance(value, np.ndarray):

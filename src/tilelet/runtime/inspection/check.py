@@ -54,8 +54,8 @@ def check(
 
 def recorded_runs(
     program: Any,
-    args: tuple[Any, ...],
-    named: Mapping[str, Any],
+    args: tuple[object, ...],
+    named: Mapping[str, object],
     most_tasks: int | None = None,
 ) -> list[RecordedRun]:
     """Call a program under `Record`; return its runs, with at most `most_tasks` tasks each."""
@@ -75,6 +75,6 @@ def recorded_runs(
             else:
                 handler.without_arguments(compiled, now)
         else:
-            function: Callable[..., Any] = program
+            function: Callable[..., object] = program
             function(*args, **named)
     return handler.runs

@@ -53,7 +53,7 @@ def diverge(
         if isinstance(program, Program | JitFunction):
             run(program, *args, **named)
         else:
-            function: Callable[..., Any] = program
+            function: Callable[..., object] = program
             function(*args, **named)
     if not handler.cases:
         errors = [r.error for r in now.results if r.error]

@@ -30,7 +30,7 @@ class Shown:
             raise BadFlag(f"there is no view `{view}`", [f"there are {', '.join(VIEWS)}"])
         return page_widget(*self._page(), view or self._view)
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+    def _repr_mimebundle_(self, **_: object) -> dict[str, Any]:
         """Jupyter: the widget, with the markup for readers that cannot show it."""
         from tilelet.report.widget import is_shown_by_widgets
 

@@ -166,7 +166,7 @@ def bind_call(
     check_arguments(given, seen)
     dims = Extents()
     bound: dict[str, Array | Any] = {}
-    written: dict[str, Any] = {}
+    written: dict[str, object] = {}
     for param, arg, plain in zip(given, args, seen):
         bound[param.name] = bind_one(param, plain)
         if isinstance(param.type, TensorType):

@@ -153,7 +153,7 @@ class CompiledProgram(StepwiseCalls):
         """The entry; of a class with several of them, see `CompiledPrograms`."""
         return [self.source.entry]
 
-    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+    def __call__(self, *args: object, config: RunConfig | None = None) -> Any:
         if config is None and self.config.wants_only_results:
             result = self._warm_calls.call(args)
             if result is NOT_WARM:
@@ -344,5 +344,5 @@ class CompiledPrograms:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {entry!r}")
         return self[entry]
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, *_: object, **__: object) -> Any:
         raise self._programs.ambiguous()

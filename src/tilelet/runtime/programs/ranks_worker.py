@@ -44,7 +44,7 @@ class StackedDeviceTensor:
 class DistributedRunHandle:
     """A submitted run, which is complete."""
 
-    def __init__(self, result: Any) -> None:
+    def __init__(self, result: object) -> None:
         self._result = result
         self.done = True
 
@@ -66,7 +66,7 @@ class WorkerProgram:
     def closed(self) -> bool:
         return self._worker.closed
 
-    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+    def __call__(self, *args: object, config: RunConfig | None = None) -> Any:
         return self._worker.run(self.compiled, *args, config=config)
 
 
@@ -90,7 +90,7 @@ class DistributedWorker:
         callbacks: Mapping[str, Callback] | None = None,
         sub_worker_overrides: Mapping[str, Callback] | None = None,
         startup_timeout_s: float | None = None,
-        inherited_host_tensors: Sequence[Any] = (),
+        inherited_host_tensors: Sequence[object] = (),
     ) -> None:
         del startup_timeout_s, inherited_host_tensors  # options of processes, without effect here
         if reset_persistent_windows and not persistent:
@@ -132,12 +132,12 @@ class DistributedWorker:
 
     # Runs
 
-    def __call__(self, *args: Any, config: RunConfig | None = None) -> Any:
+    def __call__(self, *args: object, config: RunConfig | None = None) -> Any:
         if len(self._programs) > 1:
             raise TypeError("the call is ambiguous: several programs; use run(program, ...)")
         return self.run(self._programs[0], *args, config=config)
 
-    def run(self, compiled: CompiledProgram, *args: Any, config: RunConfig | None = None) -> Any:
+    def run(self, compiled: CompiledProgram, *args: object, config: RunConfig | None = None) -> Any:
         """Run a program on tensors, in place."""
         self._check_open("run")
         if compiled not in self._programs:
@@ -153,7 +153,7 @@ class DistributedWorker:
         return own(*plain, config=config or self._config or compiled.config)
 
     def submit(
-        self, compiled: CompiledProgram, *args: Any, config: RunConfig | None = None
+        self, compiled: CompiledProgram, *args: object, config: RunConfig | None = None
     ) -> DistributedRunHandle:
         return DistributedRunHandle(self.run(compiled, *args, config=config))
 
@@ -166,7 +166,7 @@ class DistributedWorker:
     # Resident tensors
 
     def alloc_tensor(
-        self, shape: Sequence[int], dtype: Any, *, init: Any = None, worker_id: int = 0
+        self, shape: Sequence[int], dtype: object, *, init: object = None, worker_id: int = 0
     ) -> Any:
         """Return a resident tensor: a torch tensor for a torch dtype, else an array."""
         del worker_id
@@ -180,7 +180,7 @@ class DistributedWorker:
         self._owned_tensors.append(made)
         return made
 
-    def free_tensor(self, tensor: Any) -> None:
+    def free_tensor(self, tensor: object) -> None:
         kept = [t for t in self._owned_tensors if t is not tensor]
         if len(kept) == len(self._owned_tensors):
             raise ValueError("not a tensor of this worker")
@@ -202,7 +202,7 @@ class DistributedWorker:
 
     free_stacked_tensor = free_tensor
 
-    def copy_stacked_from(self, stacked: StackedDeviceTensor, host: Any) -> None:
+    def copy_stacked_from(self, stacked: StackedDeviceTensor, host: object) -> None:
         self._check_open("copy_stacked_from")
         if session.current().over_mpi:
             from tilelet.ranks.mpi import gather_shards
@@ -239,7 +239,7 @@ def program_callbacks(compiled: CompiledProgram) -> dict[str, Callback]:
     }
 
 
-def _as_torch(value: Any) -> Any:
+def _as_torch(value: object) -> Any:
     """Convert an operand of a sub-worker to a torch tensor."""
     return as_tensor(as_array(value)) if is_array(value) else value
 

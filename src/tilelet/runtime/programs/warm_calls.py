@@ -121,7 +121,7 @@ def _call_signature(
     None if only the ordinary path supports an argument.
     """
     parts: list[object] = []
-    arrays: list[Any] | None = None
+    arrays: list[object] | None = None
     for i, arg in enumerate(args):
         kind = _type_of(arg)
         if kind is not np.ndarray:
@@ -168,7 +168,7 @@ class _WarmCall:
     results: tuple[int, ...]
     wants_torch: bool
 
-    def __call__(self, args: Sequence[Any], arrays: Sequence[Any]) -> Any:
+    def __call__(self, args: Sequence[object], arrays: Sequence[object]) -> Any:
         """Run, or return `NOT_WARM` without doing anything if something has changed."""
         now = session.current()
         if now is not self.session or not now.wants_only_results:

@@ -207,8 +207,10 @@ class Deferred(_Tensor):
         return made
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named: dict[str, Any] = kwargs or {}
+    def __torch_function__(
+        cls, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        named: dict[str, object] = kwargs or {}
         if not _looks(getattr(func, "__name__", ""), (*args, *named.values())):
             # Otherwise the tensors are computed; mistakes are reported by the operation itself.
             with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(Exception):
@@ -216,7 +218,9 @@ class Deferred(_Tensor):
         return func(*_map(opened, args), **_map(opened, named))
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        cls, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _dispatch(func, args, kwargs or {})
 
 
@@ -234,7 +238,9 @@ class Deferring(_FunctionMode):
         names = [getattr(torch, name, None) for name in _FACTORIES]
         self._factories = {function for function in names if function is not None}
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if func in self._factories:
             with _Making():
                 return func(*args, **(kwargs or {}))
@@ -244,7 +250,9 @@ class Deferring(_FunctionMode):
 class _Making(_DispatchMode):
     """Active in functions that create tensors, whose operators have no tensor arguments."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
         return _dispatch(func, args, kwargs or {})
 
 
@@ -267,7 +275,7 @@ def _value(value: object) -> Any:
     return value.cell.real
 
 
-def _dispatch(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+def _dispatch(function: Any, args: tuple[object, ...], named: dict[str, Any]) -> Any:
     """Record an operator if its result is large or an operand is deferred, else run it."""
     made = _without_elements(function, args, named)
     if made is None:

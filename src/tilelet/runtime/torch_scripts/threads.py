@@ -48,7 +48,7 @@ def _mode(torch: Any) -> Any:
             self.now = threads
 
         def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self, func: Any, types: object, args: Any = (), kwargs: Any = None
         ) -> Any:
             wanted = 1 if _is_short(torch, work, func, args) else self.threads
             # A number of threads set by the golden takes precedence.
@@ -80,7 +80,7 @@ def _is_short(
 def _products(torch: Any) -> dict[object, Callable[..., int]]:
     """Map each product op to an upper bound on its multiplications."""
     tensor = torch.Tensor
-    found: dict[Any, Callable[..., int]] = dict.fromkeys(
+    found: dict[object, Callable[..., int]] = dict.fromkeys(
         (
             *(torch.matmul, torch.mm, torch.bmm, torch.mv, torch.dot),
             *(tensor.matmul, tensor.mm, tensor.bmm, tensor.mv, tensor.dot, tensor.__matmul__),
@@ -104,7 +104,7 @@ def _of_matmul_from_the_right(b: object, a: object) -> int:
     return _of_matmul(a, b)
 
 
-def _of_linear(x: Any, weight: Any, *_: Any) -> int:
+def _of_linear(x: Any, weight: Any, *_: object) -> int:
     return x.numel() * weight.shape[0]
 
 

@@ -44,7 +44,7 @@ def ratio_allclose(
     the golden is NaN, unless it is NaN everywhere.
     """
 
-    def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
+    def compare(actual: object, expected: object, **context: Any) -> Verdict:
         a, e = as_array(actual), as_array(expected)
         if valid_rows is not None:
             rows = int(valid_rows)
@@ -174,7 +174,7 @@ def allclose_where_defined() -> Comparator:
     Goldens of the language's own tests mark elements outside the valid region of a store by NaN.
     """
 
-    def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
+    def compare(actual: object, expected: object, **context: Any) -> Verdict:
         a, e, _ = _where_defined(as_array(actual), as_array(expected))
         found = scan(a, e, context.get("rtol", 1e-5), context.get("atol", 1e-5))
         summary = f"{found.mismatched}/{found.total} elements not close"

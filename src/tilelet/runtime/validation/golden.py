@@ -118,7 +118,7 @@ def _call(
     Also return whether each was written, as far as torch knows.
     """
     wrap = as_tensor if use_torch else np.asarray
-    tensors: dict[str, Any] = {name: wrap(array) for name, array in arrays.items()}
+    tensors: dict[str, object] = {name: wrap(array) for name, array in arrays.items()}
     # Scalars are arrays without axes, so that `.item()` works on them.
     tensors |= {name: wrap(np.array(value)) for name, value in scalars.items()}
     names = set(tensors)

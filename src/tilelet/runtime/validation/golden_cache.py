@@ -46,7 +46,7 @@ class GoldenCache:
 
     def key(
         self,
-        golden: Callable[..., Any],
+        golden: Callable[..., object],
         arrays: Mapping[str, Array],
         scalars: Mapping[str, np.generic],
         outputs: tuple[str, ...],
