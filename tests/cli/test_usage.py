@@ -584,3 +584,8 @@ run(total, specs, golden_fn=lambda t: t["acc"].copy_(t["x"].reshape(4, 16, 128).
     code, out, err = tilelet("export", "total.py", "-o", "out.py")
     assert code == 0, err
     assert out.splitlines()[1] == f"results equal, bit for bit, for all inputs: {claim}"
+
+
+def test_a_command_must_have_something_to_run() -> None:
+    with pytest.raises(TypeError, match=r"abstract.*run"):
+        Command()  # pyright: ignore[reportAbstractUsage]

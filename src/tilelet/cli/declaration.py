@@ -19,6 +19,7 @@ Examples:
 
 from __future__ import annotations
 
+import abc
 import argparse
 import inspect
 import os
@@ -132,7 +133,7 @@ def _field(declared: _Declared) -> object:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(abc.ABC):
     """A command of `tilelet`.
 
     group  heading in `tilelet --help`; None: not listed there
@@ -145,9 +146,9 @@ class Command:
         cls.name = cls.__name__.removesuffix("Command").lower()
         cls.group = group
 
+    @abc.abstractmethod
     def run(self) -> int:
         """Do the work; return the exit code."""
-        raise NotImplementedError
 
     @classmethod
     def about(cls) -> str:

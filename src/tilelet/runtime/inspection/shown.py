@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import importlib
 from typing import Any
 
 
-class Shown:
+class Shown(abc.ABC):
     """A result with a page.
 
     A subclass gives the page, its first view, and the markup for notebooks without widgets.
@@ -14,12 +15,12 @@ class Shown:
 
     _view = "timeline"
 
+    @abc.abstractmethod
     def _page(self) -> tuple[str, bytes]:
         """Return the title and the packed data of the page."""
-        raise NotImplementedError
 
-    def _repr_html_(self) -> str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _repr_html_(self) -> str: ...
 
     def widget(self, view: str | None = None) -> Any:
         """Return the page as a widget; view: timeline, source, kernels, memory, graph, numbers."""
