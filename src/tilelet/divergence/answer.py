@@ -120,7 +120,9 @@ class Answer:
         if found.grade == REPAIRED:
             return f"repaired at {places[0]}: {found.repairs[0].edit.text}"
         if found.grade == BOUNDED:
-            return f"bounded to {plural(len(found.listed), 'statement')}, {'; '.join(places)}"
+            bound = f"bounded to {plural(len(found.listed), 'statement')}, {'; '.join(places)}"
+            changes = [f"{r.edit.text} (line {r.edit.loc.line})" for r in found.repairs[:1]]
+            return "; corrected by ".join([bound, *changes])
         return f"{found.grade} by {found.tried:,} changes of single statements"
 
     def __str__(self) -> str:

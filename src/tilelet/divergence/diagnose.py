@@ -15,7 +15,7 @@ import numpy as np
 from tilelet.dataclasses import dataclass, replace
 from tilelet.divergence import edits, unstored
 from tilelet.divergence.case import GoldenCase, Statement, Worst
-from tilelet.divergence.edits import Edit
+from tilelet.divergence.edits import Edit, replaced_scalars
 from tilelet.divergence.error_map import Bools, regions_of
 from tilelet.divergence.evidence import Agreement
 from tilelet.divergence.golden_trace import Intermediate
@@ -248,6 +248,8 @@ class Diagnosis:
         for repair in repairs:
             op = repair.edit.op
             places = [part.loc for part in repair.edit.parts]
+            # The statement that computes an index may as well compute another one.
+            places += [value.loc for value in replaced_scalars(repair.edit)]
             beside = assignments_without_op(
                 repair.edit.loc, self._slicer.lines, self._search.edits.carrying_lines
             )

@@ -19,6 +19,9 @@ from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType
 from tilelet.numerics import MODES
 from tilelet.ops.padding import pad_kind
 
+_MIN_EXPRESSION = 3
+"""Ops of an edit that computes more than one operand."""
+
 
 @dataclass(frozen=True, eq=False)
 class Edit:
@@ -55,6 +58,14 @@ class Edit:
     @property
     def parts(self) -> tuple[Edit, ...]:
         return (self,) if self.also is None else (self, *self.also.parts)
+
+
+def replaced_scalars(edit: Edit) -> list[Value]:
+    """Return the scalars for which an edit puts an expression of several ops."""
+    if len(edit.ops) < _MIN_EXPRESSION:
+        return []
+    gone = set(edit.op.operands).difference(*(op.operands for op in edit.ops))
+    return [v for v in edit.op.operands if v in gone and isinstance(v.type, ScalarType)]
 
 
 def apply_edit(program: Program, edit: Edit) -> Program:
@@ -194,6 +205,8 @@ def _same_name(spec: OpSpec, other: OpSpec) -> bool:
 def other_ops(op: Op) -> Iterator[Edit]:
     """Replace by another elementwise op or reduction with the same operands."""
     kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
+    if "cmp_type" in op.args:
+        return  # a mask, not a number
     if Trait.ARITHMETIC not in op.spec.traits or not kind or not is_float_tile(op.results[0]):
         return
     wanted = _required_params(op.spec)

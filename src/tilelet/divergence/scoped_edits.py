@@ -11,7 +11,7 @@ import linecache
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
 
 from tilelet.analysis.aliases import is_tensor
@@ -128,11 +128,11 @@ class ScopedEdits:
         yield from edits.swap_operands(op)
         yield from edits.cast_modes(op)
         yield from edits.pads(op)
+        yield from _comparisons(op)
         yield from edits.other_ops(op)
         yield from edits.other_limits(op, self._likely)
         yield from edits.flags(op)
         yield from edits.offsets(op)
-        yield from _comparisons(op)
         yield from (replace(e, cost=2) for e in edits.drop_op(op))
         yield from edits.add_accumulation(op, carried)
         yield from edits.remove_accumulation(op)
@@ -167,7 +167,7 @@ class ScopedEdits:
         """Change one offset, extent, bound, or operand of scalar arithmetic."""
         scalars = visible.scalars(op)
         for path, old in _scalar_slots(op):
-            others = self._other_indices(op, path, old, scalars)
+            others = self._other_indices(op, path, old, scalars, visible.made_by)
             for new in {n.text: n for n in others if n.text != show(old)}.values():
                 made = _with(op, path, new.arg)
                 if made is not None:
@@ -179,7 +179,7 @@ class ScopedEdits:
         yield from _swapped_axes(op)
 
     def _other_indices(
-        self, op: Op, path: Path, old: Arg, scalars: Sequence[Value]
+        self, op: Op, path: Path, old: Arg, scalars: Sequence[Value], made: Container[Value]
     ) -> Iterator[_New]:
         extents = _extents_of(op, path) or self.small_constants(op)
         if isinstance(old, int):
@@ -202,7 +202,7 @@ class ScopedEdits:
         else:
             yield from _more(old, scalars, extents, op.loc)
         if path[0] in _EXTENT_PARAMS:
-            yield from _remainders(op, path, scalars)
+            yield from _remainders(op, path, scalars, made)
 
     def _constants(self, op: Op) -> list[int]:
         """Return the integers that the function of an op uses, as extents or in arithmetic."""
@@ -545,22 +545,31 @@ def _more(old: Arg, scalars: Sequence[Value], extents: Sequence[int], loc: Loc) 
                     yield _New(f"{show(old)} + {text}", added.result, (*before, added), cost=2)
 
 
-def _remainders(op: Op, path: Path, scalars: Sequence[Value]) -> Iterator[_New]:
-    """Yield what is left of a length after an index: `min(extent, length - index)`."""
+def _remainders(
+    op: Op, path: Path, scalars: Sequence[Value], made: Container[Value]
+) -> Iterator[_New]:
+    """Yield what is left of a length after an index: `min(extent, length - index)`.
+
+    An index that no op has `made`, that of a loop, may count blocks.
+    """
     type_ = op.results[0].type if op.results else None
     axis = path[1] if path[1] is not None else {"rows": 0, "cols": 1}.get(path[0], 0)
     if not isinstance(type_, TileType) or axis >= len(type_.shape):
         return
     extent = type_.shape[axis]
+    taken = [(v, (), v.name) for v in scalars]
+    for index in (v for v in scalars if v not in made):
+        scaled = scalar_op("mul", index, extent, op.loc)
+        taken += [(scaled.result, (scaled,), f"{index.name} * {extent}")] if scaled else []
     for length in scalars:
-        for index in scalars:
+        for index, before, text in taken:
             if index is length:
                 continue
             left = scalar_op("sub", length, index, op.loc)
             used = scalar_op("min", extent, left.result, op.loc) if left else None
             if left and used:
-                text = f"pl.min({extent}, {length.name} - {index.name})"
-                yield _New(text, used.result, (left, used), cost=3)
+                shown = f"pl.min({extent}, {length.name} - {text})"
+                yield _New(shown, used.result, (*before, left, used), cost=3)
 
 
 def _rounded_up(op: Op, lhs: Arg, rhs: Arg) -> Iterator[Edit]:
