@@ -286,7 +286,11 @@ class ScopedEdits:
             if op.spec.terminator and is_float_tile(old):
                 yield from self._accumulated(op, path, old, visible)
             elif is_float_tile(old):
-                for text, before, value in self._transformed(op, old, visible, self._likely):
+                # What a loop or branch leaves has no op after which to scale it.
+                maker = visible.made_by.get(old)
+                is_left = maker is None or bool(maker.blocks)
+                numbers = self.factors(op) if is_left else self._likely
+                for text, before, value in self._transformed(op, old, visible, numbers):
                     made = _with(op, path, value)
                     if made is not None:
                         what = f"`{text}` in place of `{old.name}`"
