@@ -138,6 +138,22 @@ def test_loads_that_could_overlap() -> None:
     assert found(advice.text, "no-pipeline") == []
 
 
+EARLY_EXIT = """
+with pl.at(level=pl.Level.CORE_GROUP):
+    for r in pl.range(ROWS):
+        if pl.read(lengths, [r]) < 1:
+            break
+        out[r : r + 1, :] = pl.cast(x[r : r + 1, :], pl.FP32)
+return out
+"""
+
+
+def test_a_loop_that_is_left_early_is_no_pipeline() -> None:
+    assert found(script(EARLY_EXIT), "no-pipeline") == []
+    whole = EARLY_EXIT.replace("break", "pass")
+    assert len(found(script(whole), "no-pipeline")) == 1
+
+
 def test_rows_that_are_thrown_away() -> None:
     text = script(scripts.PADDED)
     (advice,) = found(text, "discarded-rows")

@@ -55,6 +55,9 @@ BACKWARDS = 3
 EXPORTED = 4
 """One of this many programs is exported."""
 
+EXPECTED = ("E0306",)
+"""Mistakes of the generator: a window whose ends are two reads of a table has no static extent."""
+
 REWRITES = [rule for rule in RULES if rule.rewrites and not rule.is_about_text]
 
 _CORES, _TASKS = 2, 1000
@@ -196,8 +199,9 @@ class Judge:
         given = list(inputs(seed))
         try:
             allowed = [(g, out) for g in given if (out := before.outputs(g)) is not None]
-        except REJECTED:
-            return  # the language does not take it
+        except REJECTED as error:
+            self._refused(seed, before, error)
+            return
         if not allowed:
             self.tally.outcomes["no input is allowed"] += 1
             return
@@ -209,6 +213,14 @@ class Judge:
         if seed % EXPORTED == 0:
             tried += self._export(seed, original, draw)
         self.tally.programs += bool(tried)
+
+    def _refused(self, seed: int, before: Version, error: Exception) -> None:
+        """Count a program that the language does not take; the generator makes few mistakes."""
+        if any(code in str(error) for code in EXPECTED):
+            self.tally.outcomes["not a program"] += 1
+            return
+        self.tally.outcomes["wrong: refused"] += 1
+        self.tally.wrong.append((seed, "wrong: refused", f"{before.text}\n+++\n{error}"))
 
     def _note(self, seed: int, name: str, before: Version, after: Version, outcome: str) -> None:
         self.tally.outcomes[f"{name}: {outcome}"] += 1

@@ -45,6 +45,13 @@ def test_a_wrong_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+def test_a_refused_program_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Text(70_000).program().replace("return z, w", "return z, v")
+    monkeypatch.setattr(Text, "program", lambda _: text)
+    (wrong,) = judged(70_000, 1).tally.wrong
+    assert wrong[1] == "wrong: refused"
+
+
 def test_nearly_equal_programs() -> None:
     judge = near_equal.Judge()
     for seed in range(60_000, 60_025):

@@ -28,7 +28,8 @@ def find(subject: Subject) -> Iterator[Advice]:
     for loop in source.nodes:
         if not isinstance(loop, ast.For) or source.loop(loop) != "range":
             continue
-        if any(isinstance(n, ast.For) for s in loop.body for n in ast.walk(s)):
+        # Inner loops would be pipelined instead, and a pipeline cannot be left.
+        if any(isinstance(n, (ast.For, ast.Break)) for s in loop.body for n in ast.walk(s)):
             continue
         if not source.is_in_scope(loop):
             continue
