@@ -320,3 +320,34 @@ def test_a_collective_in_a_control_program_is_in_the_wrong_place() -> None:
 
     with pytest.raises(WrongPlace, match=r"`pld.tensor.barrier` in a control program"):
         host(rows(2), config=world(2))
+
+
+@pl.jit(auto_scope=False)
+def doubled_flat(
+    x: pl.Tensor[[2, SIZE], pl.FP32],
+    y: pl.Out[pl.Tensor[[2, SIZE], pl.FP32]],
+):
+    flat = pl.reshape(y, [2 * SIZE, 1])
+    rows = pl.reshape(flat, [2, SIZE])
+    for i in pl.range(2):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            rows[i : i + 1, :] = pl.mul(x[i : i + 1, :], 2.0)
+    with pl.scope():
+        back = pl.reshape(rows, [1, 2, SIZE])
+    return pl.reshape(back, [2, SIZE])
+
+
+@pl.jit.host
+def double_views(
+    x: pl.Tensor[[2, 2, SIZE], pl.FP32],
+    y: pl.Out[pl.Tensor[[2, 2, SIZE], pl.FP32]],
+):
+    for r in pl.range(pld.world_size()):
+        y_r = doubled_flat(x[r], y[r], device=r)
+
+
+def test_a_dispatch_may_return_a_view_that_its_loops_wrote() -> None:
+    x = rows(4).reshape(2, 2, SIZE)
+    y = np.zeros_like(x)
+    double_views(x, y, config=world(2))
+    assert np.array_equal(y, 2 * x)

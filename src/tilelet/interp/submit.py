@@ -288,11 +288,11 @@ class Sketch:
         """Give `value` a slot that is filled without running the block, if possible."""
         if self._low.has(value):
             return True
-        whole = self._aliases.whole(value) if is_tensor(value) else None
-        if whole is not None and whole is not value:
-            found = self._find(whole)
+        end = self._aliases.end(value) if is_tensor(value) else None
+        if end is not None and end is not value:
+            found = self._find(end)
             if found:
-                self._low.alias(value, whole)
+                self._low.alias(value, end)
             return found
         op = self._aliases.definition.get(value)
         if op is None or op.blocks:
