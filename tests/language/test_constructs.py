@@ -458,6 +458,7 @@ def uses_both(x: pl.Tensor, out: pl.Out[pl.Tensor]):
 def test_a_function_can_be_decorated_again() -> None:
     np.testing.assert_array_equal(run(uses_both, x=X, out=zeros(16, 16))["out"], X)
     assert uses_both._func.__name__ == "uses_both"
+    assert uses_both._param_names() == ["x", "out"]
 
 
 # --- extents that are computed --------------------------------------------------------------------

@@ -343,7 +343,7 @@ def double_views(
     y: pl.Out[pl.Tensor[[2, 2, SIZE], pl.FP32]],
 ):
     for r in pl.range(pld.world_size()):
-        y_r = doubled_flat(x[r], y[r], device=r)
+        doubled_flat(x[r], y[r], device=r)
 
 
 def test_a_dispatch_may_return_a_view_that_its_loops_wrote() -> None:

@@ -36,6 +36,15 @@ def test_both_forms_of_a_scalar_spec() -> None:
     assert ScalarSpec("n", dtype=dtypes.FP32, value=torch.tensor(0.5)).value == 0.5
 
 
+def test_a_scalar_of_a_torch_type_is_a_tensor_to_scripts() -> None:
+    spec = ScalarSpec("n", torch.int32, 7)
+    assert (spec.value.item(), spec.value.dtype, spec.value.shape) == (7, torch.int32, ())
+    assert ScalarSpec(spec.name, spec.dtype, spec.value).number == 7
+    spec.value = torch.tensor(9)
+    assert spec.number == 9
+    assert type(ScalarSpec("n", 7).value) is int
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -202,7 +202,7 @@ def _inputs(case: ExportCase, bundle: Bundle) -> str:
 
 def _argument(spec: Spec, bundle: Bundle) -> str:
     if isinstance(spec, ScalarSpec):
-        return f"torch.tensor({spec.value!r}, dtype={torch_name(spec.element)})"
+        return f"torch.tensor({spec.number!r}, dtype={torch_name(spec.element)})"
     shape, dtype = literal(list(spec.shape)), torch_name(spec.element)
     if spec.from_checkpoint is not None:
         raise CannotExport(UNKNOWN, f"the values of `{spec.name}`, which are in a checkpoint,")

@@ -99,6 +99,10 @@ class JitFunction:
         """The compiled programs, which tests inspect and clear."""
         return self.compiled
 
+    def _param_names(self) -> list[str]:
+        """The parameter names, by which scripts order their specs."""
+        return [p.name for p in self.parameters]
+
     @property
     def parameters(self) -> list[KernelParameter]:
         return self.variant().parameters

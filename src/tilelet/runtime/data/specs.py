@@ -6,6 +6,7 @@ import math
 import numbers
 import operator
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
@@ -141,8 +142,19 @@ class ScalarSpec:
         self.compile_runtime = compile_runtime
         self.benchmark_step = benchmark_step
         self.dtype: object = fields.get("dtype", fields.get("ctype", "int64"))
-        self.value = _number(name, fields["value"])
+        self.number = _number(name, fields["value"])
         _ = self.element
+
+    @property
+    def value(self) -> Any:
+        """The number as scripts see it: a tensor without dimensions if the type is torch's."""
+        if not self.wants_torch:
+            return self.number
+        return import_module("torch").tensor(self.number, dtype=self.dtype)
+
+    @value.setter
+    def value(self, value: object) -> None:
+        self.number = _number(self.name, value)
 
     @property
     def element(self) -> DType:
@@ -164,7 +176,7 @@ class ScalarSpec:
         return is_torch_dtype(self.dtype)
 
     def __repr__(self) -> str:
-        return f"ScalarSpec({self.name!r}, {self.dtype}, {self.value})"
+        return f"ScalarSpec({self.name!r}, {self.dtype}, {self.number})"
 
 
 Spec = TensorSpec | ScalarSpec

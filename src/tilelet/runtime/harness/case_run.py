@@ -168,7 +168,7 @@ class CaseRun:
         """Make the initial value of a parameter, or read it back."""
         spec = self.specs[param.name]
         if isinstance(spec, ScalarSpec):
-            return spec.value
+            return spec.number
         folder, is_seed = self._data_folder("in"), self.case.is_seed
         if folder and not _is_fresh(spec, is_seed):
             array = _load_stored(folder, spec)
@@ -367,7 +367,7 @@ class CaseRun:
 def _example(spec: Spec) -> object:
     """Return the example argument that specializes a `@pl.jit` function."""
     if isinstance(spec, ScalarSpec):
-        return spec.value
+        return spec.number
     return jit_call.example(TensorType(spec.shape, spec.element))
 
 

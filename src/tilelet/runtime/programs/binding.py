@@ -253,4 +253,4 @@ def _scalar_fits(got: DType, wanted: DType) -> bool:
 
 def scalars_of(specs: Sequence[Spec]) -> dict[str, np.generic]:
     """Return the values of the scalar specs by name, in their declared types."""
-    return {s.name: s.element.numpy.type(s.value) for s in specs if isinstance(s, ScalarSpec)}
+    return {s.name: s.element.numpy.type(s.number) for s in specs if isinstance(s, ScalarSpec)}
