@@ -150,16 +150,27 @@ def test_a_record_that_contains_itself_has_a_repr() -> None:
     assert "..." in repr(record)
 
 
+def compiled_only(run: Any) -> Any:
+    """Return `exec` that refuses text."""
+
+    def execute(code: Any, names: dict[str, Any]) -> None:
+        assert not isinstance(code, str)
+        run(code, names)
+
+    return execute
+
+
 def test_only_the_constructor_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiling is what the standard decorator spends its time on."""
     compiled: list[str] = []
-    run = builtins.exec
+    make = builtins.compile
 
-    def compile_text(text: str, names: dict[str, Any]) -> None:
+    def compile_text(text: str, file: str, mode: str) -> Any:
         compiled.append(text.partition("(")[0])
-        run(text, names)
+        return make(text, file, mode)
 
-    monkeypatch.setattr(builtins, "exec", compile_text)
+    monkeypatch.setattr(builtins, "compile", compile_text)
+    monkeypatch.setattr(builtins, "exec", compiled_only(builtins.exec))
     point(lean.dataclass, frozen=True, slots=True)
     assert compiled == ["def __init__"]
 

@@ -38,6 +38,9 @@ __all__ = [
     "replace",
 ]
 
+# File of compiled constructors: tracebacks leave out files of the package.
+_CONSTRUCTORS = f"{__file__} (constructor)"
+
 if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
@@ -113,7 +116,8 @@ def _init(cls: type, all_fields: tuple[Field[Any], ...], *, frozen: bool) -> Cal
     if keywords:
         keywords.insert(0, "*")
     signature = ", ".join(["self", *parameters, *keywords])
-    exec(f"def __init__({signature}):\n " + "\n ".join(body or ["pass"]), names)  # noqa: S102
+    text = f"def __init__({signature}):\n " + "\n ".join(body or ["pass"])
+    exec(compile(text, _CONSTRUCTORS, "exec"), names)  # noqa: S102
     made = names["__init__"]
     made.__qualname__ = f"{cls.__qualname__}.__init__"
     made.__module__ = cls.__module__

@@ -21,6 +21,7 @@ from tilelet.diag.catalogue.ranks import (
 )
 from tilelet.diag.catalogue.windows import WindowOutOfRange
 from tilelet.diag.core import UserErrors
+from tilelet.diag.tracebacks import user_frames
 from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import TensorSpec, run
 
@@ -96,8 +97,39 @@ def test_a_rank_that_nobody_notifies_is_a_deadlock() -> None:
     [([], "empty"), ([0, 0], "repeat"), ([-1], "from 0 up"), ([True], "from 0 up")],
 )
 def test_worlds_that_cannot_be(ids: list[int], problem: str) -> None:
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(ValueError, match=problem) as caught:
         DistributedConfig(device_ids=ids)
+    assert [f.filename for f in user_frames(caught.value)] == [__file__]
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_deadlock_tells_notifies_that_are_past_from_those_to_come(rounds: int) -> None:
+    @pl.jit.incore
+    def step(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        peer = 1 - pld.rank(pld.get_comm_ctx(s))
+        for _ in pl.range(rounds):
+            pld.system.notify(s, peer=peer, offsets=[0, 0], value=1, op=pld.NotifyOp.AtomicAdd)
+            if rounds > 1:
+                pld.system.wait(s, offsets=[0, 0], expected=2, cmp=pld.WaitCmp.Ge)
+        pld.system.wait(s, offsets=[0, 0], expected=3, cmp=pld.WaitCmp.Ge)
+        return y
+
+    @pl.jit
+    def chip(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        return step(s, y)
+
+    @pl.jit.host
+    def host(y: pl.Out[pl.Tensor[[2, 1, 1], pl.INT32]]):
+        buf = pld.alloc_window_buffer(4)
+        for r in pl.range(pld.world_size()):
+            s = pld.window(buf, [1, 1], dtype=pl.INT32)
+            chip(s, y[r], device=r)
+
+    with pytest.raises(RanksDeadlock) as caught:
+        host(np.zeros((2, 1, 1), np.int32), config=world(2))
+    notes = " ".join(caught.value.diagnostic.notes)
+    assert ("is past its notify" in notes) == (rounds == 1)
+    assert ("waits itself" in notes) == (rounds == 2)
 
 
 # --- mistakes at their line ----------------------------------------------------------------------

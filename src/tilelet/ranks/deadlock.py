@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tilelet.analysis.aliases import Aliases
+from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ranks import RanksDeadlock
 from tilelet.diag.core import Loc
 from tilelet.diag.text import plural
-from tilelet.ir.core import FunctionKind, Op, Value, walk
+from tilelet.ir.core import Block, FunctionKind, Op, Value, walk
 from tilelet.ranks.collectives import BODIES
 from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
-from tilelet.ranks.requests import Condition
+from tilelet.ranks.requests import Condition, Request
 from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
@@ -73,7 +74,9 @@ class _Explanation:
         done: dict[int, int] = {}
         for owner, at, state in sources:
             if isinstance(owner, _Strand):
-                if owner.strand is strand:
+                if owner.is_past:
+                    self._notes.append(f"{owner.strand.title} is past its notify at {_place(at)}")
+                elif owner.strand is strand:
                     text = "notifies only after this wait, or not at all"
                     self._notes.append(f"{owner.strand.title} {text}: {_place(at)}")
                 else:
@@ -118,7 +121,9 @@ class _Explanation:
             for op in self._notifies(strand.task, allocation):
                 request = strand.request
                 assert request is not None
-                yield _Strand(strand), op.loc, f"and waits itself at {_place(request.loc)}"
+                body = world.program.functions[strand.task.kernel].body
+                owner = _Strand(strand, _is_past(body, op, request))
+                yield owner, op.loc, f"and waits itself at {_place(request.loc)}"
                 seen.add(id(strand.task))
         for state in world.ranks:
             for task in state.by_index.values():
@@ -192,11 +197,28 @@ class _Explanation:
                 self._notes.append(f"{who} has no core: {self._blocker(lacking[0])}")
 
 
+@dataclass(frozen=True)
 class _Strand:
-    """A strand that could execute a notify."""
+    """A strand with a notify, which it may have left behind."""
 
-    def __init__(self, strand: Strand) -> None:
-        self.strand = strand
+    strand: Strand
+    is_past: bool
+
+
+def _is_past(body: Block, notify: Op, request: Request) -> bool:
+    """Whether a notify precedes the statement that waits, and no loop comes back to it."""
+    ops = list(walk(body))
+    wait = next((op for op in ops if op.name == request.op and op.loc == request.loc), None)
+    if wait is None or ops.index(notify) > ops.index(wait):
+        return False
+    loops = [set(map(id, _inside(op))) for op in ops if op.name in ("for", "while")]
+    return not any(id(notify) in inside and id(wait) in inside for inside in loops)
+
+
+def _inside(op: Op) -> Iterator[Op]:
+    """Yield the ops in the blocks of an op."""
+    for block in op.blocks:
+        yield from walk(block)
 
 
 def _standing(strand: Strand) -> str:
