@@ -142,7 +142,7 @@ def test_one_row(flags: str, a_type: DType, b_type: DType) -> None:
     """Columns at and beside whole vectors and groups of them; k at and beside a few steps; rows
     apart, and one after the other with one, two, three or four strips of vectors in turn.
     """
-    apart = ((8, 1), (16, 17), (64, 15), (72, 300), (509, 16), (512, 33), (1040, 40))
+    apart = ((8, 1), (16, 17), (64, 15), (72, 300), (509, 16), (512, 33), (1040, 40), (2120, 19))
     in_order = ((160, 9), (64, 15), (128, 1), (192, 20), (256, 33), (512, 7), (640, 40))
     for n, k, pad in [(*size, 5) for size in apart] + [(*size, 0) for size in in_order]:
         a = stored(random_matrix((1, k), a_type, n), a_type, pad=3)

@@ -22,6 +22,7 @@
 #include "matmul.h"
 
 #include "in_place.h"
+#include "int8_row.h"
 #include "one_row.h"
 #include "operands.h"
 #include "passes.h"
@@ -29,14 +30,15 @@
 #define PAIRED_KC (2 * KC)
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
-#define GROUP 512            /* limit of columns of C that stay in cache while k runs */
-#define PAIRED_GROUP 256     /* the same with pairs: two blocks of B fit the L2 cache */
-#define FLIPPED_GROUP 192    /* the same where C^T is held in scratch */
-#define MAX_IN_PLACE 512     /* elements from one row of B to the next */
-#define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read often enough to be worth packing */
-#define MAX_UPRIGHT 4        /* rows up to which C^T wastes too many lanes */
-#define PERIOD 4             /* products of a loop's body: 1, 2 or 4 */
+#define GROUP 512                /* limit of columns of C that stay in cache while k runs */
+#define PAIRED_GROUP 256         /* the same with pairs: two blocks of B fit the L2 cache */
+#define FLIPPED_GROUP 192        /* the same where C^T is held in scratch */
+#define MAX_IN_PLACE 512         /* elements from one row of B to the next */
+#define MAX_ROWS_IN_PLACE 32     /* with more, a panel is read often enough to be worth packing */
+#define MAX_UPRIGHT 4            /* rows up to which C^T wastes too many lanes */
+#define PERIOD 4                 /* products of a loop's body: 1, 2 or 4 */
 #define MAX_FORECAST (192 << 10) /* bytes of B that are prefetched for the next product */
+#define MAX_PACKED (2 * PANELS * PANEL_PITCH) /* steps of k of one row in INT8 */
 
 /* --- kernels ----------------------------------------------------------------------------------- */
 
@@ -77,6 +79,7 @@ typedef struct {
 } workspace;
 
 _Static_assert(KC <= 256, "sums of products of 8-bit integers must be exact");
+_Static_assert(ROW_BLOCK *FLIPPED_GROUP >= INT8_GROUP, "one row of C must fit");
 _Static_assert(sizeof(workspace) <= TL_MATMUL_SCRATCH_BYTES, "TL_MATMUL_SCRATCH_BYTES too small");
 
 static const char *at(const void *base, int64_t elements, int type) {
@@ -565,7 +568,8 @@ static void run_flipped(const tl_matmul_args *x, workspace *work) {
                                    part.m, part.n);
                 part.start = work->flipped;
             }
-            if (m0 == 0 && work->fed != x->b) feed_cold(part.a, part.lda, part.m, part.k, part.a_type);
+            if (m0 == 0 && work->fed != x->b)
+                feed_cold(part.a, part.lda, part.m, part.k, part.a_type);
             run_blocks(&part, work);
             convert_transposed(c, x->ldc, (const char *)work->flipped, TL_FP32, part.ldc, part.m,
                                part.n, part.m);
@@ -586,12 +590,17 @@ static int64_t columns_in_part(const tl_matmul_args *x, int64_t column, int64_t 
     return x->parts ? smaller(x->part_columns - column % x->part_columns, columns) : columns;
 }
 
+/* Start of the chains of column `n`, or NULL for +0. */
+static const float *start_of(const tl_matmul_args *x, int64_t n) {
+    if (x->start == x->c) return place_in_c(x, 0, n);
+    return x->start ? (const float *)x->start + n : NULL;
+}
+
 /* Copy columns of C from `n0` on into `c`, in the order used while k runs; and back. */
 static void begin_row(const tl_matmul_args *x, int64_t n0, int64_t columns, float *c) {
     for (int64_t n = 0, some; n < columns; n += some) {
         some = columns_in_part(x, n0 + n, columns - n);
-        const float *start = x->start ? (const float *)x->start + n0 + n : NULL;
-        if (x->start == x->c) start = place_in_c(x, 0, n0 + n);
+        const float *start = start_of(x, n0 + n);
         if (start && x->b_type == TL_BF16)
             part_columns(c + n, start, some);
         else
@@ -609,17 +618,41 @@ static void end_row(const tl_matmul_args *x, int64_t n0, int64_t columns, const 
     }
 }
 
+/* Whole groups of columns of a product with B in INT8, from `n0` on; `a` is packed. */
+static void run_int8_columns(const tl_matmul_args *x, int64_t n0, int64_t columns, const char *next,
+                             const uint32_t *a, uint32_t *c) {
+    for (int64_t n = 0, some; n < columns; n += some) {
+        some = columns_in_part(x, n0 + n, columns - n);
+        part_int8(c, n, (const uint32_t *)start_of(x, n0 + n), some);
+    }
+    add_all_int8_rows(c, a, at(x->b, n0, TL_INT8), next, x->ldb, x->k, columns);
+    for (int64_t n = 0, some; n < columns; n += some) {
+        some = columns_in_part(x, n0 + n, columns - n);
+        join_int8((uint32_t *)place_in_c(x, 0, n0 + n), c, n, some);
+    }
+}
+
 static void run_one_row(const tl_matmul_args *x, workspace *work) {
     float *c = work->flipped;
-    int64_t row_bytes = x->ldb * element_size(x->b_type);
+    uint32_t *packed = (uint32_t *)work->panels;
+    int64_t row_bytes = x->ldb * element_size(x->b_type), columns;
+    int64_t whole = 0; /* columns of B in INT8 that are in groups */
     work->prepared.a = NULL;
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
-    for (int64_t n0 = 0; n0 < x->n; n0 += GROUP) {
-        int64_t columns = smaller(x->n - n0, GROUP);
-        begin_row(x, n0, columns, c);
+    if (x->b_type == TL_INT8 && x->k <= MAX_PACKED) {
+        whole = x->n / INT8_COLUMNS * INT8_COLUMNS;
+        pack_int8(packed, work->a, x->k);
+    }
+    for (int64_t n0 = 0; n0 < x->n; n0 += columns) {
+        columns = n0 < whole ? smaller(whole - n0, INT8_GROUP) : smaller(x->n - n0, GROUP);
         const char *first = at(x->b, n0, x->b_type);
         const char *next =
             n0 + columns < x->n ? first + columns * element_size(x->b_type) : x->then;
+        if (n0 < whole) {
+            run_int8_columns(x, n0, columns, next, packed, (uint32_t *)c);
+            continue;
+        }
+        begin_row(x, n0, columns, c);
         add_all_rows(c, work->a, first, next, row_bytes, x->k, columns, x->b_type);
         end_row(x, n0, columns, c);
     }

@@ -17,6 +17,7 @@ from tilelet.cpu.plan.model import MAX_PRODUCTS, BatchHint, ProductGroup, Step, 
 from tilelet.cpu.plan.regions import Extent, Regions
 from tilelet.cpu.plan.uses import Uses
 from tilelet.dataclasses import dataclass, replace
+from tilelet.dtypes import INT8
 from tilelet.ir.core import Block, Function, Op, Value
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType, TileType
@@ -28,6 +29,7 @@ ACCUMULATING = ("matmul_acc", "gemv_acc")
 MAX_TOGETHER = 8  # tasks; TL_SIDE_BY_SIDE in matmul.h
 MAX_STREAMS = 4  # products; TL_STREAMS in matmul.h
 WIDE_COLUMNS = 512  # columns that products run together should have: GROUP in matmul.c
+WIDE_INT8_COLUMNS = 2048  # the same for one row times INT8: INT8_GROUP in int8_row.h
 # Limit of elements of products that stay in the cache until their tasks continue.
 MAX_RESULTS = 64 << 10
 FEW_ROWS = 64  # with more rows, reading B is a small part of the time
@@ -263,13 +265,14 @@ def _hint_of(
         return BatchHint()
     assert rows is not None
     assert columns is not None
-    most = max(1, min(MAX_TOGETHER, WIDE_COLUMNS // columns))
+    dtype = tile_type(op.args["rhs"]).dtype
+    wide = WIDE_INT8_COLUMNS if rows == 1 and dtype is INT8 else WIDE_COLUMNS
+    most = max(1, min(MAX_TOGETHER, wide // columns))
     streams = MAX_STREAMS if rows == 1 and columns <= WIDE_COLUMNS else 1
     same_a = 1 if rows == 1 else min(MAX_TOGETHER, MAX_RESULTS // (rows * columns))
     if rows > FEW_ROWS or max(most, streams, same_a) < 2:
         return BatchHint()
-    step = columns * tile_type(op.args["rhs"]).dtype.itemsize
-    return BatchHint(most, a, b, step, streams, max(1, same_a))
+    return BatchHint(most, a, b, columns * dtype.itemsize, streams, max(1, same_a))
 
 
 def _is_transposed(form: Stored, swapped: bool) -> bool:
