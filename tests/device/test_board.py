@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from tilelet.scripts.target import Target
 
 A2A3 = load_machine("a2a3")
 PERIOD = "2026-06"
-FEW = ("start", "vector_ops", "element_reads", "blocks")
+FEW = ("start", "vector_ops", "element_reads", "blocks", "handover")
 HIDDEN = {
     "vector instructions": 0.7,
     "access of a single element": 1.5,
@@ -138,6 +139,70 @@ def test_records_of_lanes_give_the_times(runs: dict[str, Recorded], tmp_path: Pa
     for i, kernel in enumerate(line.kernel_names):
         spent = (line.end - line.start)[line.kernel == i].mean()
         assert result.kernels[kernel] == pytest.approx(spent, abs=0.05)
+
+
+def as_arrays(data: dict[str, Any]) -> None:
+    """Convert records to the arrays of newer runtimes, with their additional field."""
+    data["aicore_tasks"] = [
+        [row[f] for f in ("core_id", "task_token_raw", "reg_task_id", "start_cycles", "end_cycles")]
+        + [12]
+        for row in data["aicore_tasks"]
+    ]
+    data["aicpu_tasks"] = [
+        [row[f] for f in ("core_id", "reg_task_id", "dispatch_cycles", "finish_cycles")]
+        for row in data["aicpu_tasks"]
+    ]
+
+
+def as_tasks(data: dict[str, Any], deps: dict[str, Any]) -> dict[str, Any]:
+    """Return records as runtimes until May 2026 wrote them: in microseconds, by function."""
+    us = 1e6 / data["metadata"]["clock_freq_hz"]
+    kinds = data["metadata"]["core_types"]
+    ids = {row["task_id"]: row["kernel_ids"] for row in deps["tasks"]}
+    stamps = {(r["core_id"], r["reg_task_id"]): r for r in data["aicpu_tasks"]}
+    tasks: list[dict[str, float]] = []
+    for row in data["aicore_tasks"]:
+        stamp = stamps[row["core_id"], row["reg_task_id"]]
+        aic, aiv, _ = ids[row["task_token_raw"]]
+        tasks.append(
+            {
+                "func_id": aic if kinds[row["core_id"]] == "aic" else aiv,
+                "start_time_us": row["start_cycles"] * us,
+                "end_time_us": row["end_cycles"] * us,
+                "dispatch_time_us": stamp["dispatch_cycles"] * us,
+                "finish_time_us": stamp["finish_cycles"] * us,
+            }
+        )
+    return {"version": 2, "tasks": tasks}
+
+
+@pytest.mark.parametrize("layout", ["arrays", "tasks"])
+@pytest.mark.parametrize("case", ["vector_ops", "handover"])
+def test_records_of_other_versions_give_the_same_times(
+    layout: str, case: str, runs: dict[str, Recorded], tmp_path: Path
+) -> None:
+    run = runs[case]
+    files = Trace(simulate(run.tasks, run.program, A2A3, period=PERIOD), {}).files()
+    for folder in ("ours", "theirs"):
+        (tmp_path / folder / case).mkdir(parents=True)
+        for name, text in files.items():
+            (tmp_path / folder / case / name).write_text(text)
+    theirs = tmp_path / "theirs" / case
+    data = json.loads(files["chip_swimlane_records.json"])
+    if layout == "arrays":
+        as_arrays(data)
+        (theirs / "chip_swimlane_records.json").write_text(json.dumps(data))
+    else:
+        (theirs / "chip_swimlane_records.json").unlink()
+        old = as_tasks(data, json.loads(files["deps.json"]))
+        (theirs / "l2_perf_records_20260520_101500.json").write_text(json.dumps(old))
+    names = {"level": 2, "callable_id_to_name": json.loads(files["name_map.json"])}
+    (theirs / "name_map.json").write_text(json.dumps(names))
+    expected = read_results(tmp_path / "ours", (case,))[case]
+    found = read_results(tmp_path / "theirs", (case,))[case]
+    assert expected.kernels
+    assert found.kernels == pytest.approx(dict(expected.kernels))
+    assert found.total_us == pytest.approx(expected.total_us)
 
 
 @pytest.mark.parametrize(
