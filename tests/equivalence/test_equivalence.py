@@ -442,3 +442,35 @@ def test_what_rounding_may_flip_is_proved_bit_for_bit_only(then: str) -> None:
     left, right = (program(start, text, then) for text in sums)
     assert prove_equal(left, left, rounding=True).holds
     assert not prove_equal(left, right, rounding=True).holds
+
+
+GUARDED = """
+count = pl.read(n, [0])
+for first in pl.range(0, count, 3):
+    task:
+        for k in pl.range(3):
+            r = first + k
+            if r < count:
+                z[r % 16 : r % 16 + 1, :] = x[r % 32 : r % 32 + 1, :]
+"""
+
+BOUNDED = """
+count = pl.read(n, [0])
+for first in pl.range(0, count, 3):
+    task:
+        for r in pl.range(first, pl.min(first + 3, count)):
+            z[r % 16 : r % 16 + 1, :] = x[r % 32 : r % 32 + 1, :]
+"""
+
+
+def test_a_part_of_a_loop_is_bounded_or_guarded() -> None:
+    guarded = program(GUARDED)
+    assert prove_equal(guarded, program(BOUNDED)).holds
+    assert prove_equal(
+        guarded, program(BOUNDED.replace("first + 3, count", "count, first + 3"))
+    ).holds
+    for change in ("first + 2, count", "first + 4, count", "first + 3, count + 1", "count, count"):
+        assert not prove_equal(
+            guarded, program(BOUNDED.replace("first + 3, count", change))
+        ).holds, change
+    assert not prove_equal(guarded, program(BOUNDED.replace("(first, ", "(first + 1, "))).holds

@@ -8,16 +8,25 @@ Both sides of a data-dependent branch are executed.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tilelet.dataclasses import dataclass, field
-from tilelet.dtypes import DType
+from tilelet.dataclasses import dataclass
+from tilelet.dtypes import BOOL, DType
 from tilelet.equivalence import tiles
-from tilelet.equivalence.memory import Buffer, Extent, Memory, UnprovableError, View, whole
+from tilelet.equivalence.loops import Iteration, Loop, changed_positions, digests, window_labels
+from tilelet.equivalence.memory import (
+    Buffer,
+    Memory,
+    UnprovableError,
+    View,
+    whole,
+    with_valid,
+)
 from tilelet.equivalence.rings import MODULUS
 from tilelet.equivalence.terms import (
     ZERO,
@@ -26,6 +35,7 @@ from tilelet.equivalence.terms import (
     Terms,
     combine,
     constant,
+    difference,
     digest,
     grid,
     has_symbol,
@@ -56,6 +66,9 @@ Env = dict[Value, Any]
 
 MAX_WORK = 400_000_000
 """Maximum number of elements hashed for one program, which takes some seconds."""
+
+MAX_GUARDED = 64
+"""Maximum length of a loop whose iterations are executed one by one, each on a condition."""
 
 _PER_OP = 2000
 """Fixed work of an op, in elements."""
@@ -105,6 +118,7 @@ class _SymbolicRun:
         self.blocks = 1
         self._buffers: list[Buffer] = []
         self._names: dict[str, int] = {}
+        self._minima: dict[Symbol, tuple[tuple[Scalar, Scalar], ...]] = {}
 
     def outcome(self) -> Outcome:
         main = self.program.main
@@ -223,7 +237,11 @@ class _SymbolicRun:
             return found if isinstance(found, Symbol) else wrap_integer(found, dtype)
         if op.name in ("scalar.floordiv", "scalar.mod", "scalar.truediv"):
             self._oblige("division", args["rhs"])
-        return symbol(op.name, dtype, tuple(args.items()))
+        found = symbol(op.name, dtype, tuple(args.items()))
+        if op.name == "scalar.min" and dtype.is_integer:
+            a, b = args.values()
+            self._minima[found] = ((a, b), (b, a))
+        return found
 
     def _op_tensor_dim(self, op: Op, env: Env) -> tuple[Any, ...]:
         value, axis = self._get(op.args["tensor"], env), self._get(op.args["axis"], env)
@@ -275,7 +293,7 @@ class _SymbolicRun:
             if has_symbol(valid):
                 self._oblige("sized", shapes, valid)
         if valid is not None and tuple(valid) != shapes:
-            made = _with_valid(made, tuple(valid), shapes)
+            made = with_valid(made, tuple(valid), shapes)
         return made
 
     def _op_slice(self, op: Op, env: Env) -> tuple[Any, ...]:
@@ -478,6 +496,9 @@ class _SymbolicRun:
         if any(isinstance(b, Symbol) for b in bounds):
             if isinstance(bounds[2], Symbol):
                 self._oblige("step", bounds[2])
+            guarded = self._guarded_length(*bounds)
+            if guarded is not None:
+                return self._guarded_loop(view, bounds[0], values, env, *guarded)
             return self._summary(env, view.body, None, tuple(bounds), values)
         if not bounds[2]:
             raise UnprovableError("the step of a loop is 0")
@@ -485,6 +506,25 @@ class _SymbolicRun:
             env[view.index] = index
             env.update(zip(view.carried, values))
             values = self._block(view.body, env)
+        return values
+
+    def _guarded_length(self, start: Any, stop: Any, step: Any) -> tuple[int, Scalar] | None:
+        """Return n and `limit` of a loop from `start` to the minimum of `start + n` and `limit`."""
+        for end, limit in self._minima.get(stop, ()) if step == 1 else ():
+            length = None if isinstance(end, float) else difference(end, start)
+            if length is not None and 0 < length <= MAX_GUARDED:
+                return length, limit
+        return None
+
+    def _guarded_loop(self, view: ForView, start: Any, values: Any, env: Env, *guard: Any) -> Any:
+        """Execute as many iterations as `guard` says, each if it is below the guard's limit."""
+        length, limit = guard
+        for offset in range(length):
+            index = start + offset
+            inside = {**env, view.index: index, **dict(zip(view.carried, values))}
+            condition = symbol("scalar.lt", BOOL, (("lhs", index), ("rhs", limit)))
+            body, kept = partial(self._block, view.body, inside), values
+            values = self._either(condition, view.carried, (body, lambda: kept))  # noqa: B023
         return values
 
     def _op_while(self, op: Op, env: Env) -> tuple[Any, ...]:
@@ -504,11 +544,21 @@ class _SymbolicRun:
         condition = self._get(op.args["cond"], env)
         if not isinstance(condition, Symbol):
             return self._block(op.blocks[0 if condition else 1], env)
-        ends: list[tuple[tuple[object, ...], dict[Buffer, Terms]]] = []
+        sides = [partial(self._block, block, dict(env)) for block in op.blocks]
+        return self._either(condition, op.results, sides)
+
+    def _either(
+        self,
+        condition: Symbol,
+        results: Sequence[Value],
+        sides: Sequence[Callable[[], tuple[Any, ...]]],
+    ) -> tuple[Any, ...]:
+        """Execute both sides of a branch, and merge what they leave."""
+        ends: list[tuple[tuple[Any, ...], dict[Buffer, Terms]]] = []
         before: dict[Buffer, Terms] = {}
-        for side, block in enumerate(op.blocks):
-            with self._under(tag("if", condition, side)), self._saved() as frame:
-                values = self._block(block, dict(env))
+        for number, side in enumerate(sides):
+            with self._under(tag("if", condition, number)), self._saved() as frame:
+                values = side()
                 ends.append((values, {b: b.elements().copy() for b in frame}))
             before.update(frame)
             self._restore(frame)
@@ -519,8 +569,8 @@ class _SymbolicRun:
             self._spend(4 * buffer.size)
             buffer.data = np.where(then == orelse, then, combine(head, then, orelse))
             buffer.last = None
-        sides = zip(op.results, ends[0][0], ends[1][0])
-        return tuple(self._joined(condition, scalar_dtype(r), a, b) for r, a, b in sides)
+        pairs = zip(results, ends[0][0], ends[1][0])
+        return tuple(self._joined(condition, scalar_dtype(r), a, b) for r, a, b in pairs)
 
     def _joined(self, condition: Symbol, dtype: DType | None, a: Any, b: Any) -> object:
         """Merge the values of two branches; `dtype` is that of a scalar."""
@@ -565,13 +615,15 @@ class _SymbolicRun:
         """Execute a loop with an unknown trip count by one iteration in an unknown state."""
         depth = len(self.path)
         name = tag("loop", bounds, depth, tuple(scalar_dtype(p) for p in _scalars(body.params)))
-        loop = _Loop(name, depth, env, body, cond, init, _labels(init), frozenset(self._buffers))
+        loop = Loop(
+            name, depth, env, body, cond, init, window_labels(init), frozenset(self._buffers)
+        )
         step = self._settled_iteration(loop)
         written = list(step.after)
         before = {b: b.elements().copy() for b in written}
         relevant = self._relevant(loop, step)
         given = tuple(self._handed_on(k in loop.vague, v) for k, v in enumerate(init))
-        parts: list[object] = [name, _digests(step.holds, step.values), _digests((), given)]
+        parts: list[object] = [name, digests(step.holds, step.values), digests((), given)]
         for buffer in sorted(relevant, key=lambda b: b.key):
             parts += [buffer.key, digest(step.after[buffer])[()], digest(before[buffer])[()]]
         effect = tag(*parts)
@@ -591,7 +643,7 @@ class _SymbolicRun:
             for k, (first, value) in enumerate(zip(init, given))
         )
 
-    def _settled_iteration(self, loop: _Loop) -> _Iteration:
+    def _settled_iteration(self, loop: Loop) -> Iteration:
         """Execute an iteration in which everything that it writes was unknown before."""
         written: list[Buffer] = []
         step = self._iteration(loop, {})
@@ -600,7 +652,7 @@ class _SymbolicRun:
             step = self._iteration(loop, dict.fromkeys(written, _PLAIN))
         return step
 
-    def _iteration(self, loop: _Loop, salts: Mapping[Buffer, np.uint64]) -> _Iteration:
+    def _iteration(self, loop: Loop, salts: Mapping[Buffer, np.uint64]) -> Iteration:
         """Execute one iteration, repeatedly with fewer assumptions until it respects them."""
         while True:
             found, changed = self._attempt(loop, salts)
@@ -608,9 +660,7 @@ class _SymbolicRun:
                 return found
             loop.vague.update(changed)
 
-    def _attempt(
-        self, loop: _Loop, salts: Mapping[Buffer, np.uint64]
-    ) -> tuple[_Iteration, set[int]]:
+    def _attempt(self, loop: Loop, salts: Mapping[Buffer, np.uint64]) -> tuple[Iteration, set[int]]:
         init, vague = loop.init, loop.vague
         for k in vague:
             if isinstance(init[k], View):
@@ -642,9 +692,9 @@ class _SymbolicRun:
             values = tuple(self._handed_on(k in vague, v) for k, v in enumerate(values))
         self._restore(frame)
         obligations, self.obligations = self.obligations, outside
-        return _Iteration(holds, values, after, obligations), _changed(state, values)
+        return Iteration(holds, values, after, obligations), changed_positions(state, values)
 
-    def _relevant(self, loop: _Loop, step: _Iteration) -> list[Buffer]:
+    def _relevant(self, loop: Loop, step: Iteration) -> list[Buffer]:
         """Return the written buffers whose contents before the loop can matter."""
         written = list(step.after)
         temporary = [b for b in written if b.key.split()[0] not in self._parameters]
@@ -655,7 +705,7 @@ class _SymbolicRun:
         return kept if step.is_same(self._iteration(loop, other), kept) else written
 
     def _write_summary(
-        self, loop: _Loop, buffer: Buffer, effect: object, before: Terms, after: Terms
+        self, loop: Loop, buffer: Buffer, effect: object, before: Terms, after: Terms
     ) -> None:
         """Set what the loop leaves in a buffer; elements that no iteration changes stay."""
         self.memory.touch(buffer)
@@ -720,53 +770,6 @@ class _SymbolicRun:
 _PLAIN = np.uint64(0)
 
 
-@dataclass(frozen=True)
-class _Loop:
-    """A loop with an unknown trip count.
-
-    outer  buffers that exist before it
-    vague  positions of carried values about which nothing is assumed
-    """
-
-    name: np.uint64
-    depth: int
-    env: Env
-    body: Block
-    cond: Block | None
-    init: tuple[Any, ...]
-    labels: list[str]
-    outer: frozenset[Buffer]
-    vague: set[int] = field(default_factory=set[int])
-
-    def unknown_contents(self, buffer: Buffer, salt: np.uint64) -> Terms:
-        """Return the contents of a buffer at the start of an iteration."""
-        return combine(tag("state", self.depth, buffer.key, salt), grid((buffer.size,)))
-
-
-@dataclass(frozen=True)
-class _Iteration:
-    """One iteration of a loop from an unknown state.
-
-    holds        the condition of a `while` loop
-    values       carried values it yields
-    after        contents of written buffers after it
-    obligations  accesses that may fail
-    """
-
-    holds: tuple[object, ...]
-    values: tuple[Any, ...]
-    after: Mapping[Buffer, Terms]
-    obligations: set[np.uint64]
-
-    def is_same(self, other: _Iteration, buffers: Sequence[Buffer]) -> bool:
-        """Whether two iterations have the same effect except on other buffers."""
-        return (
-            _digests(self.holds, self.values) == _digests(other.holds, other.values)
-            and self.obligations == other.obligations
-            and all((self.after[b] == other.after[b]).all() for b in buffers)
-        )
-
-
 def _widened(arg: Arg, value: object, dtype: DType) -> Any:
     """Return an operand of integer arithmetic in `dtype`; polynomials have one type."""
     own = scalar_dtype(arg) if isinstance(value, Symbol) else None
@@ -787,45 +790,6 @@ def _extents(param: Value) -> tuple[object, ...]:
 
 def _scalars(values: Sequence[Value]) -> list[Value]:
     return [v for v in values if isinstance(v.type, ScalarType)]
-
-
-def _labels(values: Sequence[object]) -> list[str]:
-    """Return names of carried values without the removed windows."""
-    found: list[str] = []
-    for value in values:
-        number = sum(isinstance(v, View) == isinstance(value, View) for v in values[: len(found)])
-        found.append(f"window {number}" if isinstance(value, View) else f"value {number}")
-    return found
-
-
-def _changed(state: Sequence[Any], values: Sequence[Any]) -> set[int]:
-    """Return positions of windows and valid regions that change in the next iteration."""
-    found: set[int] = set()
-    for k, (known, value) in enumerate(zip(state, values)):
-        if isinstance(known, Tile) and known.valid != value.valid:
-            found.add(k)
-        elif isinstance(known, View) and isinstance(value, View):
-            same = value.is_same(known) and value.valid == known.valid
-            found |= set() if same else {k}
-    return found
-
-
-def _digests(*groups: Sequence[object]) -> tuple[object, ...]:
-    """Return a comparable form of scalars and tiles; windows are compared by memory."""
-    return tuple(
-        (digest(v.terms)[()], v.valid) if isinstance(v, Tile) else v
-        for group in groups
-        for v in group
-        if not isinstance(v, View)
-    )
-
-
-def _with_valid(view: View, valid: tuple[Extent, ...], shape: tuple[int, ...]) -> View:
-    for limit, extent in zip(valid, shape):
-        if isinstance(limit, int) and limit > extent:
-            raise UnprovableError("a valid region is larger than its window")
-    limits = tuple(max(0, v) if isinstance(v, int) else v for v in valid)
-    return View(view.buffer, view.offset, view.shape, view.strides, view.reach, view.at, limits)
 
 
 def _as_tuple(arg: Arg) -> tuple[Arg, ...]:

@@ -231,3 +231,12 @@ def _indices(view: View) -> Terms:
         steps = np.arange(extent, dtype=np.int64) * stride
         found = found + steps.reshape([-1 if i == axis else 1 for i in range(len(view.reach))])
     return found.astype(np.uint64)
+
+
+def with_valid(view: View, valid: tuple[Extent, ...], shape: tuple[int, ...]) -> View:
+    """Return a view with a valid region that must fit into `shape`."""
+    for limit, extent in zip(valid, shape):
+        if isinstance(limit, int) and limit > extent:
+            raise UnprovableError("a valid region is larger than its window")
+    limits = tuple(max(0, v) if isinstance(v, int) else v for v in valid)
+    return View(view.buffer, view.offset, view.shape, view.strides, view.reach, view.at, limits)
