@@ -322,7 +322,7 @@ class Program:
     ("number", "lens", "count"),
     [("n * 0 + 1", range(8), 0), ("n", [5] * 8, 0), ("n", [5] * 7 + [6], 1), ("i", [5] * 8, 1)],
 )
-def test_the_same_number_written_twice_is_no_race(number: str, lens: Any, count: int) -> None:
+def test_the_same_contents_written_twice_are_no_race(number: str, lens: Any, count: int) -> None:
     given = {
         "lens": np.array(lens, np.int32),
         "x": X[:8],
@@ -332,7 +332,88 @@ def test_the_same_number_written_twice_is_no_race(number: str, lens: Any, count:
     part = race.check(subject_of(flags(number), given))
     assert [f.code for f in part.findings] == ["E1102"] * count
     assert part.status is not Status.PROVED
-    assert any("write the same number" in remark for remark in part.remarks) == (not count)
+    assert any("write the same" in remark for remark in part.remarks) == (not count)
+
+
+def blocks(*lines: str):
+    """Blocks of one task."""
+    body = "\n".join(f"            {line}" for line in lines)
+    return parse(f"""
+import tilelet.language as pl
+
+
+@pl.program
+class Program:
+    @pl.function
+    def shared(
+        self,
+        x: pl.Tensor[[8, 128], pl.FP32],
+        scale: pl.InOut[pl.Tensor[[8, 1], pl.FP32]],
+        out: pl.InOut[pl.Tensor[[8, 128], pl.FP32]],
+    ):
+        for i in pl.spmd(8):
+            row = i // 2 * 2
+{body}
+        return scale, out
+""")
+
+
+LARGEST = "most = pl.row_max(x[row : row + 2, :])"
+FIRST = "scale[row : row + 1, :] = most[0:1, :]"
+ROUNDS = "out[i : i + 1, :] = out[i : i + 1, :]"
+OTHER = "scale[i : i + 1, :] = pl.row_max(out[row : row + 1, :])"
+
+
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        ((LARGEST, "scale[row : row + 2, :] = most"), 0),  # two blocks compute the same
+        ((LARGEST, "scale[row : row + 2, :] = pl.mul(most, 1.0 * i)"), 1),
+        ((LARGEST, FIRST, "scale[i : i + 1, :] = most[0:1, :]"), 0),
+        ((LARGEST, FIRST, "scale[i : i + 1, :] = most[1:2, :]"), 1),
+        # A row is stored as it was, so that the task counts as its writer.
+        ((ROUNDS, OTHER), 0),
+        ((ROUNDS.replace("= out", "= x"), OTHER), 1),
+        ((ROUNDS, "out[row : row + 1, :] = x[row : row + 1, :]"), 1),
+        # Every block adds the same, but the second to what the first has stored.
+        (("scale[0:1, :] = pl.add(scale[0:1, :], pl.row_max(x[0:1, :]))",), 1),
+    ],
+)  # fmt: skip
+def test_blocks_that_store_the_same(lines: tuple[str, ...], count: int) -> None:
+    given = {
+        "x": X[:8],
+        "scale": np.zeros((8, 1), np.float32),
+        "out": np.ones((8, 128), np.float32),
+    }
+    part = race.check(subject_of(blocks(*lines), given))
+    assert {f.code for f in part.findings} == ({"E1102"} if count else set())
+    assert any("write the same" in remark for remark in part.remarks) == (not count)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_tasks_that_store_the_same_unless_its_source_changes(changed: bool) -> None:
+    """Two tasks store `t`, which a task in between may change."""
+    scope = "        with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out, t]):\n            "
+    change = scope + "t[:, :] = pl.exp(x[:, :])\n" if changed else ""
+    text = f"""
+import tilelet.language as pl
+
+
+@pl.program
+class Program:
+    @pl.function
+    def twice(
+        self,
+        x: pl.Tensor[[8, 128], pl.FP32],
+        t: pl.InOut[pl.Tensor[[8, 128], pl.FP32]],
+        out: pl.InOut[pl.Tensor[[8, 128], pl.FP32]],
+    ):
+STORE{change.replace("out, t", "t")}STORE        return t, out
+"""
+    program = parse(text.replace("STORE", scope + "out[:, :] = pl.neg(t[:, :])\n"))
+    given = {"x": X[:8], "t": X[:8].copy(), "out": np.ones((8, 128), np.float32)}
+    found = [str(f.region) for f in race.check(subject_of(program, given)).findings]
+    assert any("out" in region for region in found) == changed
 
 
 def test_iterations_are_named() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.checks.contents import UNCHANGED
 from tilelet.checks.findings import Box, Finding, Place, Status, make_finding
 from tilelet.checks.parallel_loops import dependent_iterations
 from tilelet.checks.prove import prove_order
@@ -61,6 +62,10 @@ seconds. For larger programs only the first tasks are checked.
 MAX_MODELLED = 1 << 14
 """Limit on tasks of a run whose superfluous edges are priced, each by another simulation."""
 
+
+MAX_COMPARED_TASKS = 1024
+MAX_COMPARED_STORES = 1 << 18
+"""Limits on tasks and pairs of stores of one conflict whose contents are compared."""
 
 MAX_SPOILT_PAIRS = 64
 """Limit on pairs of tasks of one conflict whose reads are looked at for use."""
@@ -249,6 +254,11 @@ class Races:
         return s.shared.tracer
 
     @cached_property
+    def contents(self) -> Tracer:
+        s = self.subject
+        return Tracer(s.program, s.tasks, s.arguments, contents=True)
+
+    @cached_property
     def witnesses(self) -> Witnesses:
         s = self.subject
         return Witnesses(s.program, s.tasks, s.arguments, self.graph)
@@ -263,10 +273,12 @@ class Races:
         touches = self._statements(y, x)
         if touches == ():
             return None  # the argument as a whole overlaps, but its actual accesses do not
-        if touches and touches[0].agrees(touches[1]) and self._all_agree(conflict):
+        if touches and self._is_harmless(conflict):
+            kernels = {self.subject.tasks[task].kernel for task in (first, second)}
+            names = " and ".join(f"`{name}`" for name in sorted(kernels))
             self.unseen.append(
-                f"`{self.tensor(y)}`: accesses of `{self.subject.tasks[second].kernel}` are "
-                f"unordered, but all write the same number"
+                f"`{self.tensor(y)}`: accesses of {names} are unordered, but all that write an "
+                f"element write the same"
             )
             return None
         if touches is None and self.subject.brief:
@@ -312,24 +324,40 @@ class Races:
                 problem.causes += (rule,)
         return make_finding("race", problem, places=tuple(places), region=box, witness=witness)
 
-    def _all_agree(self, conflict: Conflict) -> bool:
-        """Return whether the tasks of both calls write one number to each element, or none."""
+    def _is_harmless(self, conflict: Conflict) -> bool:
+        """Return whether the order of two calls' accesses to a tensor cannot matter.
+
+        Stores that overlap must write the same to the same window. A store that leaves the memory
+        as it was may overlap loads, and other stores of this kind.
+        """
         owners, _ = self.subject.tasks.places()
         groups = {int(self.accesses.key[i]) // key_width(self.stream) for i in conflict.pairs[0]}
+        tasks = np.flatnonzero(np.isin(owners, list(groups)))
         buffer = self.stream.regions.buffers[self.accesses.buffer(conflict.first)].id
-        numbers: dict[int, object] = {}
-        for task in np.flatnonzero(np.isin(owners, list(groups))).tolist():
-            touches = self.tracer.touches(task)
+        if len(tasks) > MAX_COMPARED_TASKS:
+            return False
+        mine: dict[tuple[Any, ...], tuple[Touch, set[tuple[int, int]]]] = {}
+        for task in tasks.tolist():
+            touches = self.contents.touches(task)
             if touches is None:
                 return False
             for touch in touches:
-                if touch.window.buffer.id != buffer or not touch.writes:
-                    continue
-                if numbers.setdefault(touch.window.offset, touch.number) != touch.number:
-                    return False
-                if touch.number is None:
-                    return False
-        return True
+                if touch.window.buffer.id == buffer:
+                    w = touch.window
+                    key = w.offset, w.reach, w.strides, w.dtype, touch.writes, touch.contents
+                    known = mine.setdefault((*key, touch.atomic), (touch, set()))
+                    known[1].add((task, touch.block))
+        kept = [k for k in mine.values() if k[0].contents != UNCHANGED]
+        unchanged = [k for k in mine.values() if k[0].contents == UNCHANGED]
+        stores = [k for k in kept if k[0].writes]
+        if len(stores) * (len(stores) + len(unchanged)) > MAX_COMPARED_STORES:
+            return False
+        return not any(
+            len(p[1] | q[1]) > 1 and p[0].disturbs(q[0])
+            for p in stores
+            for q in (*kept, *unchanged)
+            if p is not q
+        ) and not any(len(p[1]) > 1 and p[0].atomic for p in stores)
 
     def _is_discarded(self, conflict: Conflict) -> bool:
         """Return whether tasks do not use what they read where unordered ones write."""
@@ -354,26 +382,20 @@ class Races:
         return bool(reads) and self.witnesses.discards(reads)
 
     def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:
-        """Return the conflicting statements: () if none conflict, None if unknown.
-
-        Statements that write the same number are returned only if there are no others.
-        """
+        """Return the conflicting statements: () if none conflict, None if unknown."""
         a = self.accesses
         mine, other = (self.tracer.touches(int(a.task[i])) for i in (y, x))
         if mine is None or other is None:
             return None
         buffer = self.stream.regions.buffers[a.buffer(y)].id
         same = a.task[y] == a.task[x]
-        agreeing: tuple[Touch, Touch] | tuple[()] = ()
         for p in mine:
             for q in other:
                 if p.window.buffer.id != buffer or q.window.buffer.id != buffer:
                     continue
                 if p.disturbs(q) and (not same or p.block != q.block):
-                    if not p.agrees(q):
-                        return p, q
-                    agreeing = p, q
-        return agreeing
+                    return p, q
+        return ()
 
     def _place(self, access: int, touch: Touch | None, with_block: bool) -> Place:
         a = self.accesses

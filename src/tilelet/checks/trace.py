@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilelet.checks.contents import Contents
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import plural
@@ -26,7 +27,10 @@ from tilelet.tasks.window import Buffer, Window, window_of_array
 
 @dataclass(frozen=True)
 class Touch:
-    """One access of a statement to memory; `number` is written to one element, if not None."""
+    """One access of a statement to memory.
+
+    contents  identifies what it writes, if that was asked for
+    """
 
     loc: Loc
     op: str
@@ -34,18 +38,13 @@ class Touch:
     writes: bool
     atomic: bool
     block: int
-    number: object = None
+    contents: str | None = None
 
     def disturbs(self, other: Touch) -> bool:
         """Return whether the order of the two accesses matters."""
         if not (self.writes or other.writes) or (self.atomic and other.atomic):
             return False
         return self.window.overlaps(other.window)
-
-    def agrees(self, other: Touch) -> bool:
-        """Return whether both write the same number to one element."""
-        same = self.number is not None and self.number == other.number
-        return same and self.window.dtype is other.window.dtype
 
 
 MAX_TASKS = 4096
@@ -68,7 +67,11 @@ def _memory(tasks: TaskStream) -> int:
 
 
 class Tracer:
-    """Traces single tasks of a recorded run, executing tasks if `execute` is set."""
+    """Traces single tasks of a recorded run.
+
+    execute   execute tasks whose accesses depend on results of others
+    contents  identify what stores write
+    """
 
     def __init__(
         self,
@@ -77,14 +80,20 @@ class Tracer:
         arguments: Mapping[str, object],
         *,
         execute: bool = False,
+        contents: bool = False,
     ) -> None:
         self._program = program
         self._execute = execute and is_small(tasks)
         self._tasks = tasks
         self._arguments = arguments
         self._found: list[Touch] = []
-        self._watcher = Watcher(touch=self._note)
-        self._state = watching_state(program.functions, self._watcher, values=False)
+        watcher = Watcher(touch=self._note)
+        self._contents = Contents(program.functions, tasks) if contents else None
+        self._state = (
+            self._contents.watch(watcher)
+            if self._contents is not None
+            else watching_state(program.functions, watcher, values=False)
+        )
         self._params = {f.name: len(f.params) for f in program.kernels}
         written = {r for g in tasks.groups for r in _written_positions(g)}
         self._written = {tasks.regions.buffers[tasks.regions.buffer[r]].id for r in written}
@@ -111,6 +120,8 @@ class Tracer:
             return []
         values = [self._with_data(v, index) if isinstance(v, Window) else v for v in task.values]
         self._found = []
+        if self._contents is not None:
+            self._contents.start(index)
         try:
             with np.errstate(all="ignore"):
                 arguments = values[: self._params[task.kernel]]
@@ -121,8 +132,8 @@ class Tracer:
 
     def _note(self, op: Op, window: Window, writes: bool, atomic: bool) -> None:
         if 0 not in window.reach:
-            number = self._watcher.written
-            touch = Touch(op.loc, op.name, window, writes, atomic, self._state.block, number)
+            made = None if self._contents is None else self._contents.note(window, writes=writes)
+            touch = Touch(op.loc, op.name, window, writes, atomic, self._state.block, made)
             self._found.append(touch)
 
     def _with_data(self, window: Window, index: int) -> Window:
@@ -169,8 +180,8 @@ class _Executed:
     def __init__(
         self, program: Program, tasks: TaskStream, arguments: Mapping[str, object]
     ) -> None:
-        self._watcher = Watcher(touch=self._note)
-        state = watching_state(program.functions, self._watcher, values=True)
+        watcher = Watcher(touch=self._note)
+        state = watching_state(program.functions, watcher, values=True)
         self._replay = Replay(program, tasks, arguments, state)
         self._found: dict[int, list[Touch]] = {}
 
@@ -189,6 +200,5 @@ class _Executed:
             return
         mine = copy.copy(window)
         mine.buffer = buffer
-        block, number = self._replay.state.block, self._watcher.written
-        touch = Touch(op.loc, op.name, mine, writes, atomic, block, number)
+        touch = Touch(op.loc, op.name, mine, writes, atomic, self._replay.state.block)
         self._found.setdefault(self._replay.running, []).append(touch)

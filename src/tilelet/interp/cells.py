@@ -141,7 +141,6 @@ class Watcher:
     uses         undefined elements that decide something
     any_numbers  whether any undefined number was seen
     execution    the accesses of the running kernel, if they are recorded (`interp.repeated`)
-    written      the number that the running statement writes to one element
     """
 
     touch: Callable[[Op, Window, bool, bool], None] | None = None
@@ -153,7 +152,6 @@ class Watcher:
     uses: dict[tuple[Loc, str], Undefined] = field(default_factory=dict[tuple[Loc, str], Undefined])
     any_numbers: bool = False
     execution: Any = None
-    written: object = None
 
     def number(self, value: Any, origin: Origin) -> UndefinedInt | UndefinedFloat:
         """Mark `value` as computed from undefined elements."""

@@ -622,7 +622,7 @@ def _write(low: Lowering, op: Op) -> Step:
     arg, state = op.args["x"], low.state
     watcher: Watcher = state.watcher
     x, at = low.slot(arg), low.get(as_tuple(op.args["indices"]))
-    values, number = _numbers(low, values_in((op.args["value"],))), low.get(op.args["value"])
+    values = _numbers(low, values_in((op.args["value"],)))
     lower = LOWERINGS["write"]
     tile_form = is_tile(arg)
     compute = lower(low, op) if state.execute or not tile_form else None
@@ -639,9 +639,7 @@ def _write(low: Lowering, op: Op) -> Step:
         window: Window = frame[x]
         one = window.slice(indices, (1,) * len(indices))
         mask = None if origin is None else Mask(np.zeros(one.shape, np.bool_), origin)
-        watcher.written = number(frame) if origin is None else None
         store_mask(state, op, one, mask, one.shape, atomic=False)
-        watcher.written = None
 
     def to_tile(frame: Frame) -> None:
         before: TileValue = frame[x]
