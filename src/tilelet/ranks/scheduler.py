@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tilelet.diag.core import UserError
+from tilelet.interp.lowering import Lowering, Step
 from tilelet.interp.movement import read_element
 from tilelet.ir.core import Op, Program
 from tilelet.ranks.collectives import meet
@@ -61,7 +62,7 @@ class Watcher(Protocol):
 
     def access(self, strand: Strand, how: str, window: Window, op: Op, value: int) -> None: ...
 
-    def watched(self, state: RankState, low: object, op: Op, step: object) -> Any: ...
+    def watched(self, state: RankState, low: Lowering, op: Op, step: Step) -> Step: ...
 
     def begin(self, strand: Strand, earlier: Sequence[RankTask]) -> None: ...
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tilelet.interp.lowering import Lowering, Step
 from tilelet.ir.core import Op
 from tilelet.ranks.memory import SymmetricBuffer
 from tilelet.ranks.rank import RankTask, Strand
@@ -28,7 +29,7 @@ class RunTrace:
         if isinstance(window.buffer, SymmetricBuffer):
             self.events.append(("access", strand, how, window, op, value))
 
-    def watched(self, state: RankState, low: object, op: Op, step: object) -> Any:
+    def watched(self, state: RankState, low: Lowering, op: Op, step: Step) -> Step:
         del state, low, op
         return step
 
