@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 from collections.abc import Generator, Mapping
 
 from tilelet.dataclasses import dataclass, field, replace
@@ -91,7 +92,9 @@ class Context:
 
     def fork(self, **changes: object) -> Context:
         """Return this context with other fields; names and ops stay shared."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        new = copy.copy(self)  # faster than `replace`: a context has many fields
+        vars(new).update(changes)
+        return new
 
     def nested(self, **changes: object) -> Context:
         """Return the context of an inner block, with names and ops of its own."""

@@ -245,8 +245,11 @@ def _with_fitting_vector(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Map
     The number of rows of a tile is the product of its leading extents: `[2, 8, 64]` has 16.
     """
     name = "row_vec" if "row_vec" in args else "col_vec"
-    vector, x, t = args.get(name), tile_type(args.get("x")), tile_type(args.get(name))
-    if x is None or t is None or not isinstance(vector, Value):
+    vector = args.get(name)
+    if not isinstance(vector, Value):
+        return args  # most ops have no vector
+    x, t = tile_type(args.get("x")), tile_type(vector)
+    if x is None or t is None:
         return args
     rows, columns = x.shape[:-1], x.shape[-1]
     wanted = (*rows, 1) if name == "row_vec" else (*(1 for _ in rows), columns)
