@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from tests.diverge.faults import model_cases, sites
 from tests.diverge.score import HERE, case_of, load
 
 from tilelet.diag.core import UserError
@@ -65,6 +67,21 @@ def test_replays_equal_complete_runs(path: str) -> None:
             assert array.tobytes() == expected[name].tobytes(), edit.text
         different += not case.passes(made)
     assert different > EDITS // 4
+
+
+def test_control_programs_run_again() -> None:
+    ((_, case),) = model_cases("qwen3/scope1", "split_accumulation")
+    replay = Replay(case.program, case.arguments)
+    shrunk = sites(case, "shrunk buffer", random.Random(1))
+    assert shrunk
+    for edit in shrunk[:4]:
+        expected = complete_run(case.program, case.arguments, edit)
+        for tasks in (None, set(replay.trace.submitted)):
+            with pytest.raises(UserError) if expected is None else contextlib.nullcontext():
+                made = replay.outputs(edit, tasks)
+                assert expected is not None
+                for name, array in made.items():
+                    assert array.tobytes() == expected[name].tobytes(), edit.text
 
 
 def test_a_replay_computes_only_what_changes() -> None:

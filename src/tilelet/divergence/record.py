@@ -507,12 +507,11 @@ class Trace(Recorder):
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A finished run: its parameters' windows and arrays by name, its state and arguments."""
+    """A finished run: its parameters' windows and arrays by name, and its final state."""
 
     parameters: Mapping[str, Window]
     arrays: Mapping[str, Array]
     state: State
-    arguments: Sequence[Any]
 
 
 def follow(recorder: Recorder, arguments: Mapping[str, object]) -> Followed:
@@ -532,4 +531,4 @@ def follow(recorder: Recorder, arguments: Mapping[str, object]) -> Followed:
     recorder.shapes.update({w.buffer.id: w.shape for w in windows.values()})
     with np.errstate(all="ignore"):
         state.code(program.entry).run(bound)
-    return Followed(windows, {n: given[n] for n in windows}, state, bound)
+    return Followed(windows, {n: given[n] for n in windows}, state)

@@ -150,7 +150,10 @@ class RepairSearch:
         allowed = _MAX_LEFT_WRONG * int(region.mask.sum())
 
         def rejects(at: Window) -> bool:
-            if at.buffer is not window.buffer or at.offset != window.offset:
+            # A run of the control program has other buffers for the same parameters.
+            if at.buffer.origin != "param" or at.buffer.name != window.buffer.name:
+                return False
+            if at.offset != window.offset:
                 return False
             if at.reach != window.reach or at.array.dtype != expected.dtype:
                 return False

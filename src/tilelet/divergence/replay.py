@@ -28,6 +28,7 @@ from tilelet.divergence.reuse import ReusedCode
 from tilelet.dtypes import Array
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Program
+from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Buffer, Window
 
 _STEPS_TO_LOWER_FUNCTION = 20.0
@@ -197,7 +198,9 @@ class Replay:
         self._reset()
         self._code.rejects = rejects
         with self._edited(edit), np.errstate(all="ignore"):
-            self._state.code(self.program.entry).run(self.run.arguments)
+            given = {**self.arguments, **self.run.arrays}
+            bound = bind_arguments(self.program, given, execute=True)
+            self._state.code(self.program.entry).run(bound)
 
     def _fill(self, tasks: Collection[int]) -> None:
         """Execute tasks as recorded, keeping their tiles for reuse."""
