@@ -171,13 +171,16 @@ class Diagnosis:
         near = self._slicer.slice(writer, agreement)
         undefined = self._undefined_read(near)
         ranked = self._ranked(near)
+        behind = set(near.everything)
         if undefined is not None:
-            reads = self._slicer.ops([undefined, *self._writers_of(undefined)])
+            writers = self._writers_of(undefined)
+            behind.update(writers)  # one of them may be meant for this place
+            reads = self._slicer.ops([undefined, *writers])
             ranked = list(dict.fromkeys([*self._slicer.with_indices(reads), *ranked]))
         region = Region(
             output,
             self._written_by(writer, output) & self._wrong[output],
-            {self._trace.events[n].task for n in near.everything},
+            {self._trace.events[n].task for n in behind},
             self._window_written_once(writer),
         )
         repairs = self._search.run(ranked, list(self._predicted(near, matcher)), region)
