@@ -11,12 +11,14 @@ import pytest
 
 from tilelet.calibration import page, published
 from tilelet.calibration import report as reports
+from tilelet.calibration.fit import fit
 from tilelet.calibration.report import RowFit
-from tilelet.calibration.rows import PUBLISHED, public_lines, public_rows
-from tilelet.device import load_machine
+from tilelet.calibration.rows import PUBLISHED, Line, public_lines, public_rows
+from tilelet.device import Machine, load_machine
 from tilelet.device.report import uncertainty
 
 ROOT = Path(__file__).parents[2]
+A2A3 = load_machine("a2a3")
 
 
 def outcome(name: str, modelled: float, left_out: float, cause: str = "vector") -> RowFit:
@@ -52,6 +54,35 @@ def test_pairs_and_directions() -> None:
     assert not second.noticed
     assert reports.rank_correlation([1, 2, 3, 4], [10, 20, 30, 40]) == pytest.approx(1.0)
     assert reports.rank_correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1.0)
+
+
+def line(name: str, family: str, published: float, power: float, weight: float = 1.0) -> Line:
+    """A row whose prediction is 100 us and follows a power of the time that a store takes."""
+    now = A2A3.paths["ub_to_gm"].fixed_cycles
+
+    def predict(machine: Machine, _period: str) -> float:
+        return 100.0 * (machine.paths["ub_to_gm"].fixed_cycles / now) ** power
+
+    return Line(name, family, published, "us", predict, weight=weight)
+
+
+def left_out(*others: Line) -> float:
+    """Return the prediction of a program made of stores, by a fit to the other rows."""
+    return fit(A2A3, [*others, line("asked", "asked", 100.0, 1.0)]).left_out[-1]
+
+
+def test_a_change_counts_although_both_rows_are_off() -> None:
+    off = line("a.before", "a", 150.0, 0.0), line("a.after", "a", 150.0 * 0.8, 1.0)
+    apart = line("a1", "a", 150.0, 0.0), line("a2", "a", 150.0 * 0.8, 1.0)
+    # Alone the second row says that stores take longer, together they say: 20 % less.
+    assert left_out(*apart) > 101
+    assert left_out(*off) < left_out(*apart) - 3
+
+
+def test_rows_count_by_their_weight() -> None:
+    more, less = (line(name, "a", us, 1.0) for name, us in (("m", 120.0), ("l", 80.0)))
+    unsure = line("l", "a", 80.0, 1.0, weight=0.25)
+    assert left_out(more, unsure) > left_out(more, less) + 3
 
 
 def test_nine_of_ten_lie_inside() -> None:

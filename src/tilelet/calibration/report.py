@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tilelet.calibration.fit import fit
+from tilelet.calibration.fit import fit, pair_indices
 from tilelet.calibration.rows import Line
 from tilelet.dataclasses import asdict, dataclass
 from tilelet.device.machine.description import Machine
@@ -119,19 +119,14 @@ def load_outcomes(file: Path = RESULTS) -> list[RowFit]:
 
 def pairs_of(outcomes: Iterable[RowFit]) -> list[Pair]:
     """Return the rows of programs before and after a change."""
-    by_name = {o.name: o for o in outcomes}
-    found: list[Pair] = []
-    for name, before in by_name.items():
-        for end in ("before", "base"):
-            after = by_name.get(name.removesuffix(end) + "after") if name.endswith(end) else None
-            if after is not None:
-                found.append(_pair(name.removesuffix(end).rstrip(".-"), before, after))
-    return found
+    rows = list(outcomes)
+    pairs = pair_indices([o.name for o in rows])
+    return [_pair(rows[before], rows[after]) for before, after in pairs]
 
 
-def _pair(name: str, before: RowFit, after: RowFit) -> Pair:
+def _pair(before: RowFit, after: RowFit) -> Pair:
     return Pair(
-        name,
+        after.name.removesuffix("after").rstrip(".-"),
         after.published / before.published,
         after.modelled / before.modelled,
         after.left_out / before.left_out,

@@ -28,9 +28,9 @@ UNKNOWN_TRIPS = 1
 """Trip count assumed for a loop whose count is unknown."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Signature:
-    """What an execution's cost depends on besides the kernel.
+    """What an execution's cost depends on besides the kernel; compared by identity.
 
     scalars  values of scalar parameters by position; others are unknown
     strided  positions of tensor parameters whose rows have gaps between them

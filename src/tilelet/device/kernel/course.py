@@ -6,6 +6,7 @@ afterwards, on any machine.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from tilelet.dataclasses import dataclass
@@ -52,8 +53,9 @@ class Course:
     guesses: tuple[tuple[Loc, str], ...]
 
 
+@functools.lru_cache(maxsize=4096)
 def course_of(kernel: DeviceKernel, signature: Signature) -> Course:
-    """Make all control decisions of an execution."""
+    """Make all control decisions of an execution, once for all machines that it is replayed on."""
     path = ControlPath(kernel, signature)
     body = _moves(path, kernel.body)
     return Course(kernel, signature, body, tuple(path.guesses.items()))
