@@ -11,7 +11,7 @@ import pytest
 from tests.checks.programs import A2A3, ROWS, Generated, generate, parsed, subject_of
 
 import tilelet.language as pl
-from tilelet.checks import race
+from tilelet.checks import memory, race
 from tilelet.checks.findings import Status
 from tilelet.checks.race import Races
 from tilelet.checks.verdict import Subject
@@ -388,6 +388,54 @@ def test_blocks_that_store_the_same(lines: tuple[str, ...], count: int) -> None:
     part = race.check(subject_of(blocks(*lines), given))
     assert {f.code for f in part.findings} == ({"E1102"} if count else set())
     assert any("write the same" in remark for remark in part.remarks) == (not count)
+
+
+def external(rows: str):
+    """Blocks that call an external kernel, and then read a row of what all of them write."""
+
+    @pl.jit.extern(source="k.cpp")
+    def fill(
+        x: pl.Tensor[[64, 128], pl.FP32],
+        out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]],
+        first: pl.Scalar[pl.INDEX],
+    ) -> pl.Tensor: ...
+
+    @pl.jit
+    def parts(
+        x: pl.Tensor[[64, 128], pl.FP32],
+        table: pl.InOut[pl.Tensor[[4], pl.INT32]],
+        out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]],
+        last: pl.Out[pl.Tensor[[16, 128], pl.FP32]],
+    ):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            pl.write(table, [0], pl.cast(16, pl.INT32))
+        with pl.spmd(4):
+            out = fill(x, out, pl.get_block_idx() * 16)
+        with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out] if rows == "unordered" else []):
+            last[:, :] = pl.neg(out[16:32, :])
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.read(table, [0])
+            last[:, :] = pl.add(last[:, :], x[row : row + 16, :])
+        return out, last
+
+    return parts
+
+
+@pytest.mark.parametrize("rows", ["ordered", "unordered"])
+def test_blocks_of_an_external_kernel_are_not_checked(rows: str) -> None:
+    given = {
+        "x": X,
+        "table": np.zeros(4, np.int32),
+        "out": np.zeros((64, 128), np.float32),
+        "last": np.zeros((16, 128), np.float32),
+    }
+    subject = subject_of(external(rows), given)
+    part = race.check(subject)
+    assert len(part.findings) == (rows == "unordered")  # tasks access their whole arguments
+    assert any("external kernel" in remark for remark in part.remarks)
+    bounds = memory.check(subject)
+    assert bounds.status is Status.NOT_CHECKED
+    assert bounds.summary == "external kernel `fill` has no reference to run"
 
 
 @pytest.mark.parametrize("changed", [False, True])

@@ -11,6 +11,7 @@ from tilelet.checks.init import Stopped, watched_run
 from tilelet.checks.prove import prove_bounds
 from tilelet.checks.verdict import CheckResult, Subject, part
 from tilelet.diag.catalogue.checks import OutOfBounds
+from tilelet.diag.catalogue.unsupported import ExternalKernel
 from tilelet.diag.text import plural
 
 
@@ -29,6 +30,8 @@ def check(subject: Subject) -> CheckResult:
         return CheckResult(
             "memory", Status.NOT_CHECKED, ("undefined memory decides the position of windows")
         )
+    if isinstance(run, Stopped) and isinstance(run.error, ExternalKernel):
+        return CheckResult("memory", Status.NOT_CHECKED, run.error.diagnostic.message)
     if isinstance(run, Stopped):
         error = run.error.diagnostic
         made = next((label.loc for label in error.labels[1:]), None)

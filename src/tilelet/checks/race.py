@@ -273,6 +273,12 @@ class Races:
         touches = self._statements(y, x)
         if touches == ():
             return None  # the argument as a whole overlaps, but its actual accesses do not
+        if touches and first == second and self._is_external(first, touches):
+            self.unseen.append(
+                f"`{self.tensor(y)}`: which parts of it the blocks of external kernel "
+                f"`{self.subject.tasks[first].kernel}` access is not known"
+            )
+            return None
         if touches and self._is_harmless(conflict):
             kernels = {self.subject.tasks[task].kernel for task in (first, second)}
             names = " and ".join(f"`{name}`" for name in sorted(kernels))
@@ -323,6 +329,12 @@ class Races:
             if f"`{self.tensor(y)}`" in rule:
                 problem.causes += (rule,)
         return make_finding("race", problem, places=tuple(places), region=box, witness=witness)
+
+    def _is_external(self, task: int, touches: tuple[Touch, Touch]) -> bool:
+        """Return whether one of these accesses is that of an external kernel."""
+        kernel = self.subject.program.functions[self.subject.tasks[task].kernel]
+        names = {op.name for op in walk(kernel.body) if op.spec.external is not None}
+        return not names.isdisjoint(touch.op for touch in touches)
 
     def _is_harmless(self, conflict: Conflict) -> bool:
         """Return whether the order of two calls' accesses to a tensor cannot matter.
