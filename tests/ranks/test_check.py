@@ -91,7 +91,9 @@ def test_a_seed_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "E1717" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [["tasks", "--as-runtime"], ["advise"]])
+@pytest.mark.parametrize(
+    "command", [["tasks", "--as-runtime"], ["advise"], ["tune"], ["export"], ["diverge"]]
+)
 def test_commands_of_one_chip_refuse_it(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

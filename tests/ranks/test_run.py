@@ -226,8 +226,9 @@ def test_a_peer_outside_the_domain() -> None:
         lowered(step)(rows(2), config=world(2))
 
 
-def test_the_host_calls_no_kernel() -> None:
-    @pl.jit.incore
+@pytest.mark.parametrize("decorated", [pl.jit.incore, pl.jit.inline])
+def test_the_host_dispatches_control_programs_only(decorated) -> None:
+    @decorated
     def step(x: pl.InOut[pl.Tensor[[1, SIZE], pl.FP32]]):
         return x
 

@@ -334,6 +334,9 @@ def positional_arguments(
         if not function.generic or name is None:
             raise KeywordToUserFunction(ctx.loc(keyword), function.name, name or "**")
         if name not in names:
+            if name == "device" and function.kind is FunctionKind.Inline:
+                problem = f"`{function.name}` is inlined into the host function"
+                raise BadDispatch(ctx.loc(node), problem, "dispatch a `@pl.jit` function")
             raise UnknownKeyword(ctx.loc(keyword), function.name, name, names)
         if name in names[: len(given)]:
             raise DuplicateArgument(ctx.loc(keyword), function.name, name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelet.dataclasses import dataclass, field
+from tilelet.ir.core import FunctionKind
+from tilelet.runtime.handlers.base import ranks_refused
 from tilelet.runtime.handlers.count import Count
 
 if TYPE_CHECKING:
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.data.specs import Spec
     from tilelet.runtime.harness.call_forms import RunCase
     from tilelet.runtime.harness.case_run import CaseRun
+    from tilelet.runtime.programs.compiler import ProgramCall
 
 
 @dataclass
@@ -24,6 +27,13 @@ class Export(Count):
 
     def case(self, run: CaseRun) -> None:
         program, specs = run.written
+        if program.main.kind is FunctionKind.Host:
+            raise ranks_refused(program)
         run.session.programs_seen += 1
         self.cases.append((program, list(specs.values()), run.case))
         run.result.passed, run.result.was_executed = True, False
+
+    def call(self, call: ProgramCall) -> None:
+        if call.program.has_ranks:
+            raise ranks_refused(call.program.program)
+        super().call(call)
