@@ -422,3 +422,14 @@ def test_stages_that_share_buffers_are_priced_and_reported(tilelet: Run) -> None
     assert "W0920" in out + err
     assert "nothing to change" in out
     assert code == 0
+
+
+def test_portability_does_not_record_all_tasks(tilelet: Run) -> None:
+    text = SCRIPT.replace("pl.parallel(0, 64, TILE)", "pl.range(2000000)").replace(
+        "r : r + TILE", "0 : TILE"
+    )
+    Path("many.py").write_text(text)
+    code, out, err = tilelet("check", "--portable", "2026-08", "many.py")
+    assert "the first 1,024 tasks counted" in out + err
+    assert "nothing to change" in out
+    assert code == 0

@@ -35,6 +35,9 @@ NEWEST = "2026-08"
 _MACHINE = "a2a3"
 """The machine whose runtime must order the tasks of an exported program."""
 
+_MAX_TASKS = 1024
+"""Tasks recorded by `check --portable`, which looks at programs only."""
+
 _PROOF_BUDGET = 40_000_000
 """Elements that a proof may take: about a second."""
 
@@ -42,7 +45,7 @@ _PROOF_BUDGET = 40_000_000
 def portable_command(options: CheckCommand) -> int:
     """Print what a dialect does not accept of the target's programs; return 1 if anything."""
     dialect = dialect_named(options.portable or NEWEST)
-    recording = record(options.target, options, options.platform)
+    recording = record(options.target, options, options.platform, most_tasks=_MAX_TASKS)
     if recording.code and not recording.runs:
         if options.format != "text":
             show_problems(recording.diagnostics, options.format, options.target.name)
