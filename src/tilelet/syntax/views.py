@@ -64,8 +64,8 @@ class MemRef:
 
     def __init__(
         self,
-        base: object = None,
-        byte_offset: object = 0,
+        base: Any = None,
+        byte_offset: Any = 0,
         size: int = 0,
         *,
         slots: int = 1,

@@ -51,12 +51,12 @@ class TensorSpec:
         self,
         name: str,
         shape: Sequence[int] | int,
-        dtype: object,
-        init_value: object = None,
+        dtype: Any,
+        init_value: Any = None,
         is_output: bool = False,
-        resident: object = None,
+        resident: Any = None,
         from_checkpoint: str | None = None,
-        checkpoint: object = None,
+        checkpoint: Any = None,
     ) -> None:
         # Scripts are not type-checked.
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -24,7 +24,7 @@ class RunResult:
         execution_time: float | None = None,
         profile: dict[str, Any] | None = None,
         work_dir: Path | RunDirectory | None = None,
-        bench: object = None,
+        bench: Any = None,
     ) -> None:
         self.passed = passed
         self.test_name = test_name

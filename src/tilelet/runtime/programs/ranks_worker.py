@@ -44,7 +44,7 @@ class StackedDeviceTensor:
 class DistributedRunHandle:
     """A submitted run, which is complete."""
 
-    def __init__(self, result: object) -> None:
+    def __init__(self, result: Any) -> None:
         self._result = result
         self.done = True
 
