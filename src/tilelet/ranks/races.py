@@ -8,10 +8,10 @@ neither is ordered before the other and one of them is a plain write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tilelet.analysis.overlap import Bytes
+from tilelet.analysis.overlap import Bytes, meet
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ranks import LineShared, RanksRace, SetBySeveral
 from tilelet.diag.core import UserError
@@ -30,6 +30,9 @@ Clock = dict[int, int]
 
 LINE = 64
 """Bytes of a cache line: a scalar store writes the whole line back."""
+
+_SECTIONS = 256
+"""Parts of a slice whose accesses are kept apart."""
 
 _PLAIN_WRITES = ("write", "push", "store")
 _DATA = (*_PLAIN_WRITES, "read", "add")
@@ -64,20 +67,30 @@ class Access:
 
     how    "read", "write" (a transfer), "push" (a remote store), "store" (own slice), "add",
            "notify", "set" or "wait"
+    bytes  of the slice
     time   count of releases of its strand
+    order  position among all accesses of the run
     """
 
     strand: Strand
     how: str
     window: Window
+    bytes: Bytes
     op: Op
     time: int
+    order: int
 
     def before(self, clock: Clock) -> bool:
         return clock.get(self.strand.number, 0) >= self.time
 
+    def races(self, now: Access, clock: Clock) -> bool:
+        """Whether it conflicts with a later access of this clock to a common byte."""
+        if self.strand is now.strand or not _conflict(self.how, now.how):
+            return False
+        return not self.before(clock)
+
     def told(self) -> str:
-        low, high = self.window.bytes.limits
+        low, high = self.bytes.limits
         loops = "".join(f", {name} = {value}" for name, value in self.strand.loops)
         return f"{self.strand.title}{loops}: {_VERBS[self.how]} bytes {low} to {high - 1}"
 
@@ -92,6 +105,46 @@ def _conflict(a: str, b: str) -> bool:
     return (a == "set" and b in signals) or (b == "set" and a in signals)
 
 
+class SliceAccesses:
+    """Accesses to one slice that a later one can race with, found by the bytes they touch."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._width = max(LINE, nbytes // _SECTIONS)
+        self._sections: dict[int, dict[Bytes, list[Access]]] = {}
+
+    def _around(self, touched: Bytes) -> Iterator[dict[Bytes, list[Access]]]:
+        low, high = touched.limits
+        for section in range(low // self._width, (high - 1) // self._width + 1):
+            yield self._sections.setdefault(section, {})
+
+    def add(self, now: Access) -> list[Access]:
+        """Add an access; return the earlier ones that it races with, in their order."""
+        found: list[Access] = []
+        clock, touched = now.strand.clock, now.bytes
+        seen: set[Bytes] = {touched}
+        same: list[Access] | None = None
+        for section in self._around(touched):
+            for other_bytes, others in section.items():
+                if other_bytes in seen:
+                    continue
+                seen.add(other_bytes)
+                racing = [o for o in others if o.races(now, clock)]
+                if racing and meet(touched, other_bytes):
+                    found += racing
+            same = section.setdefault(touched, [] if same is None else same)
+        assert same is not None
+        found += [o for o in same if o.races(now, clock)]
+        # Drop accesses ordered before a write that covers all their bytes.
+        drops = now.how in _PLAIN_WRITES
+        same[:] = [
+            o
+            for o in same
+            if not (o.strand is now.strand or o.before(clock)) or not (drops or o.how == now.how)
+        ]
+        same.append(now)
+        return sorted(found, key=lambda o: o.order)
+
+
 class HappensBefore:
     """An observer that finds races; `findings` has each pair of statements once."""
 
@@ -99,7 +152,8 @@ class HappensBefore:
         self.findings: dict[tuple[object, ...], UserError] = {}
         self.footprint: list[Touch] = []
         self.notified: dict[tuple[int, int], list[Access]] = {}
-        self._accesses: dict[int, list[Access]] = {}
+        self._accesses: dict[int, SliceAccesses] = {}
+        self._count = 0
         self._cells: dict[tuple[int, int], Clock] = {}
         self._addresses: dict[str, int] = {}
         self._sets: dict[tuple[int, int], list[tuple[Access, int]]] = {}
@@ -149,13 +203,20 @@ class HappensBefore:
         buffer = window.buffer
         if not isinstance(buffer, SymmetricBuffer):
             return
-        self.footprint.append(Touch((buffer.name, buffer.index), window.bytes, how, value))
+        touched = window.bytes
+        self.footprint.append(Touch((buffer.name, buffer.index), touched, how, value))
+        if 0 in window.reach:
+            return
         clock = strand.clock
-        now = Access(strand, how, window, op, clock[strand.number])
+        self._count += 1
+        now = Access(strand, how, window, touched, op, clock[strand.number], self._count)
         if how in ("wait", "match"):
             join(clock, self._cells.get(_key(window)))
             return
-        self._compare(now, buffer)
+        if buffer.id not in self._accesses:
+            self._accesses[buffer.id] = SliceAccesses(buffer.nbytes)
+        for other in self._accesses[buffer.id].add(now):
+            self._found(other, now, buffer)
         if how in ("notify", "set"):
             self.notified.setdefault(_key(window), []).append(now)
             self._share_line(now, buffer)
@@ -163,24 +224,6 @@ class HappensBefore:
             clock[strand.number] += 1
         elif how in _PLAIN_WRITES:
             self._share_line(now, buffer)
-
-    def _compare(self, now: Access, buffer: SymmetricBuffer) -> None:
-        kept: list[Access] = []
-        clock = now.strand.clock
-        covered = False
-        for other in self._accesses.get(buffer.id, ()):
-            if other.strand is now.strand or other.before(clock):
-                # Drop accesses ordered before a write that covers all their bytes.
-                same = other.window.bytes == now.window.bytes
-                if not (same and (now.how in _PLAIN_WRITES or other.how == now.how)):
-                    kept.append(other)
-                covered = covered or (same and other.how == now.how and other.strand is now.strand)
-                continue
-            kept.append(other)
-            if _conflict(other.how, now.how) and now.window.overlaps(other.window):
-                self._found(other, now, buffer)
-        kept.append(now)
-        self._accesses[buffer.id] = kept
 
     def _found(self, a: Access, b: Access, buffer: SymmetricBuffer) -> None:
         key = ("race", *sorted([_where(a), _where(b)]))
@@ -200,7 +243,7 @@ class HappensBefore:
         """Report a scalar store that writes its whole cache line back and loses a peer's data in
         it.
         """
-        start, stop = now.window.bytes.limits
+        start, stop = now.bytes.limits
         base = self._addresses.get(buffer.name, 0)
         scalar = now.how == "set"
         for line in {(base + start) // LINE, (base + stop - 1) // LINE}:
