@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilelet.analysis.overlap import Bytes, meet
-from tilelet.ranks.races import Access, SliceAccesses, join
+from tilelet.ranks.races import Access, SliceAccesses, Touch, compacted, join
 
 SIZE = 1 << 15
 
@@ -45,3 +45,30 @@ def test_races_are_those_of_comparing_every_pair(seed: int) -> None:
         found += len(racing)
         earlier.append(now)
     assert found
+
+
+def bytes_of(touch: Touch) -> set[int]:
+    found = {touch.bytes.start}
+    for count, step in touch.bytes.axes:
+        found = {at + i * step for at in found for i in range(count)}
+    return {at + i for at in found for i in range(touch.bytes.run)}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_compacted_footprint_touches_the_same_bytes(seed: int) -> None:
+    draw = random.Random(seed)
+    touches: list[Touch] = []
+    for _ in range(40):
+        how = draw.choice(["read", "store", "add", "notify", "wait"])
+        axes = draw.choice([(), ((8, 4),), ((4, 4),), ((2, 64), (4, 4)), ((2, 16), (4, 4))])
+        touches.append(Touch(("w", draw.randrange(2)), Bytes(draw.randrange(32) * 4, 4, axes), how))
+    fewer = compacted(touches)
+    assert len(fewer) < len(touches)
+    for kind in {(t.slice, t.how) for t in touches}:
+        sets = [
+            {b for t in some if (t.slice, t.how) == kind for b in bytes_of(t)}
+            for some in (touches, fewer)
+        ]
+        assert sets[0] == sets[1]
+    cells = {t for t in touches if t.how in ("notify", "wait")}
+    assert cells == {t for t in fewer if t.how in ("notify", "wait")}

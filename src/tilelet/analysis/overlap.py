@@ -27,6 +27,16 @@ class Bytes(NamedTuple):
         high = self.start + sum((n - 1) * step for n, step in self.axes if step > 0)
         return low, high + self.run
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether they are all bytes between their limits."""
+        length = self.run
+        for count, step in sorted(self.axes, key=lambda axis: axis[1]):
+            if step != length:
+                return False
+            length *= count
+        return True
+
 
 def meet(a: Bytes, b: Bytes) -> bool:
     """Return whether the two share a byte; True when in doubt.

@@ -19,13 +19,13 @@ from tilelet.analysis.overlap import meet
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ranks import BadSeed
 from tilelet.diag.core import UserError
-from tilelet.ir.core import Program
+from tilelet.ir.core import Direction, Program
 from tilelet.ranks import static
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.engine import native_kernels
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.memory import symmetric
-from tilelet.ranks.races import HappensBefore, Touch
+from tilelet.ranks.races import HappensBefore, Touch, compacted
 from tilelet.ranks.rank import Strand
 from tilelet.ranks.requests import Condition
 from tilelet.ranks.scheduler import InOrder, Policy, Random, World
@@ -167,6 +167,9 @@ class Explorer:
         static.check_text(program)
         self._program = program
         self._arguments = arguments
+        entry = program.main
+        pairs = zip(entry.params, entry.directions, strict=True)
+        self._written = {p.name for p, how in pairs if how is not Direction.In}
         self._world = (config or DistributedConfig()).world
         self._cores = cores
         self._is_native = is_native
@@ -179,7 +182,8 @@ class Explorer:
     def run(self, policy: Policy) -> tuple[list[UserError], World, HappensBefore]:
         """Run one execution; return its findings."""
         given: dict[str, Any] = {
-            n: a.copy() if isinstance(a, np.ndarray) else a for n, a in self._arguments.items()
+            n: a.copy() if isinstance(a, np.ndarray) and n in self._written else a
+            for n, a in self._arguments.items()
         }
         bound = bind_arguments(self._program, given, execute=True)
         plan = plan_of(self._program, bound, self._world)
@@ -199,7 +203,7 @@ class Explorer:
 
             def take() -> Footprint:
                 found, watcher.footprint = watcher.footprint, []
-                return found
+                return compacted(found)
 
             policy.watch(take)
         found: list[UserError] = []

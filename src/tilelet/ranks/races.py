@@ -31,6 +31,9 @@ Clock = dict[int, int]
 LINE = 64
 """Bytes of a cache line: a scalar store writes the whole line back."""
 
+CELL = 4
+"""Bytes of a signal."""
+
 _SECTIONS = 256
 """Parts of a slice whose accesses are kept apart."""
 
@@ -59,6 +62,38 @@ class Touch(NamedTuple):
     bytes: Bytes
     how: str
     value: int = 0
+
+
+def compacted(footprint: Sequence[Touch]) -> list[Touch]:
+    """Return the same bytes in fewer touches: adjoining ranges of one kind are one.
+
+    Touches of single cells stay as they are: signals are compared cell by cell.
+    """
+    rest: dict[Touch, None] = {}
+    ranges: dict[tuple[tuple[str, int], str], list[tuple[int, int]]] = {}
+    for touch in footprint:
+        low, high = touch.bytes.limits
+        if touch.how in _DATA and touch.bytes.is_dense and high - low > CELL:
+            ranges.setdefault((touch.slice, touch.how), []).append((low, high))
+        else:
+            rest[touch] = None
+    merged = [
+        Touch(slice_, Bytes(low, high - low), how)
+        for (slice_, how), found in ranges.items()
+        for low, high in union(found)
+    ]
+    return [*rest, *merged]
+
+
+def union(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the union of half-open ranges, in order."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
