@@ -351,3 +351,14 @@ def test_a_blank_tensor_that_is_filled_with_parts_of_large_ones() -> None:
         assert isinstance(scales, Deferred)
         assert all(cell.cell.real is None for cell in (weights, scales))
         assert torch.equal(scales, weights.abs().amax(dim=-1, keepdim=True))
+
+
+def test_a_small_tensor_that_is_written_element_by_element_is_computed_at_once() -> None:
+    with Deferring():
+        large = torch.zeros(BIG)
+        table = torch.zeros(64, 64)
+        for i in range(64):
+            table[i, i] = i
+        assert pending() == 1
+        assert large[0, 0].item() == 0
+        assert table.diagonal().tolist() == list(range(64))

@@ -92,10 +92,15 @@ _LOOKS = [
 
 
 class Storage:
-    """Memory shared by cells; `is_open` if the script can access it outside the tape."""
+    """Memory shared by cells.
 
-    def __init__(self) -> None:
+    is_open   the script can access it outside the tape
+    is_small  deferred only to be filled from large tensors: a write of anything else opens it
+    """
+
+    def __init__(self, is_small: bool = False) -> None:
         self.is_open = False
+        self.is_small = is_small
 
 
 @dataclass(eq=False)
@@ -281,7 +286,10 @@ def _dispatch(function: Any, args: tuple[object, ...], named: dict[str, Any]) ->
     if made is None:
         return _run_now(function, args, named)
     passed = _passed(function, args, named)
-    results = [_result(value, alias, passed) for value, alias in _with_aliases(function, made)]
+    is_small = function._overloadpacket.__name__ in _BLANKS and made.numel() < LARGE
+    results = [
+        _result(value, alias, passed, is_small) for value, alias in _with_aliases(function, made)
+    ]
     changed = {id(value) for value in _changed(passed)}
     fresh = [None if id(result) in changed else ref(result.cell) for result in results]
     reads = {t.cell.storage for t in _tensors((args, named)) if isinstance(t, Deferred)}
@@ -308,10 +316,10 @@ def _dispatch(function: Any, args: tuple[object, ...], named: dict[str, Any]) ->
     return _in_form(made, iter(results))
 
 
-def _result(value: Any, alias: Any, passed: Sequence[tuple[Any, Any]]) -> Deferred:
+def _result(value: Any, alias: Any, passed: Sequence[tuple[Any, Any]], is_small: bool) -> Deferred:
     """Return the cell of a result: a modified argument, a view of one, or a new tensor."""
     if alias is None:
-        return Deferred(Cell(value, Storage()))
+        return Deferred(Cell(value, Storage(is_small)))
     sets = alias.before_set  # none where the result is a list
     base = next(a for a, info in passed if info and (not sets or info.before_set & sets))
     return base if alias.is_write else Deferred(Cell(value, base.cell.storage))
@@ -334,6 +342,12 @@ def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any
         return None
     passed = _passed(function, args, named)
     if not all(isinstance(value, Deferred) for value in _changed(passed)):
+        return None
+    small = [value for value in _changed(passed) if value.cell.storage.is_small]
+    filled = {value.cell.storage for value in small}
+    if small and not any(isinstance(t, Deferred) and t.cell.storage not in filled for t in tensors):
+        for value in small:
+            opened(value)
         return None
     if _depends_on_elements(function, tensors):
         return None
