@@ -23,6 +23,8 @@ SOURCE = """
 const int64_t scratch_bytes = TL_MATMUL_SCRATCH_BYTES;
 int takes_pairs(const tl_matmul_args *x) { return is_paired(x); }
 int takes_b_in_place(const tl_matmul_args *x) { return is_in_place(x); }
+const char *next_b(const workspace *work) { return work->ahead.guess; }
+int is_next_fed(const workspace *work) { return work->fed == work->ahead.guess; }
 """
 
 # Beside the machine's own: pairs of BF16 by an instruction written in C, and by one that adds in
@@ -293,6 +295,38 @@ def test_a_is_prepared_anew_for_every_call(flags: str, rows: int) -> None:
         ]
         calls[seed]()
         assert same_bits(c, matmul(a.value, b.value, None))
+
+
+@pytest.mark.parametrize("flags", [name for name in BUILDS if name != "dot backwards"])
+@pytest.mark.parametrize("period", [1, 2, 4])
+def test_the_next_block_of_a_loop_is_prefetched(flags: str, period: int) -> None:
+    """Products over blocks of keys and values in turn, as in attention, from one task to another:
+    the next block is guessed, and no guess changes a result.
+    """
+    library = build(SOURCE, BUILDS[flags])
+    library.next_b.restype = ctypes.c_void_p
+    block, width, task = 48, 32, 4
+    tensors = [random_matrix((3 * task * block, width), BF16, seed) for seed in range(period)]
+    working = scratch(library)
+    guess, right, fed = None, 0, 0
+    for first in (2 * task, 0):  # the second task is elsewhere
+        for i in range(first, first + task):
+            for number, tensor in enumerate(tensors):
+                is_transposed = number % 2 == 0
+                b = Stored(tensor[i * block : (i + 1) * block], is_transposed, BF16)
+                inner = width if is_transposed else block
+                a = stored(random_matrix((8, inner), BF16, 9), BF16)
+                c = np.zeros((8, block if is_transposed else width), np.float32)
+                library.tl_matmul(ctypes.byref(arguments(a, b, c, None)), address(working))
+                assert same_bits(c, matmul(a.value, b.value, None))
+                right += guess == b.window.ctypes.data
+                guess = library.next_b(address(working))
+                fed += library.is_next_fed(address(working))
+    products = 2 * task * period
+    # Five without a history; of the second task the first, and the one whose two predecessors are
+    # in different tasks.
+    assert right >= products - 5 - 2
+    assert fed >= right - 3
 
 
 def test_products_of_bf16_take_pairs_where_that_is_exact() -> None:

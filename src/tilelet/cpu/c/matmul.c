@@ -21,6 +21,7 @@
  */
 #include "matmul.h"
 
+#include "forecast.h"
 #include "in_place.h"
 #include "int8_row.h"
 #include "one_row.h"
@@ -30,14 +31,12 @@
 #define PAIRED_KC (2 * KC)
 #define ROW_BLOCK 256
 #define FEW_ROWS 48
-#define GROUP 512                /* limit of columns of C that stay in cache while k runs */
-#define PAIRED_GROUP 256         /* the same with pairs: two blocks of B fit the L2 cache */
-#define FLIPPED_GROUP 192        /* the same where C^T is held in scratch */
-#define MAX_IN_PLACE 512         /* elements from one row of B to the next */
-#define MAX_ROWS_IN_PLACE 32     /* with more, a panel is read often enough to be worth packing */
-#define MAX_UPRIGHT 4            /* rows up to which C^T wastes too many lanes */
-#define PERIOD 4                 /* products of a loop's body: 1, 2 or 4 */
-#define MAX_FORECAST (192 << 10) /* bytes of B that are prefetched for the next product */
+#define GROUP 512            /* limit of columns of C that stay in cache while k runs */
+#define PAIRED_GROUP 256     /* the same with pairs: two blocks of B fit the L2 cache */
+#define FLIPPED_GROUP 192    /* the same where C^T is held in scratch */
+#define MAX_IN_PLACE 512     /* elements from one row of B to the next */
+#define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read often enough to be worth packing */
+#define MAX_UPRIGHT 4        /* rows up to which C^T wastes too many lanes */
 #define MAX_PACKED (2 * PANELS * PANEL_PITCH) /* steps of k of one row in INT8 */
 
 /* --- kernels ----------------------------------------------------------------------------------- */
@@ -52,20 +51,6 @@ static void run_kernel(const pass *p, int rows, int vectors, operands kind) {
 }
 
 /* --- blocks ------------------------------------------------------------------------------------ */
-
-/* B of a product in memory: rows of `bytes` bytes. */
-typedef struct {
-    const char *from;
-    int64_t row_bytes, rows, bytes;
-} stream;
-
-/* The B of recent products, the latest first, and what the next one is likely to read. */
-typedef struct {
-    stream recent[PERIOD + 1];
-    stream next; /* rows that remain to be prefetched; none if the previous guess was wrong */
-    const char *guess;
-    int64_t share; /* rows of `next` per group */
-} forecast;
 
 typedef struct {
     float a[ROW_BLOCK * A_PITCH];
@@ -187,17 +172,38 @@ static int convert_b(const tl_matmul_args *x, const block *now, float *panels) {
     return least_exponent(least);
 }
 
-/* Pack the block's part of A, starting at `to`. For words, return the least exponent. */
+/* Pack some rows of A that are stored row by row. */
+static halves convert_some_a(const tl_matmul_args *x, const char *a, int64_t rows, int kc,
+                             float *to, halves least) {
+    if (!is_paired(x)) {
+        convert_rows(to, A_PITCH, a, x->a_type, x->lda, rows, kc, kc);
+        return least;
+    }
+    for (int64_t r = 0; r < rows; r++)
+        least = swap_row(to + r * A_PITCH, a + r * x->lda * 2, kc / 2, least);
+    return least;
+}
+
+/* Pack the block's part of A, starting at `to`. For words, return the least exponent. Pieces of
+ * rows that are far apart are prefetched: the processor itself does so only where rows continue. */
 static int convert_a(const tl_matmul_args *x, const block *now, float *to) {
+    enum { SOME = 8 };
     const char *a = element(x->a, x->a_type, x->lda, x->a_trans, now->m0, now->k0);
     halves least = ~(halves){0};
-    if (is_paired(x)) {
-        for (int64_t r = 0; r < now->rows; r++)
-            least = swap_row(to + r * A_PITCH, a + r * x->lda * 2, now->kc / 2, least);
-    } else if (x->a_trans) {
+    if (x->a_trans) {
         convert_transposed(to, A_PITCH, a, x->a_type, x->lda, now->kc, now->rows, now->kc);
-    } else {
-        convert_rows(to, A_PITCH, a, x->a_type, x->lda, now->rows, now->kc, now->kc);
+        return 0;
+    }
+    int64_t step = x->lda * element_size(x->a_type);
+    int is_apart = x->lda > now->kc;
+    int64_t some = is_apart ? SOME : now->rows;
+    if (is_apart) feed_cold(a, x->lda, smaller(some, now->rows), now->kc, x->a_type);
+    for (int64_t r = 0; r < now->rows; r += some) {
+        if (is_apart)
+            feed_cold(a + (r + some) * step, x->lda, smaller(some, now->rows - r - some), now->kc,
+                      x->a_type);
+        least = convert_some_a(x, a + r * step, smaller(some, now->rows - r), now->kc,
+                               to + r * A_PITCH, least);
     }
     return least_exponent(least);
 }
@@ -235,19 +241,6 @@ static const float *prepared_a(const tl_matmul_args *x, const block *now, const 
     return work->a + now->k0 / block_of_k(x) * x->m * A_PITCH;
 }
 
-/* Prefetch rows; none if there are none, or if they are too long to be fed row by row. */
-static void feed_rows(feed *f, const stream *x) {
-    f->next.slot = f->left = 0;
-    int in_row = (int)smaller((x->bytes + 63) / 64, SLOTS + 1);
-    if (x->rows <= 0 || in_row <= 0 || in_row > SLOTS) return;
-    int at_once = SLOTS / in_row;
-    f->next.row = x->from;
-    f->step = at_once * x->row_bytes;
-    f->left = (int)((x->rows + at_once - 1) / at_once) * SLOTS;
-    for (int i = 0; i < SLOTS; i++)
-        f->lines[i] = smaller(i / in_row, at_once - 1) * x->row_bytes + i % in_row * 64;
-}
-
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
 static void feed_block(feed *f, const tl_matmul_args *x, const block *next) {
     int size = element_size(x->b_type);
@@ -265,20 +258,6 @@ static feed *feed_for(feed *f, feed *nothing, const pass *p) {
     }
     f->left -= p->steps / UNROLL * f->in_turn;
     return f;
-}
-
-/* Prefetch the remaining lines. */
-static void feed_rest(feed *f) {
-    f->next = feed_lines(f->next, f->lines, f->step, f->left);
-    f->left = 0;
-}
-
-/* Prefetch rows that nothing has prefetched before. */
-static void feed_cold(const void *from, int64_t ld, int64_t rows, int64_t cols, int type) {
-    int size = element_size(type);
-    feed cold;
-    feed_rows(&cold, &(stream){from, ld * size, rows, cols * size});
-    feed_rest(&cold);
 }
 
 /* Copy rows x cols 4-byte elements; zeros if src is NULL. */
@@ -440,39 +419,10 @@ static int turns_of(const tl_matmul_args *x, const block *group) {
     return panels * passes * (steps_of(x, group->kc) / UNROLL);
 }
 
-/* Whether C^T is computed: with few rows most of its lanes would be empty, and transposing B costs
- * less. */
-static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MAX_UPRIGHT; }
-
-/* Look out for the product after `x`. Loops over blocks of a tensor, such as the keys and values of
- * attention, read at equal distances, and so do the tasks that run them: the next B is as far from
- * its predecessor of PERIOD products ago as this one is from its own. A guess is followed only
- * after a right one. */
-static void look_ahead(forecast *f, const tl_matmul_args *x) {
-    int size = element_size(x->b_type);
-    stream now = {.from = x->b,
-                  .row_bytes = x->ldb * size,
-                  .rows = x->b_trans ? x->n : x->k,
-                  .bytes = (x->b_trans ? x->k : x->n) * size};
-    for (int i = PERIOD; i > 0; i--) f->recent[i] = f->recent[i - 1];
-    f->recent[0] = now;
-    stream next = f->recent[PERIOD - 1];
-    next.from = (const char *)((uintptr_t)next.from + (uintptr_t)now.from -
-                               (uintptr_t)f->recent[PERIOD].from);
-    int is_known = now.from == f->guess;
-    f->guess = next.from;
-    if (!is_known || x->then || next.rows * next.bytes > MAX_FORECAST) next.rows = 0;
-    f->next = next;
-    f->share = is_flipped(x) ? (next.rows * ROW_BLOCK + x->n - 1) / x->n : next.rows;
-}
-
 /* Some rows of the next product's B. */
 static void feed_forecast(feed *f, workspace *work) {
-    stream some = work->ahead.next;
-    some.rows = smaller(some.rows, work->ahead.share);
+    stream some = take_rows(&work->ahead);
     feed_rows(f, &some);
-    work->ahead.next.rows -= some.rows;
-    work->ahead.next.from += some.rows * some.row_bytes;
     if (some.rows && !work->ahead.next.rows) work->fed = work->ahead.guess;
 }
 
@@ -542,6 +492,10 @@ static void run_blocks(const tl_matmul_args *x, workspace *work) {
         }
     }
 }
+
+/* Whether C^T is computed: with few rows most of its lanes would be empty, and transposing B costs
+ * less. */
+static int is_flipped(const tl_matmul_args *x) { return x->b_trans && x->m > MAX_UPRIGHT; }
 
 /* Compute C^T = B A^T in blocks that fit the scratch memory, each transposed into C. */
 static void run_flipped(const tl_matmul_args *x, workspace *work) {
@@ -684,7 +638,11 @@ static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
 
 static void run_product(const tl_matmul_args *x, workspace *work) {
     if (x->m <= 0 || x->n <= 0) return;
-    look_ahead(&work->ahead, x);
+    look_ahead(&work->ahead,
+               &(stream){x->b, x->ldb * element_size(x->b_type), x->b_trans ? x->n : x->k,
+                         (x->b_trans ? x->k : x->n) * element_size(x->b_type)});
+    if (x->then) work->ahead.next.rows = 0;
+    if (is_flipped(x)) share_rows(&work->ahead, passes_of(x->n, ROW_BLOCK));
     if (x->k <= 0)
         copy_rows(x->c, x->ldc, x->start, x->ld_start, x->m, x->n);
     else if (is_flipped(x))

@@ -103,14 +103,13 @@ TL_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
     } while (0)
 
 /* dst[c][r] = src[r][c]; rows of dst are zero-padded to `width` (at least rows). */
-static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int type,
-                               int64_t ld_src, int64_t rows, int64_t cols, int64_t width) {
-#define CASE(dtype, elem, name)                                                                    \
-    case dtype:                                                                                    \
+#define DEFINE_TRANSPOSED(elem, name)                                                              \
+    static void transpose_##name(float *dst, int64_t ld_dst, const elem *src, int64_t ld_src,      \
+                                 int64_t rows, int64_t cols, int64_t width) {                      \
         for (int64_t r = 0; r < width; r += 8) {                                                   \
             int some_rows = (int)smaller(rows - r, 8), some_width = (int)smaller(width - r, 8);    \
             for (int64_t c = 0; c < cols; c += 8) {                                                \
-                const elem *from = (const elem *)src + r * ld_src + c;                             \
+                const elem *from = src + r * ld_src + c;                                           \
                 float *to = dst + c * ld_dst + r;                                                  \
                 int some_cols = (int)smaller(cols - c, 8);                                         \
                 if (some_rows == 8 && some_cols == 8)                                              \
@@ -120,9 +119,32 @@ static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int 
                                   some_width);                                                     \
             }                                                                                      \
         }                                                                                          \
-        break;
-    switch (type) { OPERAND_TYPES(CASE) }
-#undef CASE
+    }
+DEFINE_TRANSPOSED(float, f32)
+DEFINE_TRANSPOSED(uint16_t, bf16)
+
+/* The same for all types. Rare ones are widened first: each direct form costs compile time. */
+static void convert_transposed(float *dst, int64_t ld_dst, const char *src, int type,
+                               int64_t ld_src, int64_t rows, int64_t cols, int64_t width) {
+    enum { ROWS = 8, COLUMNS = 64 };
+    if (type == TL_FP32) {
+        transpose_f32(dst, ld_dst, (const float *)src, ld_src, rows, cols, width);
+        return;
+    }
+    if (type == TL_BF16) {
+        transpose_bf16(dst, ld_dst, (const uint16_t *)src, ld_src, rows, cols, width);
+        return;
+    }
+    float wide[ROWS * COLUMNS];
+    for (int64_t r = 0; r < width; r += ROWS)
+        for (int64_t c = 0; c < cols; c += COLUMNS) {
+            int64_t some_rows = smaller(rows - r, ROWS), some_cols = smaller(cols - c, COLUMNS);
+            if (some_rows > 0)
+                convert_rows(wide, COLUMNS, src + (r * ld_src + c) * element_size(type), type,
+                             ld_src, some_rows, some_cols, some_cols);
+            transpose_f32(dst + c * ld_dst + r, ld_dst, wide, COLUMNS, some_rows, some_cols,
+                          smaller(width - r, ROWS));
+        }
 }
 
 #endif
