@@ -192,3 +192,36 @@ def test_after_a_loop_a_variable_has_the_value_that_the_loop_leaves() -> None:
     peaks = [v for v in visible.tiles(log) if v.name == "peak"]
     assert len(peaks) == 1
     assert peaks[0] in loop.results
+
+
+@pytest.mark.parametrize(
+    ("kernel", "fault", "edit"),
+    [
+        ("delta_rule", "state not decayed", "`keep` instead of `1.0`"),
+        ("sorted_experts", "pair for token", "`pair // 2`"),
+        ("sorted_experts", "gate not clamped", "`pl.minimum` with 1.5 instead of"),
+        ("sorted_experts", "one missing", "1 instead of 0"),
+        ("quant_cache", "no masked tail", "`pl.min(32, length - i * 32)` instead of `left`"),
+    ],
+)
+def test_edits_of_held_out_faults_are_tried(kernel: str, fault: str, edit: str) -> None:
+    program = with_outer_values(broken("held_out_3", kernel, fault).program)
+    edits = ScopedEdits(program, (1.5,))
+    texts = [e.text for k in program.kernels for op in walk(k.body) for e in edits.of(op)]
+    assert any(text.startswith(edit) for text in texts)
+
+
+def test_counts_stay_whole_in_other_inputs() -> None:
+    """With other counts, `min(count, 1)` of the kernel is not `count > 0` of the golden."""
+    (found,) = scores("held_out_3", "nucleus: penalties exchanged", BUDGET)
+    score, answer = found
+    assert (score.grade, score.has_fault) == ("repaired", True)
+    assert "for these inputs and 2 others" in str(answer)
+
+
+def test_held_out_faults_are_found(thorough: bool) -> None:
+    if not thorough:
+        pytest.skip("with --thorough")
+    found = [score for score, _ in scores("held_out_3", "", 40.0)]
+    assert sum(score.found for score in found) >= 0.8 * len(found)
+    assert not any(score.innocent for score in found)
