@@ -87,3 +87,12 @@ def test_tensors_share_the_memory_of_arrays() -> None:
     array = np.zeros((2, 3), BF16)
     torch_forms.tensor(array)[1, 2] = 1.5
     assert array[1, 2] == 1.5
+
+
+def test_a_margin_follows_the_elements() -> None:
+    """What reads past the end finds memory."""
+    x = torch.arange(12, dtype=torch.int8).view(3, 4)
+    found = torch_forms.with_margin(x)
+    assert found.is_contiguous()
+    assert torch.equal(found, x)
+    assert found.untyped_storage().nbytes() >= x.numel() + 4096
