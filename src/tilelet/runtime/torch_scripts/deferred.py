@@ -45,6 +45,7 @@ _FREE = 1 << 24
 # Elements of a blank tensor that is deferred: scripts fill it with parts of large tensors, which
 # would have to be computed for the first of them.
 _BLANK = 1 << 10
+_MANY = 64  # elements written singly before a tensor is computed
 _MOST = 20_000  # maximum number of operations on a tape
 
 _FACTORIES = [
@@ -96,11 +97,13 @@ class Storage:
 
     is_open   the script can access it outside the tape
     is_small  deferred only to be filled from large tensors: a write of anything else opens it
+    elements  single elements that the script has written; many of them open it
     """
 
     def __init__(self, is_small: bool = False) -> None:
         self.is_open = False
         self.is_small = is_small
+        self.elements = 0
 
 
 @dataclass(eq=False)
@@ -343,10 +346,8 @@ def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any
     passed = _passed(function, args, named)
     if not all(isinstance(value, Deferred) for value in _changed(passed)):
         return None
-    small = [value for value in _changed(passed) if value.cell.storage.is_small]
-    filled = {value.cell.storage for value in small}
-    if small and not any(isinstance(t, Deferred) and t.cell.storage not in filled for t in tensors):
-        for value in small:
+    if _is_plain_fill(_changed(passed), tensors):
+        for value in _changed(passed):
             opened(value)
         return None
     if _depends_on_elements(function, tensors):
@@ -362,6 +363,16 @@ def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any
         return function(*_map(_described, args), **described)
     except Exception:  # no meta kernel, or wrong arguments, which running it will report
         return None
+
+
+def _is_plain_fill(changed: Sequence[Any], tensors: Sequence[Any]) -> bool:
+    """Whether a write takes nothing from the tape and its target is small or filled by elements."""
+    filled = {value.cell.storage for value in changed}
+    if not filled or any(isinstance(t, Deferred) and t.cell.storage not in filled for t in tensors):
+        return False
+    for value in changed:
+        value.cell.storage.elements += value.numel() == 1
+    return any(s.is_small or s.elements > _MANY for s in filled)
 
 
 def _size(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | None:
