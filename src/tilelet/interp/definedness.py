@@ -444,9 +444,10 @@ def _scalar(low: Lowering, op: Op, lower: Lower) -> Step:
 
     def watched(frame: Frame) -> None:
         step(frame)
-        origin = watcher.origin_of(frame[slot] for slot in operands)
-        if origin is not None:
-            frame[result] = watcher.number(frame[result], origin)
+        if watcher.any_numbers:
+            origin = watcher.origin_of(frame[slot] for slot in operands)
+            if origin is not None:
+                frame[result] = watcher.number(frame[result], origin)
 
     return watched
 
@@ -457,9 +458,10 @@ def _decides(low: Lowering, op: Op, args: tuple[Arg, ...], use: str, step: Step)
     deciding = _numbers(low, values_in(args))
 
     def watched(frame: Frame) -> None:
-        origin = watcher.origin_of(frame[slot] for slot in deciding)
-        if origin is not None:
-            watcher.use(op.loc, use, origin)
+        if watcher.any_numbers:
+            origin = watcher.origin_of(frame[slot] for slot in deciding)
+            if origin is not None:
+                watcher.use(op.loc, use, origin)
         step(frame)
 
     return watched if deciding else step
