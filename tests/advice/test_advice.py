@@ -9,7 +9,7 @@ from tests.advice import scripts
 from tests.advice.scripts import line_of, script
 from tests.advice.test_rules import differs as outputs_differ
 
-from tilelet.advice.advisor import Advisor, Finding, Report
+from tilelet.advice.advisor import AdviceFinding, Advisor, Report
 from tilelet.advice.programs import ScriptPrograms, Setting
 from tilelet.advice.proof import examine
 from tilelet.advice.report import diagnostics
@@ -36,7 +36,7 @@ def advise(text: str) -> Report:
     return Advisor(target(text), SETTING).advise()
 
 
-def of_rule(report: Report, rule: str) -> list[Finding]:
+def of_rule(report: Report, rule: str) -> list[AdviceFinding]:
     return [finding for finding in report.findings if finding.rule.name == rule]
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import Run, command_line
 
 from tilelet.bench import against, contestant
-from tilelet.bench.against import Comparison
+from tilelet.bench.against import TreeComparison
 from tilelet.bench.timing import Seconds
 
 __all__ = ["command_line"]  # a fixture
@@ -91,15 +91,15 @@ def test_a_revision_of_this_checkout() -> None:
 
 
 def test_slower_means_in_three_quarters_of_the_rounds() -> None:
-    def found(*ratios: float) -> Comparison:
+    def found(*ratios: float) -> TreeComparison:
         rounds = [(Seconds(9.0, r), Seconds(1.0, 1.0)) for r in ratios]
-        return Comparison("vector", "a sum", rounds)
+        return TreeComparison("vector", "a sum", rounds)
 
     assert found(1.1, 1.1, 1.1, 0.9, 1.1).is_slower
     assert not found(1.1, 1.1, 0.9, 0.9, 1.1).is_slower
     assert not found(1.02, 1.02, 1.02).is_slower
     assert found(1.1).ratios(against.by_clock) == [9.0]
-    assert not Comparison("vector", "a sum").is_slower
+    assert not TreeComparison("vector", "a sum").is_slower
 
 
 @pytest.mark.parametrize("is_quick", [False, True])

@@ -10,7 +10,7 @@ from tests.checks.programs import COLUMNS, ROWS, Generated, generate, parsed, su
 import tilelet.language as pl
 from tilelet.checks import init
 from tilelet.checks.boxes import boxes_of
-from tilelet.checks.comparison import Comparison
+from tilelet.checks.comparison import GoldenComparison
 from tilelet.interp.cells import DEFINED, NEVER, UNDEFINED
 
 X = np.random.default_rng(0).normal(size=(64, 128)).astype(np.float32)
@@ -277,9 +277,9 @@ def test_a_tensor_that_the_script_fills_keeps_its_contents() -> None:
                 cache = pl.assemble(cache, x, [0, 0])
             return cache
 
-    filled = Comparison(1e-5, 1e-5, filled=("x", "cache"))
+    filled = GoldenComparison(1e-5, 1e-5, filled=("x", "cache"))
     assert init.check(subject_of(Cache, comparison=filled)).findings == ()
-    fresh = Comparison(1e-5, 1e-5, filled=("x",))
+    fresh = GoldenComparison(1e-5, 1e-5, filled=("x",))
     assert len(init.check(subject_of(Cache, comparison=fresh)).findings) == 1
 
 

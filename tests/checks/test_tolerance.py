@@ -10,7 +10,7 @@ from tests.checks.programs import subject_of
 
 import tilelet.language as pl
 from tilelet.checks import tolerance
-from tilelet.checks.comparison import Comparison
+from tilelet.checks.comparison import GoldenComparison
 from tilelet.checks.findings import Status
 
 
@@ -30,7 +30,7 @@ def product(dtype):
 
 def checked(dtype, rtol: float, atol: float, **fields):
     fields = {"golden": print, "outputs": ("out",), **fields}
-    comparison = Comparison(rtol, atol, **fields)
+    comparison = GoldenComparison(rtol, atol, **fields)
     return tolerance.check(subject_of(product(dtype), comparison=comparison))
 
 
@@ -80,7 +80,7 @@ def test_the_bound_grows_with_the_iterations() -> None:
 
 
 def test_a_sum_of_unknown_length_is_not_proved() -> None:
-    comparison = Comparison(1e-5, 1e-5, golden=print, outputs=("out",))
+    comparison = GoldenComparison(1e-5, 1e-5, golden=print, outputs=("out",))
     given = {"n": np.full(1, 64, np.int32)}
     part = tolerance.check(subject_of(summed(None), given, comparison=comparison))
     assert part.status is Status.THIS_RUN

@@ -13,7 +13,7 @@ from tests.cli.conftest import Run
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.model import load
 from tilelet.models.qwen3.random_checkpoint import write_random_checkpoint
-from tilelet.report.server import HOST, PageServer, Shown
+from tilelet.report.server import HOST, PageServer, ServedPage
 
 HEAD = "import numpy as np\nimport tilelet.language as pl\n\n\n@pl.jit\n"
 
@@ -178,7 +178,7 @@ def test_layer_types_that_are_no_list(tilelet: Run, model: Path) -> None:
 
 
 def test_a_malformed_request_is_answered(capfd: pytest.CaptureFixture[str]) -> None:
-    server = PageServer(Shown(lambda: "page", lambda: "{}"))
+    server = PageServer(ServedPage(lambda: "page", lambda: "{}"))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         with socket.create_connection((HOST, server.port), timeout=5) as connection:

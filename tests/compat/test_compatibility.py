@@ -12,7 +12,7 @@ from tilelet.compat.compatibility import (
     NO_EFFECT,
     REFUSED,
     SUPPORTED,
-    Finding,
+    Support,
     compatibility_markdown,
     findings,
     look_up,
@@ -34,7 +34,7 @@ def test_every_name_has_an_answer() -> None:
 
 
 @pytest.mark.parametrize("finding", [f for f in FINDINGS if f.state == REFUSED], ids=str)
-def test_refusals_are_errors_of_the_catalogue(finding: Finding) -> None:
+def test_refusals_are_errors_of_the_catalogue(finding: Support) -> None:
     assert finding.why in classes()
 
 

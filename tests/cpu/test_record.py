@@ -10,7 +10,7 @@ from tests.device.recording import chain, elementwise
 
 import tilelet.language as pl
 from tilelet.cpu.emit.program import Compiled, emit_program
-from tilelet.cpu.run.native import Record
+from tilelet.cpu.run.native import NativeRecord
 from tilelet.cpu.run.record import task_stream
 from tilelet.ir.core import Direction, Program
 from tilelet.passes.pipeline import run_passes
@@ -18,9 +18,9 @@ from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Buffer, Window
 
 
-def record_of(words: list[int]) -> Record:
+def record_of(words: list[int]) -> NativeRecord:
     array = (ctypes.c_int64 * max(1, len(words)))(*words)
-    made = Record(words=ctypes.cast(array, ctypes.POINTER(ctypes.c_int64)), count=len(words))
+    made = NativeRecord(words=ctypes.cast(array, ctypes.POINTER(ctypes.c_int64)), count=len(words))
     made.kept = array
     return made
 

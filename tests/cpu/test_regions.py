@@ -12,7 +12,7 @@ from tilelet.cpu.emit.kernel import BY_REFERENCE, EMITTERS
 from tilelet.cpu.emit.ops_host import emit_host
 from tilelet.cpu.emit.program import emit_program
 from tilelet.cpu.plan import regions
-from tilelet.cpu.plan.regions import Regions, find_regions
+from tilelet.cpu.plan.regions import TileRegions, find_regions
 from tilelet.dtypes import INT32
 from tilelet.ir.core import FunctionKind, Value
 from tilelet.passes.pipeline import run_passes
@@ -21,7 +21,7 @@ ROWS, COLUMNS = 8, 16
 Body = Callable[[Build, Value, Value], Value]
 
 
-def planned(body: Body, *, windows_are_full: bool = True) -> tuple[Regions, dict[str, object]]:
+def planned(body: Body, *, windows_are_full: bool = True) -> tuple[TileRegions, dict[str, object]]:
     """Regions of a kernel that stores what `body` makes of tensor x and scalar n; by name."""
     b = Build()
     x, out = (b.param(n, tensor([ROWS, COLUMNS])) for n in ("x", "out"))

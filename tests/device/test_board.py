@@ -25,7 +25,7 @@ from tilelet.cli.main import main
 from tilelet.device import load_machine, simulate
 from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.report.sensitivity import GROUPS, field_value
-from tilelet.device.report.trace import Trace
+from tilelet.device.report.trace import TimelineTrace
 from tilelet.device.run import Recorded
 from tilelet.diag.core import UserError
 from tilelet.scripts.recording import RecordingOptions, record
@@ -129,7 +129,7 @@ def test_records_of_lanes_give_the_times(runs: dict[str, Recorded], tmp_path: Pa
     line = simulate(run.tasks, run.program, A2A3, period=PERIOD)
     folder = tmp_path / "results" / "vector_ops" / "dfx_outputs"
     folder.mkdir(parents=True)
-    for name, text in Trace(line, {}).files().items():
+    for name, text in TimelineTrace(line, {}).files().items():
         (folder / name).write_text(text)
     found = read_results(tmp_path / "results", ("vector_ops", "rows"))
     assert list(found) == ["vector_ops"]
@@ -182,7 +182,7 @@ def test_records_of_other_versions_give_the_same_times(
     layout: str, case: str, runs: dict[str, Recorded], tmp_path: Path
 ) -> None:
     run = runs[case]
-    files = Trace(simulate(run.tasks, run.program, A2A3, period=PERIOD), {}).files()
+    files = TimelineTrace(simulate(run.tasks, run.program, A2A3, period=PERIOD), {}).files()
     for folder in ("ours", "theirs"):
         (tmp_path / folder / case).mkdir(parents=True)
         for name, text in files.items():

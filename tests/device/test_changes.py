@@ -8,7 +8,7 @@ import pytest
 from tests.device.recorded import A2A3, device_run
 
 import tilelet.language as pl
-from tilelet.device.report.compare import Comparison
+from tilelet.device.report.compare import ProfileComparison
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun
 
@@ -131,15 +131,15 @@ def test_the_direction_of_a_certain_change_is_right(name: str) -> None:
     a, b = profile(before), profile(after)
     ratio = b.total_us / a.total_us
     assert ratio < 0.98 if direction == "faster" else ratio > 1.02
-    interval = Comparison(a, b).ratio
+    interval = ProfileComparison(a, b).ratio
     assert interval is not None
     assert interval[0] < ratio < interval[1]
 
 
 def test_a_change_that_no_published_row_covers_is_noted() -> None:
     a, b = profile(copy_tiles(8, 128)), profile(copy_tiles(4, 128))
-    found = Comparison(a, b)
+    found = ProfileComparison(a, b)
     assert not any("no published change" in note for note in found.notes())
     nobody = dict(found.pair, dispatch=0.0, GM=0.0, cube=0.0, vector=0.0, waiting=0.0)
     object.__setattr__(b, "pair", nobody)
-    assert any("no published change" in note for note in Comparison(a, b).notes())
+    assert any("no published change" in note for note in ProfileComparison(a, b).notes())

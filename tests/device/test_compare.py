@@ -9,7 +9,7 @@ import pytest
 from tests.device.recorded import A2A3, A5, chain, device_run, many_rows
 
 import tilelet.language as pl
-from tilelet.device.report.compare import Comparison
+from tilelet.device.report.compare import ProfileComparison
 from tilelet.diag.tables import as_text
 
 
@@ -24,8 +24,8 @@ def coarse(
     return y
 
 
-def comparison(a, b) -> Comparison:
-    return Comparison(a.profile, b.profile)
+def comparison(a, b) -> ProfileComparison:
+    return ProfileComparison(a.profile, b.profile)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_more_traffic_is_named() -> None:
         kernels=(worse, *run.kernels[1:]),
         path={**run.path, "exec": run.path["exec"] + 40},
     )
-    cause = Comparison(run, slow).causes()[0]
+    cause = ProfileComparison(run, slow).causes()[0]
     assert cause.us == pytest.approx(40)
     assert "; it moves 1.2 MB instead of 622.6 KB" in cause.text
 
@@ -142,7 +142,7 @@ def test_each_kernel_is_in_one_pair_and_the_likest_go_together() -> None:
     twin = dataclasses.replace(product, name="twin", where="elsewhere.py:1")
     moved = dataclasses.replace(activate, name="act", where="elsewhere.py:2")
     other = dataclasses.replace(run, kernels=(moved, twin))
-    pairs = [(a.name, b.name) for a, b in Comparison(run, other).kernel_pairs() if a and b]
+    pairs = [(a.name, b.name) for a, b in ProfileComparison(run, other).kernel_pairs() if a and b]
     assert pairs == [("product", "twin"), ("activate", "act")]
 
 
@@ -155,7 +155,7 @@ def test_profiles_saved_without_structure_can_still_be_compared() -> None:
     for kernel in data["kernels"]:
         del kernel["structure"]
     old = Profile.from_json(json.dumps(data), "old.json")
-    assert all(a and b for a, b in Comparison(old, old).kernel_pairs())
+    assert all(a and b for a, b in ProfileComparison(old, old).kernel_pairs())
 
 
 def test_stages_that_do_not_fit_are_named_as_a_cause() -> None:
@@ -174,4 +174,4 @@ def test_stages_that_do_not_fit_are_named_as_a_cause() -> None:
     wide, fitting = (device_run(doubled(height)).profile for height in (32, 8))
     assert wide.kernels[0].serialized_us > 0
     assert fitting.kernels[0].serialized_us == 0
-    assert "buffers do not fit" in Comparison(wide, fitting).causes()[0].text
+    assert "buffers do not fit" in ProfileComparison(wide, fitting).causes()[0].text

@@ -16,7 +16,7 @@ from tilelet.device.kernel.footprint import Footprint
 from tilelet.device.schedule import native
 from tilelet.device.schedule.l2_cells import Cells, ParameterAccesses, build_cells
 from tilelet.device.schedule.library import library
-from tilelet.device.schedule.region_arrays import Regions, regions_of
+from tilelet.device.schedule.region_arrays import RegionArrays, regions_of
 from tilelet.dtypes import BF16, FP32
 from tilelet.tasks.regions import RegionTable
 from tilelet.tasks.window import Buffer, Window, row_major
@@ -44,7 +44,7 @@ def windows(draw) -> Window:
 
 
 @st.composite
-def parts(draw) -> tuple[list[ParameterAccesses], Regions, int]:
+def parts(draw) -> tuple[list[ParameterAccesses], RegionArrays, int]:
     table = RegionTable()
     tasks = draw(st.integers(1, 12))
     numbers = [table.number(w) for w in draw(st.lists(windows(), min_size=1, max_size=5))]
@@ -72,7 +72,7 @@ def assert_same(a: Cells, b: Cells) -> None:
 @given(parts())
 @settings(max_examples=150)
 def test_c_and_python_give_the_same_cells(
-    case: tuple[list[ParameterAccesses], Regions, int],
+    case: tuple[list[ParameterAccesses], RegionArrays, int],
 ) -> None:
     lib = library()
     if lib is None:

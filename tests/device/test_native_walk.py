@@ -13,7 +13,7 @@ import tilelet.language as pl
 from tilelet import dtypes
 from tilelet.device import load_machine
 from tilelet.device.kernel.control_path import Signature
-from tilelet.device.kernel.course import Course, Move, Rounds, Run, course_of
+from tilelet.device.kernel.course import Course, IterationRun, Move, Rounds, course_of
 from tilelet.device.kernel.pipes import ALL_COLD, COLD, HOT, follow_reference
 from tilelet.device.kernel.view import (
     Core,
@@ -24,7 +24,7 @@ from tilelet.device.kernel.view import (
     Pipe,
     ScalarWork,
     Step,
-    Tile,
+    TileStorage,
     Transfer,
     VectorWork,
     Work,
@@ -48,7 +48,9 @@ class Generator:
         self.position = 0
         count = self.random.randint(1, 5)
         self.tiles = tuple(
-            Tile(i, "t", (16, 64), dtypes.FP32, Mem.Vec, Core.AIV, 4096, self.random.randint(1, 3))
+            TileStorage(
+                i, "t", (16, 64), dtypes.FP32, Mem.Vec, Core.AIV, 4096, self.random.randint(1, 3)
+            )
             for i in range(count)
         )
         body, course = self.nodes(0)
@@ -74,7 +76,7 @@ class Generator:
         body, course = self.nodes(depth + 1)
         loop = Loop(tuple(body), None, 0, 1, 1, stages=self.random.randint(1, 2))
         ends = sorted(self.random.sample(range(1, (40, 12, 6)[depth]), self.random.randint(1, 3)))
-        runs = [Run(end, tuple(self.random.sample(course, len(course)))) for end in ends]
+        runs = [IterationRun(end, tuple(self.random.sample(course, len(course)))) for end in ends]
         # What an inner loop makes up for grows without bounds in an outer one.
         count = ends[-1] + self.random.choice((0, 0, 0 if depth else 7))
         if self.random.random() < 0.1:

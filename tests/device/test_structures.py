@@ -15,7 +15,7 @@ OF_ENGINE = {
     "tl_word": native.Word,
     "tl_win": native.Win,
     "tl_fault": native.Fault,
-    "tl_record": native.Record,
+    "tl_record": native.NativeRecord,
     "tl_run_args": native.RunArgs,
     "tl_program": native.ProgramTable,
 }

@@ -11,12 +11,12 @@ from tests.device.recorded import A2A3, chain, device_run, many_rows
 import tilelet.language as pl
 from tilelet.device.report import trace
 from tilelet.device.report.critical import critical_path
-from tilelet.device.report.trace import Trace
+from tilelet.device.report.trace import TimelineTrace
 
 
 def test_one_lane_per_core_and_all_executions() -> None:
     timeline = device_run(chain).timeline
-    document = json.loads(Trace(timeline).chrome())
+    document = json.loads(TimelineTrace(timeline).chrome())
     events = document["traceEvents"]
     lanes = [e for e in events if e["name"] == "thread_name" and e["pid"] == trace.WORKER_VIEW]
     assert len(lanes) == A2A3.cores.clusters + A2A3.cores.vectors
@@ -31,7 +31,7 @@ def test_one_lane_per_core_and_all_executions() -> None:
 
 def test_arrows_join_producers_and_consumers() -> None:
     timeline = device_run(chain).timeline
-    events = json.loads(Trace(timeline).chrome())["traceEvents"]
+    events = json.loads(TimelineTrace(timeline).chrome())["traceEvents"]
     begins = {e["id"]: e for e in events if e["ph"] == "s"}
     ends = {e["id"]: e for e in events if e["ph"] == "f"}
     assert len(begins) == 4
@@ -47,7 +47,7 @@ def test_arrows_join_producers_and_consumers() -> None:
 
 def test_records_can_be_joined() -> None:
     timeline = device_run(chain).timeline
-    document = json.loads(Trace(timeline).swimlane())
+    document = json.loads(TimelineTrace(timeline).swimlane())
     meta = document["metadata"]
     assert meta["num_cores"] == len(meta["core_types"]) == len(meta["core_to_thread"]) == 72
     cores = {(r["core_id"], r["reg_task_id"]): r for r in document["aicore_tasks"]}
@@ -81,10 +81,10 @@ def test_the_graph_tells_kinds_of_edges() -> None:
         return own, y
 
     run = device_run(explicit)
-    graph = json.loads(Trace(run.timeline).deps())
+    graph = json.loads(TimelineTrace(run.timeline).deps())
     kinds = {(e["from"], e["to"]): e["kind"] for e in graph["edges"]}
     assert kinds == {(0, 1): "creator", (0, 2): "explicit", (1, 2): "tensormap"}
-    names = json.loads(Trace(run.timeline).name_map())
+    names = json.loads(TimelineTrace(run.timeline).name_map())
     for task in graph["tasks"]:
         aic, *vectors = task["kernel_ids"]
         assert aic == -1
@@ -103,7 +103,7 @@ def test_a_mixed_kernel_has_two_functions() -> None:
         return y
 
     run = device_run(mixed)
-    assert json.loads(Trace(run.timeline).name_map()) == {"0": "both_aic", "1": "both_aiv"}
+    assert json.loads(TimelineTrace(run.timeline).name_map()) == {"0": "both_aic", "1": "both_aiv"}
     assert [f.name for f in run.profile.functions] == ["both_aic", "both_aiv"]
     assert run.profile.exchanged == 16 * 64 * 4
 
@@ -112,7 +112,7 @@ def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(trace, "MAX_TASKS", 100)
     monkeypatch.setattr(trace, "KEPT_TASKS", 40)
     timeline = device_run(many_rows(400)).timeline
-    thin = Trace(timeline)
+    thin = TimelineTrace(timeline)
     assert 20 <= len(thin.tasks) <= 60
     last = int(timeline.task[critical_path(timeline).records[-1]])
     assert last in thin.tasks
@@ -123,13 +123,16 @@ def test_large_runs_are_thinned_and_say_so(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_same_run_gives_the_same_bytes() -> None:
-    assert Trace(device_run(chain).timeline).files() == Trace(device_run(chain).timeline).files()
+    assert (
+        TimelineTrace(device_run(chain).timeline).files()
+        == TimelineTrace(device_run(chain).timeline).files()
+    )
 
 
 def test_slices_tell_source_bytes_and_what_limits_them() -> None:
     run = device_run(chain)
     bounds = {k.name: k.bound for k in run.profile.kernels}
-    events = json.loads(Trace(run.timeline, bounds).chrome())["traceEvents"]
+    events = json.loads(TimelineTrace(run.timeline, bounds).chrome())["traceEvents"]
     (cost,) = {id(c): c for c in map(run.timeline.cost_of, range(0, 8, 2))}.values()
     for view in (trace.WORKER_VIEW, trace.SCHEDULER_VIEW):
         for e in events:
@@ -145,7 +148,7 @@ def test_slices_tell_source_bytes_and_what_limits_them() -> None:
 
 def test_pipes_lie_inside_their_tasks() -> None:
     timeline = device_run(chain).timeline
-    events = json.loads(Trace(timeline).chrome())["traceEvents"]
+    events = json.loads(TimelineTrace(timeline).chrome())["traceEvents"]
     names = {
         e["tid"]: e["args"]["name"]
         for e in events
@@ -170,6 +173,6 @@ def test_pipes_lie_inside_their_tasks() -> None:
 
 def test_pipes_of_many_tasks_are_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MAX_PIPED", 100)
-    events = json.loads(Trace(device_run(many_rows(400)).timeline).chrome())["traceEvents"]
+    events = json.loads(TimelineTrace(device_run(many_rows(400)).timeline).chrome())["traceEvents"]
     shown = {e["args"]["task"] for e in events if e["ph"] == "X" and e["pid"] == trace.PIPES_VIEW}
     assert 80 <= len(shown) <= 100

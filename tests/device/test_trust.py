@@ -12,7 +12,7 @@ from tests.device.recording import elementwise, projection, recorded
 from tilelet.device import load_machine, simulate
 from tilelet.device.machine.description import with_fields
 from tilelet.device.report import sensitivity, uncertainty
-from tilelet.device.report.compare import Comparison
+from tilelet.device.report.compare import ProfileComparison
 from tilelet.device.report.profile import Profile
 from tilelet.device.report.text import report_text
 from tilelet.device.run import DeviceRun, Recorded
@@ -93,11 +93,11 @@ def test_the_likelihood_grows_with_the_change() -> None:
 
 def test_a_comparison_says_how_sure_it_is() -> None:
     few, many = run_of(elementwise(20)).profile, run_of(elementwise(500)).profile
-    better = Comparison(many, few)
+    better = ProfileComparison(many, few)
     assert "B is faster, " in better.verdict()
     assert better.to_data()["likelihood"] > 0.9
     close = dataclasses.replace(few, total_us=few.total_us * 1.005)
-    assert "too close to tell" in Comparison(few, close).verdict()
+    assert "too close to tell" in ProfileComparison(few, close).verdict()
     elsewhere = dataclasses.replace(few, machine="a5", total_us=1.0)
-    assert "likely" not in Comparison(few, elsewhere).verdict()
-    assert Comparison(few, elsewhere).to_data()["likelihood"] is None
+    assert "likely" not in ProfileComparison(few, elsewhere).verdict()
+    assert ProfileComparison(few, elsewhere).to_data()["likelihood"] is None

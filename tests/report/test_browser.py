@@ -24,7 +24,7 @@ from tilelet.report.document import (
     profile_document,
 )
 from tilelet.report.html import page_html
-from tilelet.report.server import PageServer, Shown
+from tilelet.report.server import PageServer, ServedPage
 
 REASON = no_browser()
 pytestmark = pytest.mark.skipif(bool(REASON), reason=REASON or "there is one")
@@ -435,7 +435,7 @@ def test_the_trace_goes_to_a_perfetto_of_this_machine(browser: Any) -> None:
     stub = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
     page = page_html("traced", profile_document([device_run(chain(3))]), served=True)
     address = f"http://localhost:{stub.server_address[1]}"
-    server = PageServer(Shown(lambda: page, lambda: '{"traceEvents":[7]}', perfetto=address))
+    server = PageServer(ServedPage(lambda: page, lambda: '{"traceEvents":[7]}', perfetto=address))
     threads = [threading.Thread(target=s.serve_forever, args=(0.02,)) for s in (stub, server)]
     for thread in threads:
         thread.start()
@@ -507,7 +507,7 @@ def test_a_served_page_follows_its_script(browser: Any) -> None:
             f"{links} links", profile_document([device_run(chain(links))]), served=True
         )
 
-    server = PageServer(Shown(lambda: page(3), lambda: "{}"))
+    server = PageServer(ServedPage(lambda: page(3), lambda: "{}"))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     found = Watched(browser)
@@ -530,7 +530,7 @@ def test_a_served_page_follows_its_script(browser: Any) -> None:
 
 def test_a_script_that_fails_is_told_in_the_page_until_it_is_mended(browser: Any) -> None:
     page = page_html("shown", profile_document([device_run(chain(3))]), served=True)
-    server = PageServer(Shown(lambda: page, lambda: "{}"))
+    server = PageServer(ServedPage(lambda: page, lambda: "{}"))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     found = Watched(browser)

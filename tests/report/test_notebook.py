@@ -79,10 +79,10 @@ def test_profiles_show_themselves(tmp_path) -> None:
 def test_comparisons_and_verdicts_show_themselves() -> None:
     from tilelet.checks.findings import Status
     from tilelet.checks.verdict import CheckResult, Verdict
-    from tilelet.device.report.compare import Comparison
+    from tilelet.device.report.compare import ProfileComparison
 
     a, b = device_run(projection(tasks=2)).profile, device_run(projection(tasks=8)).profile
-    text = Comparison(a, b)._repr_html_()
+    text = ProfileComparison(a, b)._repr_html_()
     assert "Total Test Time us" in text
     assert "is 1." in text or "faster" in text
     part = CheckResult("race", Status.PROVED, "<i>all pairs</i>")

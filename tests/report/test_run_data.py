@@ -9,7 +9,7 @@ from tests.report.runs import column, device_run
 
 import tilelet.language as pl
 from tilelet.device.report.critical import critical_path
-from tilelet.device.report.trace import Trace
+from tilelet.device.report.trace import TimelineTrace
 from tilelet.device.run import DeviceRun
 from tilelet.report import run_data
 from tilelet.report.columns import unpack
@@ -82,7 +82,7 @@ def test_edges_are_the_graphs_and_the_traces(run: DeviceRun) -> None:
     back, kinds = column(data, "edge.back"), column(data, "edge.kind")
     consumers = [node for node, n in enumerate(counts) for _ in range(n)]
     assert [c - b for c, b in zip(consumers, back)] == graph.pred.tolist()
-    names = {(e.producer, e.consumer): e.kind for e in Trace(run.timeline).edges}
+    names = {(e.producer, e.consumer): e.kind for e in TimelineTrace(run.timeline).edges}
     for consumer, b, kind in zip(consumers, back, kinds):
         if kind < run_data.JOIN:
             assert names[consumer - b, consumer] == run_data.KINDS[kind]

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import pytest
 
 from tilelet.report import server as page_server
-from tilelet.report.server import PageServer, Shown
+from tilelet.report.server import PageServer, ServedPage
 
 
 @pytest.fixture
 def server() -> Iterator[PageServer]:
-    made = PageServer(Shown(lambda: "<p>one</p>", lambda: '{"traceEvents":[]}'))
+    made = PageServer(ServedPage(lambda: "<p>one</p>", lambda: '{"traceEvents":[]}'))
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield made

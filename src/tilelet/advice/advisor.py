@@ -39,7 +39,7 @@ _SMALL_GAIN = 0.001
 
 
 @dataclass(frozen=True)
-class Finding:
+class AdviceFinding:
     """A piece of advice with the effect of its rewriting.
 
     after    costs of the rewritten program; None without a correct rewriting
@@ -84,10 +84,10 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Step:
+class AppliedRewriting:
     """An applied rewriting, and the costs of the program after it."""
 
-    finding: Finding
+    finding: AdviceFinding
     costs: Costs
 
 
@@ -105,8 +105,8 @@ class Report:
     target: Target
     before: Costs
     original: str
-    findings: list[Finding] = field(default_factory=list[Finding])
-    steps: list[Step] = field(default_factory=list[Step])
+    findings: list[AdviceFinding] = field(default_factory=list[AdviceFinding])
+    steps: list[AppliedRewriting] = field(default_factory=list[AppliedRewriting])
     text: str = ""
     held_back: int = 0
     causes: list[str] = field(default_factory=list[str])
@@ -233,10 +233,10 @@ class Advisor:
 
     def _together(
         self, ranked: Sequence[Chain], now: Attempt, helps: Helps | None = None
-    ) -> list[Step]:
+    ) -> list[AppliedRewriting]:
         """Return the chains that help after those before them in the list, by the model alone."""
         helps = helps or self._is_help
-        steps: list[Step] = []
+        steps: list[AppliedRewriting] = []
         for found in ranked:
             if _chain_identities(found) in self._refuted:
                 continue
@@ -244,14 +244,16 @@ class Advisor:
             if chain is not None and helps(chain, now, self._try(chain[-1][1].text or "")):
                 now = self._try(chain[-1][1].text or "")
                 assert now.costs is not None
-                steps.append(Step(Finding(*chain[0], now.costs, "", chain), now.costs))
+                steps.append(
+                    AppliedRewriting(AdviceFinding(*chain[0], now.costs, "", chain), now.costs)
+                )
         return steps
 
     def _one_by_one(
         self, ranked: Sequence[Chain], now: Attempt, original: Attempt, *, rounded: bool
-    ) -> list[Step]:
+    ) -> list[AppliedRewriting]:
         """Return the correct ones; the others are remembered and not tried again."""
-        steps: list[Step] = []
+        steps: list[AppliedRewriting] = []
         for found in ranked:
             step = self._together([found], now)
             if step and self._why_not_applied([*steps, *step], original, rounded=rounded):
@@ -263,7 +265,9 @@ class Advisor:
                 now = self._first(step[0].finding.text or "")
         return steps
 
-    def _why_not(self, steps: Sequence[Step], original: Attempt, *, rounded: bool = False) -> str:
+    def _why_not(
+        self, steps: Sequence[AppliedRewriting], original: Attempt, *, rounded: bool = False
+    ) -> str:
         """Return why the text after all steps is rejected, or ""."""
         if not steps:
             return ""
@@ -272,7 +276,7 @@ class Advisor:
         return self._disproof(text, original, rounding=loose) or self._added(text, original)
 
     def _why_not_applied(
-        self, steps: Sequence[Step], original: Attempt, *, rounded: bool = False
+        self, steps: Sequence[AppliedRewriting], original: Attempt, *, rounded: bool = False
     ) -> str:
         """Return why `fix` does not write the text after all steps, or ""."""
         why = self._why_not(steps, original, rounded=rounded)
@@ -306,8 +310,8 @@ class Advisor:
         return self._originals[rounding]
 
     def _with_claims(
-        self, steps: Sequence[Step], original: Attempt, *, rounded: bool
-    ) -> Iterator[Step]:
+        self, steps: Sequence[AppliedRewriting], original: Attempt, *, rounded: bool
+    ) -> Iterator[AppliedRewriting]:
         """Yield the steps of a chain, each with the subject after it."""
         for step in steps:
             rounded = rounded or step.finding.is_rounded
@@ -409,21 +413,23 @@ class Advisor:
         original: Attempt,
         *,
         rounded: bool,
-    ) -> Finding | None:
+    ) -> AdviceFinding | None:
         """Return the finding if its rewriting is correct and helps, else None."""
         if advice.text is None:
-            return Finding(rule, advice) if rule.is_fault or rule.is_about_text else None
+            return AdviceFinding(rule, advice) if rule.is_fault or rule.is_about_text else None
         if chain is None:
             why = self._try(advice.text).why
-            return Finding(rule, advice, why_not=why) if why and not rule.needs_proof else None
+            return (
+                AdviceFinding(rule, advice, why_not=why) if why and not rule.needs_proof else None
+            )
         text = chain[-1][1].text or ""
         loose = rounded or any(a.rounding for _, a in chain)
         why = self._disproof(text, original, rounding=loose) or self._added(text, original)
         if why:
-            return None if rule.needs_proof else Finding(rule, advice, why_not=why)
+            return None if rule.needs_proof else AdviceFinding(rule, advice, why_not=why)
         return self._finding(rule, advice, chain, original)
 
-    def _finding(self, rule: Rule, advice: Advice, chain: Chain, start: Attempt) -> Finding:
+    def _finding(self, rule: Rule, advice: Advice, chain: Chain, start: Attempt) -> AdviceFinding:
         """Make a finding of a fault whose rewriting is correct."""
         after = self._try(chain[-1][1].text or "")
         newest = None
@@ -431,7 +437,7 @@ class Advisor:
             newest = start.subject.newest_us, after.subject.newest_us
         loose = any(a.rounding for _, a in chain)
         claim = self._claim(chain[-1][1].text or "", start, rounding=loose)
-        return Finding(rule, advice, after.costs, "", chain, newest, claim)
+        return AdviceFinding(rule, advice, after.costs, "", chain, newest, claim)
 
     def _added(self, text: str, original: Attempt) -> str:
         """Return a check finding that the original script does not have, or ""."""
@@ -530,13 +536,13 @@ def _chain_identities(chain: Chain) -> Identities:
     return tuple(_identity(advice) for _, advice in chain)
 
 
-def _identities(step: Step) -> Identities:
+def _identities(step: AppliedRewriting) -> Identities:
     return tuple(_identity(advice) for _, advice in step.finding.chain)
 
 
-def _distinct(findings: Sequence[Finding]) -> list[Finding]:
+def _distinct(findings: Sequence[AdviceFinding]) -> list[AdviceFinding]:
     """Return the findings, best first, without those that another finding's rewriting includes."""
-    kept: list[Finding] = []
+    kept: list[AdviceFinding] = []
     seen: set[str] = set()
     for finding in findings:
         text, loc = finding.text, finding.advice.loc
@@ -548,5 +554,5 @@ def _distinct(findings: Sequence[Finding]) -> list[Finding]:
     return kept
 
 
-def _saved(before: Costs) -> Callable[[Finding], float]:
+def _saved(before: Costs) -> Callable[[AdviceFinding], float]:
     return lambda finding: before.us - finding.after.us if finding.after else 0.0

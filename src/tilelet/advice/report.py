@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePath
 
-from tilelet.advice.advisor import Finding, Report
+from tilelet.advice.advisor import AdviceFinding, Report
 from tilelet.advice.core import Costs
 from tilelet.device.report.uncertainty import ratio_interval
 from tilelet.diag.core import Diagnostic, Loc
@@ -33,7 +33,7 @@ def diagnostics(report: Report) -> list[Diagnostic]:
     return [_diagnostic(finding, report) for finding in report.findings]
 
 
-def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
+def _diagnostic(finding: AdviceFinding, report: Report) -> Diagnostic:
     found = finding.advice.diagnostic
     notes = list(found.notes)
     if finding.advice.tasks:
@@ -61,7 +61,7 @@ def _diagnostic(finding: Finding, report: Report) -> Diagnostic:
     return dataclasses.replace(found, notes=tuple(notes), labels=tuple(labels))
 
 
-def _legality(finding: Finding) -> str:
+def _legality(finding: AdviceFinding) -> str:
     """Return the claim about results after the change."""
     equal = "equal but for rounding" if finding.is_rounded else "equal, bit for bit"
     known = (
@@ -178,7 +178,7 @@ def to_data(report: Report) -> JsonObject:
     }
 
 
-def _finding_data(finding: Finding, report: Report) -> JsonObject:
+def _finding_data(finding: AdviceFinding, report: Report) -> JsonObject:
     advice, text = finding.advice, finding.text
     loc = report.origin(advice.loc) if advice.loc else None
     return {

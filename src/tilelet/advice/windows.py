@@ -13,7 +13,7 @@ _SAMPLES = 3
 
 
 @dataclass(frozen=True)
-class Window:
+class SourceWindow:
     """A window of a tensor, in source text.
 
     node    the expression that names it
@@ -26,7 +26,7 @@ class Window:
     offset: tuple[str, ...]
     shape: tuple[str, ...] | None
 
-    def is_at(self, other: Window) -> bool:
+    def is_at(self, other: SourceWindow) -> bool:
         """Whether both texts denote the same window."""
         same = self.tensor == other.tensor and self.offset == other.offset
         return same and (None in (self.shape, other.shape) or self.shape == other.shape)
@@ -46,7 +46,7 @@ class Window:
         return None if self.shape is None else f"[{', '.join(self.shape)}]"
 
 
-def load_of(source: Source, node: ast.AST) -> Window | None:
+def load_of(source: Source, node: ast.AST) -> SourceWindow | None:
     """Return the window that an expression loads, or None."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         return _subscript(source, node)
@@ -57,10 +57,10 @@ def load_of(source: Source, node: ast.AST) -> Window | None:
     shape, offset = texts_of(node.args[1]), texts_of(node.args[2])
     if shape is None or offset is None or node.args[0].id not in source.tensors:
         return None
-    return Window(node.args[0].id, node, offset, shape)
+    return SourceWindow(node.args[0].id, node, offset, shape)
 
 
-def store_of(source: Source, node: ast.stmt) -> tuple[Window, ast.expr] | None:
+def store_of(source: Source, node: ast.stmt) -> tuple[SourceWindow, ast.expr] | None:
     """Return the window and value of a store: `t = pl.assemble(t, v, [r, c])` or `t[...] = v`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
         found = _subscript(source, node.targets[0])
@@ -71,17 +71,17 @@ def store_of(source: Source, node: ast.stmt) -> tuple[Window, ast.expr] | None:
     tensor, value, offset = call.args[0], call.args[1], texts_of(call.args[2])
     if not isinstance(tensor, ast.Name) or offset is None or call.keywords:
         return None
-    return Window(tensor.id, call, offset, None), value
+    return SourceWindow(tensor.id, call, offset, None), value
 
 
-def loads_in(source: Source, node: ast.AST) -> Iterator[Window]:
+def loads_in(source: Source, node: ast.AST) -> Iterator[SourceWindow]:
     for inner in ast.walk(node):
         found = load_of(source, inner)
         if found is not None:
             yield found
 
 
-def stores_in(source: Source, node: ast.AST) -> Iterator[tuple[Window, ast.expr, ast.stmt]]:
+def stores_in(source: Source, node: ast.AST) -> Iterator[tuple[SourceWindow, ast.expr, ast.stmt]]:
     for inner in ast.walk(node):
         found = store_of(source, inner) if isinstance(inner, ast.stmt) else None
         if found is not None and isinstance(inner, ast.stmt):
@@ -95,7 +95,7 @@ def texts_of(node: ast.expr) -> tuple[str, ...] | None:
     return tuple(ast.unparse(n) for n in node.elts)
 
 
-def _subscript(source: Source, node: ast.Subscript) -> Window | None:
+def _subscript(source: Source, node: ast.Subscript) -> SourceWindow | None:
     """Return the window `t[r : r + 16, :]`; None for single indices, which change the rank."""
     if not isinstance(node.value, ast.Name) or node.value.id not in source.tensors:
         return None
@@ -114,7 +114,7 @@ def _subscript(source: Source, node: ast.Subscript) -> Window | None:
     shape += [dims[axis] for axis in missing]
     known = [s for s in shape if s is not None]
     whole_shape = tuple(known) if len(known) == len(shape) else None
-    return Window(node.value.id, node, tuple(offset), whole_shape)
+    return SourceWindow(node.value.id, node, tuple(offset), whole_shape)
 
 
 def _extent(source: Source, part: ast.Slice, whole: str | None) -> str | None:

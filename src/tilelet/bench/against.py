@@ -184,7 +184,7 @@ def cases(section: str, is_quick: bool) -> dict[str, list[Any]]:
 
 
 @dataclass
-class Comparison:
+class TreeComparison:
     """Times of one case in both trees, round by round: this tree's first."""
 
     section: str
@@ -227,7 +227,7 @@ def compare(
     sections: Sequence[str],
     is_quick: bool,
     say: Callable[[str], None],
-    done: Callable[[Comparison], None],
+    done: Callable[[TreeComparison], None],
 ) -> None:
     """Compare this tree with `tree` in all cases of the sections."""
     effort = Effort(5, 2.0) if is_quick else Effort(15, 30.0, fewest=5)
@@ -239,7 +239,7 @@ def compare(
         for section in sections:
             for label, case in cases(section, is_quick).items():
                 say(f"{section}: {label}")
-                found = Comparison(section, label)
+                found = TreeComparison(section, label)
                 try:
                     _measure(found, mine, other, case, effort)
                 except ContestantError as error:
@@ -248,7 +248,11 @@ def compare(
 
 
 def _measure(
-    found: Comparison, mine: Contestant, other: Contestant, case: Sequence[object], effort: Effort
+    found: TreeComparison,
+    mine: Contestant,
+    other: Contestant,
+    case: Sequence[object],
+    effort: Effort,
 ) -> None:
     both = (mine, other)
     for each in both:

@@ -32,7 +32,7 @@ _CONFIG = RunConfig(engine="cpu")
 
 
 @dataclass(frozen=True)
-class Work:
+class UsefulWork:
     """Useful operations of a run, and bytes it must read or write at least once."""
 
     flops: float
@@ -50,7 +50,7 @@ class BenchCase:
     name: str
     sizes: dict[str, Any]
     arguments: dict[str, Array]
-    work: Work
+    work: UsefulWork
     compiled: CompiledProgram = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +107,7 @@ def model_case(data: Data, label: str, name: str, sizes: dict[str, Any]) -> Benc
     model, variant = registry.resolve(name)
     shape = model.shape_for(variant, **sizes)
     arguments = data.arguments(model.specs(shape), shape.max_seq)
-    work = Work(_model_flops(model.name, shape), _touched(arguments))
+    work = UsefulWork(_model_flops(model.name, shape), _touched(arguments))
     return BenchCase(label, name, sizes, arguments, work)
 
 
@@ -141,7 +141,7 @@ def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int =
         "w": data.normal("w", (inner, columns), BF16, inner**-0.5),
         "out": data.normal("out", (rows, columns), FP32, 0.0),
     }
-    work = Work(2.0 * rows * inner * columns, _touched(arguments))
+    work = UsefulWork(2.0 * rows * inner * columns, _touched(arguments))
     sizes = {"rows": rows, "inner": inner, "columns": columns, "row_tile": row_tile}
     return BenchCase(
         f"[{rows},{inner}]x[{inner},{columns}]", "bench/matmul", sizes, arguments, work
@@ -156,7 +156,7 @@ def int8_case(data: Data, inner: int, columns: int) -> BenchCase:
         "scale": data.normal("scale", (1, columns), FP32),
         "out": data.normal("out", (1, columns), FP32, 0.0),
     }
-    work = Work(0.0, _touched(arguments))
+    work = UsefulWork(0.0, _touched(arguments))
     sizes = {"inner": inner, "columns": columns}
     return BenchCase(
         f"[1,{inner}]x[{inner},{columns}] INT8", "bench/int8_row", sizes, arguments, work
@@ -174,6 +174,6 @@ def vector_case(data: Data, op: str, rows: int, columns: int) -> BenchCase:
     if op == "layernorm":
         arguments["bias"] = data.normal("bias", (1, columns), FP32)
     arguments["out"] = data.normal("out", shape, BF16 if op == "cast" else FP32, 0.0)
-    work = Work(0.0, _touched(arguments))
+    work = UsefulWork(0.0, _touched(arguments))
     sizes = {"rows": rows, "columns": columns}
     return BenchCase(f"{op} [{rows},{columns}]", f"bench/{op}", sizes, arguments, work)

@@ -107,7 +107,7 @@ def cpu_isas() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Cores:
+class HostCores:
     """Return the number of cores of the machine, of this process, and of its control group."""
 
     present: int
@@ -115,10 +115,10 @@ class Cores:
     quota: float | None
 
 
-def cores() -> Cores:
+def cores() -> HostCores:
     present = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else present
-    return Cores(present, usable, _cpu_quota())
+    return HostCores(present, usable, _cpu_quota())
 
 
 def _cpu_quota() -> float | None:

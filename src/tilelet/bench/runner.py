@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tilelet.bench import host, startup
-from tilelet.bench.cases import BenchCase, Work
+from tilelet.bench.cases import BenchCase, UsefulWork
 from tilelet.bench.data import Data
 from tilelet.bench.peaks import Machine
 from tilelet.bench.report import Goal, Report, Row
@@ -136,7 +136,7 @@ class Bench:
     def measure_form(
         self,
         form: Form,
-        work: Work,
+        work: UsefulWork,
         goals: Sequence[Goal] = (),
         others: Sequence[Form | Missing] = (),
         other_goals: Mapping[str, Goal] = _NO_GOALS,
@@ -152,7 +152,7 @@ class Bench:
     def _others(
         self,
         others: Sequence[Form | Missing],
-        work: Work,
+        work: UsefulWork,
         timings: Mapping[str, Timing],
         ours: str,
         goals: Mapping[str, Goal],
@@ -181,7 +181,7 @@ class Bench:
             return []
         return [goal for goal in goals if goal.figure != "scaling" or self.threads == 2]
 
-    def _speed(self, row: Row, work: Work, timing: Timing) -> None:
+    def _speed(self, row: Row, work: UsefulWork, timing: Timing) -> None:
         """Add times and rates of one form to its row."""
         seconds = timing.seconds
         row.figures["seconds"] = seconds

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilelet import dtypes
 from tilelet.bench import torch_forms
-from tilelet.bench.cases import Work
+from tilelet.bench.cases import UsefulWork
 from tilelet.bench.report import Goal
 from tilelet.bench.runner import Bench
 from tilelet.bench.timing import Form, Missing
@@ -134,7 +134,7 @@ def _step(bench: Bench, model: Model, theirs: _Theirs | None, batch: int) -> Non
         others = _forms(label, their_step, part=_STEPS)
         bench.measure_form(
             Form(f"{label} at {_CONTEXT}", several(step), part=_STEPS),
-            Work(_flops(c, batch, batch), _read(c)),
+            UsefulWork(_flops(c, batch, batch), _read(c)),
             [READING] if batch == 1 else [],
             others,
             {others[0].name: Goal("ours_is_faster", AHEAD[label])},
@@ -155,7 +155,7 @@ def _prompt(bench: Bench, model: Model, theirs: _Theirs | None, length: int) -> 
     others = _forms("prompt", run)
     bench.measure_form(
         Form(f"prompt of {length} tokens", prompt),
-        Work(_flops(c, length, 1), _read(c)),
+        UsefulWork(_flops(c, length, 1), _read(c)),
         [],
         others,
         {others[0].name: Goal("ours_is_faster", AHEAD["prompt"])},

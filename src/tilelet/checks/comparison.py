@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class GoldenComparison:
     """How the script compares the outputs with its golden.
 
     golden     the golden function, if any

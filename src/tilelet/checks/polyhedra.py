@@ -159,7 +159,7 @@ class Accesses:
         self,
         tensor: Value,
         extents: Extents,
-        window: Window,
+        window: AccessWindow,
         loops: tuple[Loop, ...],
         guards: tuple[Condition, ...],
         loc: Loc,
@@ -285,7 +285,7 @@ class _Kernel:
             assert isinstance(operand.type, TensorType)
             window = _window_of(op, value.type, self.forms, is_whole=param is whole)
             nowhere = (None,) * len(operand.type.shape)
-            bounds = window or Window(nowhere, (1,) * len(nowhere), nowhere, (Affine(0),))
+            bounds = window or AccessWindow(nowhere, (1,) * len(nowhere), nowhere, (Affine(0),))
             self.into.bound(operand, operand.type.shape, bounds, loops, guards, op.loc)
             place = self.roots[param]
             if place is None:
@@ -318,7 +318,7 @@ class _Kernel:
 
 
 @dataclass(frozen=True)
-class Window:
+class AccessWindow:
     """Where an op accesses a tensor: the tile's extents, with `limit` where less is valid."""
 
     offset: tuple[Form | None, ...]
@@ -327,7 +327,7 @@ class Window:
     needed: tuple[Form | None, ...]
 
 
-def _window_of(op: Op, type_: TensorType, forms: Forms, is_whole: bool) -> Window | None:
+def _window_of(op: Op, type_: TensorType, forms: Forms, is_whole: bool) -> AccessWindow | None:
     """Return the window of an op, or None if it may be anywhere or accesses nothing."""
     args = op.args
     if not is_whole:
@@ -357,7 +357,7 @@ def _window_of(op: Op, type_: TensorType, forms: Forms, is_whole: bool) -> Windo
         return None
     limit = tuple(forms.of(n) for n in limits) or (None,) * len(exact)
     needed = tuple(None if clamps else form or Affine(size) for form, size in zip(limit, exact))
-    return Window(tuple(forms.of(o) for o in offset), exact, limit, needed)
+    return AccessWindow(tuple(forms.of(o) for o in offset), exact, limit, needed)
 
 
 def _tuple(arg: Arg) -> tuple[Arg, ...]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tilelet.analysis.patience import OutOfSteps
-from tilelet.checks.comparison import Comparison
+from tilelet.checks.comparison import GoldenComparison
 from tilelet.checks.findings import Finding, Status, merge_causes
 from tilelet.checks.reach import deciding_inputs, free_sizes
 from tilelet.checks.registry import Check
@@ -74,7 +74,7 @@ class Subject:
     arguments: Mapping[str, Any]
     machine: Machine
     period: str | None = None
-    comparison: Comparison | None = None
+    comparison: GoldenComparison | None = None
     budget: float = 60.0
     seed: int = 0
     brief: bool = False

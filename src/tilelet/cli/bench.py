@@ -47,7 +47,7 @@ def against_command(tree: str, sections: Sequence[str], is_quick: bool, path: Pa
     """Compare this tree with another one; return 1 if a case is slower here or failed."""
     chosen = _chosen(sections)
     path = path or _default_path()
-    found: list[against.Comparison] = []
+    found: list[against.TreeComparison] = []
     progress = Progress()
     progress.start()
     try:
@@ -63,7 +63,7 @@ def against_command(tree: str, sections: Sequence[str], is_quick: bool, path: Pa
     return exit_codes.of_findings(any(c.is_slower or c.error for c in found))
 
 
-def _comparison_table(tree: str, found: Sequence[against.Comparison]) -> Table:
+def _comparison_table(tree: str, found: Sequence[against.TreeComparison]) -> Table:
     heads = ["", "CPU time", f"{tree}", "ratio", "quartiles", "wall ratio", "quartiles", ""]
     table = Table(f"this tree / {tree}: below 1 is faster", heads)
     for each in found:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tilelet.device.report.profile import Profile
 from tilelet.diag.tables import Table, byte_text, number, show, times
-from tilelet.models.measure import Data, Measured, Run
+from tilelet.models.measure import Data, Measured, MeasuredRun
 from tilelet.models.qwen3 import decode
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import session
@@ -43,7 +43,7 @@ def _demo(platform: str, sizes: dict[str, int]) -> int:
         data = Data(decode.MODEL, sizes)
     with _stage(f"golden of {byte_text(data.nbytes)}, in double"):
         data.solve()
-    rows: list[tuple[str, Profile, Run]] = []
+    rows: list[tuple[str, Profile, MeasuredRun]] = []
     for variant in VARIANTS:
         measured = Measured(decode.MODEL, variant, sizes)
         with _stage(f"{variant}: modelled on {machine}"):
@@ -77,7 +77,7 @@ def _stage(what: str) -> Generator[None]:
     print(f"{time.perf_counter() - begin:.1f} s", flush=True)
 
 
-def _table(rows: list[tuple[str, Profile, Run]], machine: str) -> Table:
+def _table(rows: list[tuple[str, Profile, MeasuredRun]], machine: str) -> Table:
     heads = ("variant", "golden", "tasks", "GM bytes", f"modelled us on {machine}", "CPU ms")
     table = Table("", heads, left=2)
     for variant, profile, run in rows:

@@ -17,8 +17,8 @@ from tilelet.diag.tables import Table, show
 from tilelet.diag.text import plural, printable, size_text
 from tilelet.dtypes import Array
 from tilelet.models.qwen3.compare import (
-    Comparison,
     ExpertChoice,
+    ModelComparison,
     Reference,
     TokenChoice,
     check_reference,
@@ -219,7 +219,7 @@ def _speed(answers: Sequence[_Answer], times: _Times) -> str:
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def _compared(model: Model, found: GenerateCommand, answers: Sequence[_Answer]) -> Comparison:
+def _compared(model: Model, found: GenerateCommand, answers: Sequence[_Answer]) -> ModelComparison:
     reference = Reference(found.model, model.dtype, model.config.num_hidden_layers)
     return compare(model, reference, [a.prompt for a in answers], [a.tokens for a in answers])
 
@@ -237,7 +237,7 @@ def _narrowed(model: Model, found: GenerateCommand, answer: _Answer) -> Int8Erro
     )
 
 
-def _show_comparison(found: Comparison) -> None:
+def _show_comparison(found: ModelComparison) -> None:
     rows = [
         (str(d.layer), f"{d.distance:.2e}", f"{d.bound:.2e}", "" if d.is_near else "too far")
         for d in found.layers
@@ -249,7 +249,7 @@ def _show_comparison(found: Comparison) -> None:
     show([*tables, _tokens_text(found)])
 
 
-def _experts_text(found: Comparison) -> str:
+def _experts_text(found: ModelComparison) -> str:
     differ, all_of_them = len(found.experts), plural(found.routed, "choice")
     lines = [f"{found.routed - differ} of {all_of_them} of experts as the reference makes them"]
     for c in found.experts:
@@ -267,7 +267,7 @@ def _near(choice: TokenChoice | ExpertChoice) -> str:
     return f"rounding explains {choice.bound:.3g}: {what}"
 
 
-def _tokens_text(found: Comparison) -> str:
+def _tokens_text(found: ModelComparison) -> str:
     same = sum(c.is_same for c in found.choices)
     closest = min(found.choices, key=lambda c: c.top_two)
     counted = f"{same} of {plural(len(found.choices), 'token')} as the reference chooses them"
@@ -360,7 +360,7 @@ def _document(
     model: Model,
     answers: Sequence[_Answer],
     times: _Times,
-    comparison: Comparison | None,
+    comparison: ModelComparison | None,
     passes: Sequence[DevicePass],
 ) -> JsonObject:
     found: JsonObject = {

@@ -208,7 +208,7 @@ def _write(same_run: Sequence[DeviceRun], options: ProfileCommand) -> None:
 
 def compare_command(options: CompareCommand) -> int:
     """Compare two programs, machines or saved profiles."""
-    from tilelet.device.report.compare import Comparison
+    from tilelet.device.report.compare import ProfileComparison
     from tilelet.device.report.profile import Profile
     from tilelet.diag.tables import show
     from tilelet.report.document import compare_document
@@ -226,7 +226,7 @@ def compare_command(options: CompareCommand) -> int:
             return failed(got, options)
         compared.append(got)
     a, b = (side if isinstance(side, Profile) else side.profile for side in compared)
-    comparison = Comparison(a, b)
+    comparison = ProfileComparison(a, b)
     if wants_page(options):
         title = f"{options.a} and {options.b or options.a}"
         write_page(options, title, lambda: compare_document(compared))

@@ -27,7 +27,7 @@ from tilelet.scripts import exit_codes
 from tilelet.scripts.target import is_model
 
 if TYPE_CHECKING:
-    from tilelet.report.server import Shown
+    from tilelet.report.server import ServedPage
 
 TRACE = ("dfx_outputs", "merged_swimlane.json")
 POLL_SECONDS = 0.5
@@ -54,7 +54,7 @@ def view_command(options: PageOptions) -> int:
     """Serve the page of a run, and profile again when the script is saved."""
     if options.html is not None and Path(options.directory).is_dir():
         return report_command(options)
-    from tilelet.report.server import PageServer, Shown
+    from tilelet.report.server import PageServer, ServedPage
 
     with tempfile.TemporaryDirectory(prefix="tilelet-view-") as scratch:
         directory = Path(options.directory)
@@ -67,7 +67,7 @@ def view_command(options: PageOptions) -> int:
                 return exit_codes.COULD_NOT_RUN
             directory = made
         page, trace = _served(directory, None)
-        shown = Shown(page, trace, perfetto=options.perfetto or "")
+        shown = ServedPage(page, trace, perfetto=options.perfetto or "")
         server = PageServer(shown)
         print(printable(server.address), flush=True)
         print("note: Ctrl-C ends it", file=sys.stderr, flush=True)
@@ -124,7 +124,7 @@ class _Watcher:
         self._scratch = scratch
         self._stamps = self._now()
 
-    def watch(self, shown: Shown, directory: Path) -> None:
+    def watch(self, shown: ServedPage, directory: Path) -> None:
         """Keep `shown` up to date until `stop` is set."""
         if not self._command:
             shown.say("this run")
@@ -156,7 +156,7 @@ class _Watcher:
         made = sorted(place.glob("*/report/page.data"))
         return made[0].parents[1] if made else said
 
-    def _advise(self, shown: Shown, directory: Path) -> None:
+    def _advise(self, shown: ServedPage, directory: Path) -> None:
         """Add the changes that were tried to the page."""
         shown.say("trying changes …")
         options = [word for word in self._command if word != EXECUTE]

@@ -92,7 +92,7 @@ _REFUSED = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Support:
     """Support of a name or parameter. `why`: the reason, or the code of the error."""
 
     name: str
@@ -106,14 +106,14 @@ def names() -> dict[str, str]:
     return dict(AUGUST.names)
 
 
-def findings() -> Iterator[Finding]:
+def findings() -> Iterator[Support]:
     """Yield the support of every name and of its parameters."""
     for name, parameters in names().items():
         value, refusal = look_up(name)
         if refusal is not None:
-            yield Finding(name, None, REFUSED, refusal)
+            yield Support(name, None, REFUSED, refusal)
             continue
-        yield Finding(name, None, SUPPORTED)
+        yield Support(name, None, SUPPORTED)
         for parameter in parameters.replace("|", "").split():
             yield _parameter(name, value, parameter.lstrip("*"))
 
@@ -135,23 +135,23 @@ def look_up(name: str) -> tuple[Any, str | None]:
     return value, None
 
 
-def _parameter(name: str, value: Any, parameter: str) -> Finding:
+def _parameter(name: str, value: Any, parameter: str) -> Support:
     spec = spec_of(value)
     why = _WITHOUT_EFFECT.get(name, {}).get(parameter)
     if why is None and spec is not None:
         why = spellings.without_effect(spec).get(parameter) or _scratch(parameter)
     if why is not None:
-        return Finding(name, parameter, NO_EFFECT, why)
+        return Support(name, parameter, NO_EFFECT, why)
     refusal = _REFUSED.get((name, parameter))
     if refusal is not None:
-        return Finding(name, parameter, REFUSED, refusal.code)
+        return Support(name, parameter, REFUSED, refusal.code)
     known = inspect.signature(value).parameters if spec is None else spec.signature.parameters
     meant = parameter if spec is None else spellings.spelled(spec, parameter)
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in known.values())
     takes_any = takes_any or spec is not None  # `*args` of the language are named parameters here
     if meant in known or (takes_any and parameter in ("args", "kwargs")):
-        return Finding(name, parameter, SUPPORTED)
-    return Finding(name, parameter, REFUSED, UnknownKeyword.code)
+        return Support(name, parameter, SUPPORTED)
+    return Support(name, parameter, REFUSED, UnknownKeyword.code)
 
 
 def _scratch(parameter: str) -> str | None:

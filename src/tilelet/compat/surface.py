@@ -13,7 +13,7 @@ from tilelet.ir.core import Function, Program
 from tilelet.ir.programs import Programs
 from tilelet.language.text import parse
 from tilelet.runtime.config import BackendType, OptimizationStrategy, RunConfig
-from tilelet.runtime.output.console import Trace
+from tilelet.runtime.output.console import StageTrace
 from tilelet.runtime.programs.compiler import (
     CompiledProgram,
     CompiledPrograms,
@@ -130,7 +130,7 @@ _SWIMLANE_CLI_HELP = "how much to record of the lanes of a chip; without effect 
 
 def _Stage(name: str) -> AbstractContextManager[None]:  # noqa: N802  # pyright: ignore[reportUnusedFunction]
     """Print a stage of a script's own runner."""
-    return Trace().stage(name)
+    return StageTrace().stage(name)
 
 
 class _DataTypes:

@@ -13,7 +13,7 @@ one recorded run on one machine. Everything is deterministic: the same input giv
 from tilelet.device.kernel.costs import work_cycles
 from tilelet.device.kernel.lowering import lower_kernel
 from tilelet.device.kernel.pipes import KernelCost, kernel_cost
-from tilelet.device.kernel.view import Branch, Core, DeviceKernel, Loop, Pipe, Step, Tile
+from tilelet.device.kernel.view import Branch, Core, DeviceKernel, Loop, Pipe, Step, TileStorage
 from tilelet.device.machine.description import Machine, load_machine, machine_names
 from tilelet.device.schedule.simulate import Timeline, simulate
 
@@ -26,7 +26,7 @@ __all__ = [
     "Machine",
     "Pipe",
     "Step",
-    "Tile",
+    "TileStorage",
     "Timeline",
     "kernel_cost",
     "load_machine",

@@ -28,7 +28,7 @@ from tilelet.device.report.hints import row_hints
 from tilelet.device.report.profile import Profile, profile_of
 from tilelet.device.report.sensitivity import SHOWN, sensitivities
 from tilelet.device.report.text import report_parts, report_text
-from tilelet.device.report.trace import Trace
+from tilelet.device.report.trace import TimelineTrace
 from tilelet.device.report.traffic import Traffic, traffic
 from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.simulate import Timeline, simulate
@@ -166,7 +166,7 @@ class DeviceRun:
             ("report", "perf_hints.log"): "".join(f"{hint}\n" for hint in self.hints),
         }
         bounds = {k.name: k.bound for k in self.profile.kernels}
-        for name, text in Trace(self.timeline, bounds).files().items():
+        for name, text in TimelineTrace(self.timeline, bounds).files().items():
             texts["dfx_outputs", name] = text
         for parts, text in texts.items():
             path(*parts).write_text(text, encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import TextIO
 
 from tilelet.diag.canvas import BOLD, GUTTER, HELP, paint
 from tilelet.diag.core import Diagnostic, Label, Loc
-from tilelet.diag.snippet import Frame, snippet
+from tilelet.diag.snippet import SnippetFrame, snippet
 from tilelet.diag.source import SourceReader, display_path, read_line, span_of
 from tilelet.diag.text import plural, printable
 
@@ -27,7 +27,7 @@ def render_text(
     """Render the message with source lines, notes, helps and inlining chain; no final newline."""
     calls = diagnostic.loc.callers if diagnostic.loc else []
     labels = [label for label in diagnostic.labels if label.loc.line > 0]
-    frame = Frame(
+    frame = SnippetFrame(
         digits=_digits([label.loc for label in labels] + calls, sources),
         severity=diagnostic.severity,
         color=color,
@@ -115,7 +115,7 @@ def _unplaced_texts(labels: Iterable[Label], sources: SourceReader) -> list[str]
     return texts
 
 
-def _remark(kind: str, text: str, frame: Frame) -> list[str]:
+def _remark(kind: str, text: str, frame: SnippetFrame) -> list[str]:
     """Render `= note: ...`, with further lines aligned under the first."""
     first, *more = printable(text).split("\n")
     margin = " " * (frame.digits + 1)
@@ -125,7 +125,7 @@ def _remark(kind: str, text: str, frame: Frame) -> list[str]:
     return [f"{margin}{equals} {name}: {first}", *((indent + line).rstrip() for line in more)]
 
 
-def _chain(calls: list[Loc], frame: Frame) -> list[str]:
+def _chain(calls: list[Loc], frame: SnippetFrame) -> list[str]:
     """Render one `note: in this call` per inlining step."""
     hidden = len(calls) - _CHAIN_HEAD - _CHAIN_TAIL
     lines: list[str] = []
@@ -139,5 +139,5 @@ def _chain(calls: list[Loc], frame: Frame) -> list[str]:
     return lines
 
 
-def _note(text: str, frame: Frame) -> str:
+def _note(text: str, frame: SnippetFrame) -> str:
     return paint("note", "note", frame.color) + paint(f": {text}", BOLD, frame.color)

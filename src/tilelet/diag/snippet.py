@@ -16,7 +16,7 @@ _MIN_SOURCE_WIDTH = 24
 
 
 @dataclass(frozen=True)
-class Frame:
+class SnippetFrame:
     """State shared by all rows of one message."""
 
     digits: int  # width of the line numbers
@@ -30,7 +30,7 @@ class Frame:
         """The column where source text starts, after `12 | `."""
         return self.digits + 3
 
-    def as_note(self) -> Frame:
+    def as_note(self) -> SnippetFrame:
         return replace(self, severity="note")
 
     def row(self, number: int | None = None) -> Row:
@@ -64,7 +64,7 @@ class _Mark:
         return self.span.end_line > self.span.line
 
 
-def snippet(labels: Sequence[Label], frame: Frame) -> list[str]:
+def snippet(labels: Sequence[Label], frame: SnippetFrame) -> list[str]:
     """Render the source lines of `labels`, one block per file; the first label is primary."""
     marks = [
         _Mark(
@@ -114,7 +114,7 @@ def _with_lanes(marks: Iterable[_Mark]) -> list[_Mark]:
 class _FileBlock:
     """The source lines shown for one file."""
 
-    def __init__(self, file: str, marks: list[_Mark], frame: Frame) -> None:
+    def __init__(self, file: str, marks: list[_Mark], frame: SnippetFrame) -> None:
         self.file = file
         self.frame = frame
         self.marks = _with_lanes(marks)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tilelet import dtypes
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
-from tilelet.dialects.regions import Region, Regions
+from tilelet.dialects.regions import Region, ValueRegions
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.resolve import as_kernel_function
@@ -31,7 +31,7 @@ _INDEX = ScalarType(dtypes.INDEX)
 
 
 @dataclass(eq=False)
-class Frame:
+class CallFrame:
     """The source of one function at one call of it.
 
     names    names that the function itself binds
@@ -90,7 +90,7 @@ class Meaning:
     value: object
     type: Type | None
     place: Loc
-    owner: Frame
+    owner: CallFrame
     is_variable: bool = True
     region: Region | None = None
     depth: int = 0
@@ -115,7 +115,7 @@ class Capture:
 class CallSite:
     """One call of the language, or of a helper."""
 
-    frame: Frame
+    frame: CallFrame
     node: ast.Call
     callee: object
     name: str
@@ -128,7 +128,7 @@ class CallSite:
 class OperatorSite:
     """One operator on tiles, and the op it stands for."""
 
-    frame: Frame
+    frame: CallFrame
     node: ast.BinOp | ast.UnaryOp
     ops: Sequence[Op]
 
@@ -141,7 +141,7 @@ class StatementSite:
     is_renamed   whether it creates another variable of the same name
     """
 
-    frame: Frame
+    frame: CallFrame
     node: ast.stmt
     in_scope: bool
     in_loop: bool
@@ -153,7 +153,7 @@ class StatementSite:
     is_renamed: bool = False
 
 
-Site = CallSite | OperatorSite | StatementSite | Capture | Frame
+Site = CallSite | OperatorSite | StatementSite | Capture | CallFrame
 
 
 class Reader:
@@ -163,15 +163,15 @@ class Reader:
         self.program = program
         self.origin = origin
         self.sites: list[Site] = []
-        self.regions = Regions(program)
+        self.regions = ValueRegions(program)
         self._ops: dict[Loc, list[Op]] = {}
         for function in program.functions.values():
             for op in walk(function.body):
                 self._ops.setdefault(op.loc, []).append(op)
         self._scope: dict[str, Meaning] = {}
-        self._own: dict[tuple[Frame, str], object] = {}
+        self._own: dict[tuple[CallFrame, str], object] = {}
         # The parameter that gave a name its meaning, until it is assigned to.
-        self._parameters: dict[str, tuple[Meaning, Loc, Frame]] = {}
+        self._parameters: dict[str, tuple[Meaning, Loc, CallFrame]] = {}
         self._in_scope = False
         self._loops = 0
         self._depth = 0
@@ -186,7 +186,7 @@ class Reader:
 
     def _function(self, function: KernelFunction) -> None:
         captured = function.captured_names()
-        frame = Frame(function, captured, captured, _own_names(function))
+        frame = CallFrame(function, captured, captured, _own_names(function))
         self.sites.append(frame)
         self._scope = {}
         built = self.program.functions.get(function.name)
@@ -199,7 +199,7 @@ class Reader:
     # --- names -----------------------------------------------------------------------------------
 
     def _define(
-        self, frame: Frame, name: str, type_: Type | None, place: Loc, value: object
+        self, frame: CallFrame, name: str, type_: Type | None, place: Loc, value: object
     ) -> None:
         self._own[frame, name] = value
         self._scope[name] = Meaning(value, type_, place, frame, depth=self._depth)
@@ -229,7 +229,7 @@ class Reader:
         known.depth = self._depth if known.depth == _NOWHERE else known.depth
         known.type = known.type or type_
 
-    def _read_name(self, frame: Frame, node: ast.Name) -> None:
+    def _read_name(self, frame: CallFrame, node: ast.Name) -> None:
         place = frame.loc(node)
         known = self._scope.get(node.id)
         if node.id in frame.names:
@@ -248,7 +248,7 @@ class Reader:
                 Capture(node.id, "constant", place, frame.caller, frame.function.name, "a caller")
             )
 
-    def _capture(self, name: str, kind: str, here: Loc, known: Meaning, frame: Frame) -> None:
+    def _capture(self, name: str, kind: str, here: Loc, known: Meaning, frame: CallFrame) -> None:
         place, owner = known.place, known.owner
         bound = self._parameters.get(name)
         if bound is not None and bound[0] is known:
@@ -258,11 +258,11 @@ class Reader:
 
     # --- statements ------------------------------------------------------------------------------
 
-    def _block(self, frame: Frame, stmts: Sequence[ast.stmt]) -> None:
+    def _block(self, frame: CallFrame, stmts: Sequence[ast.stmt]) -> None:
         for s in stmts:
             self._statement(frame, s)
 
-    def _statement(self, frame: Frame, s: ast.stmt) -> None:
+    def _statement(self, frame: CallFrame, s: ast.stmt) -> None:
         site = StatementSite(frame, s, self._in_scope, self._loops > 0)
         self.sites.append(site)
         match s:
@@ -299,7 +299,7 @@ class Reader:
                         self._expression(frame, child)
 
     def _loop(
-        self, frame: Frame, stmts: Sequence[ast.stmt], target: ast.expr | None = None
+        self, frame: CallFrame, stmts: Sequence[ast.stmt], target: ast.expr | None = None
     ) -> None:
         """Visit the body twice, because its end affects the names at its beginning.
 
@@ -328,12 +328,12 @@ class Reader:
         for name in names:
             self._scope[name].depth = _NOWHERE
 
-    def _count_with(self, frame: Frame, target: ast.expr | None) -> None:
+    def _count_with(self, frame: CallFrame, target: ast.expr | None) -> None:
         if target is not None:
             for name in _names(target):
                 self._define(frame, name, _INDEX, frame.loc(target), object())
 
-    def _with(self, frame: Frame, s: ast.With) -> None:
+    def _with(self, frame: CallFrame, s: ast.With) -> None:
         opens = False
         for item in s.items:
             self._expression(frame, item.context_expr)
@@ -359,7 +359,7 @@ class Reader:
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def _expression(self, frame: Frame, node: ast.expr) -> list[Given]:
+    def _expression(self, frame: CallFrame, node: ast.expr) -> list[Given]:
         """Read all names in an expression; return its values, one per element of a tuple."""
         match node:
             case ast.Call():
@@ -386,14 +386,14 @@ class Reader:
             self.sites.append(OperatorSite(frame, node, self._ops.get(frame.loc(node), ())))
         return self._types_at(frame, node)
 
-    def _types_at(self, frame: Frame, node: ast.AST) -> list[Given]:
+    def _types_at(self, frame: CallFrame, node: ast.AST) -> list[Given]:
         ops = self._ops.get(frame.loc(node), ())
         results = [op for op in ops if op.results]
         if not results:
             return [Given()]
         return [Given(v.type, None, self.regions.of(v)) for v in results[-1].results]
 
-    def _call(self, frame: Frame, node: ast.Call) -> list[Given]:
+    def _call(self, frame: CallFrame, node: ast.Call) -> list[Given]:
         callee = frame.outside(node.func)
         helper = as_kernel_function(callee)
         if helper is not None and helper.kind is not FunctionKind.Inline:
@@ -412,7 +412,11 @@ class Reader:
         return self._splice(frame, node, helper, [g[0].type if g else None for g in given])
 
     def _op_result(
-        self, frame: Frame, node: ast.Call, spec: OpSpec | None, given: Sequence[Sequence[Given]]
+        self,
+        frame: CallFrame,
+        node: ast.Call,
+        spec: OpSpec | None,
+        given: Sequence[Sequence[Given]],
     ) -> list[Given]:
         """Return the result of an op; one that writes in place returns its target."""
         made = self._types_at(frame, node)
@@ -426,12 +430,12 @@ class Reader:
         return [Given(made[0].type, at.value)] if is_tensor else made
 
     def _splice(
-        self, frame: Frame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
+        self, frame: CallFrame, node: ast.Call, helper: KernelFunction, types: Sequence[Type | None]
     ) -> list[Given]:
         """Splice a helper's text in place of its call, sharing one set of names."""
         captured = helper.captured_names()
         closure = {**captured, **frame.closure}
-        inner = Frame(helper, captured, closure, _own_names(helper), frame.loc(node))
+        inner = CallFrame(helper, captured, closure, _own_names(helper), frame.loc(node))
         self.sites.append(inner)
         is_hygienic = helper.node.decorator_list and _is_jit(helper)
         before = dict(self._scope) if is_hygienic else None

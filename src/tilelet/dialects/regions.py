@@ -20,7 +20,7 @@ from tilelet.ir.views import CallView, ForView, yielded
 Region = tuple[object, ...]
 
 
-class Regions:
+class ValueRegions:
     """The known regions of the values of a program."""
 
     def __init__(self, program: Program) -> None:

@@ -22,7 +22,7 @@ from tilelet.diag.catalogue.portability import (
 )
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
-from tilelet.dialects.reading import CallSite, Capture, Frame, Site, StatementSite
+from tilelet.dialects.reading import CallFrame, CallSite, Capture, Site, StatementSite
 from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import Direction, Program
@@ -42,7 +42,7 @@ def at_site(site: Site, dialect: Dialect) -> Iterator[UserError]:
         yield from _call(site, dialect)
     elif isinstance(site, StatementSite):
         yield from _statement(site, dialect)
-    elif isinstance(site, Frame):
+    elif isinstance(site, CallFrame):
         yield from _names(site, dialect)
 
 
@@ -96,7 +96,7 @@ def _capture_error(site: Capture) -> UserError:
     )  # fmt: skip
 
 
-def _names(frame: Frame, dialect: Dialect) -> Iterator[UserError]:
+def _names(frame: CallFrame, dialect: Dialect) -> Iterator[UserError]:
     """Check every `pl.name` in a function's source."""
     calls = {
         id(node.func): node for node in ast.walk(frame.function.node) if isinstance(node, ast.Call)
@@ -111,7 +111,7 @@ def _names(frame: Frame, dialect: Dialect) -> Iterator[UserError]:
 
 
 def _gone(
-    frame: Frame, node: ast.expr, name: str, dialect: Dialect, call: ast.Call | None
+    frame: CallFrame, node: ast.expr, name: str, dialect: Dialect, call: ast.Call | None
 ) -> UserError:
     gone = dialect.gone.get(name)
     loc = without_callers(frame.loc(node))
@@ -125,7 +125,7 @@ def _gone(
     return NotInDialect(loc, f"`pl.{name}`", dialect.name, gone.why, f"`{gone.instead}`", fixes)
 
 
-def _as_call(frame: Frame, call: ast.Call, instead: str) -> list[Fix]:
+def _as_call(frame: CallFrame, call: ast.Call, instead: str) -> list[Fix]:
     """Suggest another call with the same hint; other arguments do not fit."""
     if call.args or any(k.arg != "name_hint" for k in call.keywords):
         return []
@@ -133,7 +133,7 @@ def _as_call(frame: Frame, call: ast.Call, instead: str) -> list[Fix]:
     return [Fix(without_callers(frame.loc(call)), instead[:-1] + "".join(hints) + ")")]
 
 
-def _in_language(frame: Frame, node: ast.expr) -> str | None:
+def _in_language(frame: CallFrame, node: ast.expr) -> str | None:
     """Return `tile.load` for `pl.tile.load`, or None if it is not a name of the language."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -193,7 +193,7 @@ def _other_name(site: CallSite, dialect: Dialect) -> Iterator[UserError]:
         yield _gone(frame, node.func, name, dialect, node)
 
 
-def _hint(frame: Frame, keyword: ast.keyword) -> Iterator[UserError]:
+def _hint(frame: CallFrame, keyword: ast.keyword) -> Iterator[UserError]:
     if isinstance(keyword.value, ast.Constant):
         return
     value = frame.outside(keyword.value)
@@ -265,7 +265,7 @@ def _rebinds_region(node: ast.Assign) -> bool:
     return isinstance(target, ast.Name) and isinstance(first, ast.Name) and target.id == first.id
 
 
-def _expressions(frame: Frame, node: ast.stmt) -> Iterator[UserError]:
+def _expressions(frame: CallFrame, node: ast.stmt) -> Iterator[UserError]:
     """Check the expressions of this statement, but not of nested statements."""
     pending = [c for c in ast.iter_child_nodes(node) if not isinstance(c, ast.stmt)]
     while pending:
@@ -277,7 +277,7 @@ def _expressions(frame: Frame, node: ast.stmt) -> Iterator[UserError]:
             pending += [c for c in ast.iter_child_nodes(at) if not isinstance(c, ast.stmt)]
 
 
-def _expression(frame: Frame, at: ast.expr) -> UserError | None:
+def _expression(frame: CallFrame, at: ast.expr) -> UserError | None:
     loc = without_callers(frame.loc(at))
     match at:
         case ast.IfExp():

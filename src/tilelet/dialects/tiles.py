@@ -8,7 +8,7 @@ from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.portability import AxisNotSplit, RegionDropped
 from tilelet.diag.core import UserError
 from tilelet.dialects.data import Dialect
-from tilelet.dialects.regions import Regions
+from tilelet.dialects.regions import ValueRegions
 from tilelet.dialects.rules import without_callers
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, walk
@@ -20,7 +20,7 @@ _Axes = frozenset[int]
 _NONE: _Axes = frozenset()
 
 
-def kernels(program: Program, regions: Regions, dialect: Dialect) -> Iterator[UserError]:
+def kernels(program: Program, regions: ValueRegions, dialect: Dialect) -> Iterator[UserError]:
     """Yield programs that the compiler silently changes."""
     if not dialect.limits_ops:
         return
@@ -33,7 +33,7 @@ def kernels(program: Program, regions: Regions, dialect: Dialect) -> Iterator[Us
                 yield from _kernel(op.blocks[0], ScopeView(op).split, regions)
 
 
-def _kernel(block: Block, split: str | None, regions: Regions) -> Iterator[UserError]:
+def _kernel(block: Block, split: str | None, regions: ValueRegions) -> Iterator[UserError]:
     ops = list(walk(block))
     if split not in (None, "NONE") and {Engine.CUBE, Engine.VEC} <= {o.spec.engine for o in ops}:
         yield from _check_split(ops)
@@ -87,7 +87,7 @@ class _Known:
 class _Walk:
     """Tracks the regions of tiles through one kernel."""
 
-    def __init__(self, regions: Regions) -> None:
+    def __init__(self, regions: ValueRegions) -> None:
         self._regions = regions
         self._known: dict[Value, _Known] = {}
 

@@ -14,7 +14,7 @@ from tilelet.diag.catalogue.portability import ExtentNotSaid, LoadedWhole, Regio
 from tilelet.diag.core import Fix, Loc, UserError
 from tilelet.dialects.data import Dialect
 from tilelet.dialects.reading import CallSite, Reader
-from tilelet.dialects.regions import Regions
+from tilelet.dialects.regions import ValueRegions
 from tilelet.dialects.rules import without_callers
 from tilelet.frontend.module import SourceOrigin
 from tilelet.frontend.source import spelling
@@ -142,7 +142,7 @@ def _kernels(program: Program, origin: SourceOrigin) -> Iterator[_Kernel]:
                     yield _Kernel(list(walk(callee.body)), given, results)
 
 
-def _partial_views(program: Program, regions: Regions) -> dict[Value, _View]:
+def _partial_views(program: Program, regions: ValueRegions) -> dict[Value, _View]:
     found: dict[Value, _View] = {}
     for function in program.functions.values():
         for op in _outside(function.body):

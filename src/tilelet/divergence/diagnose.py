@@ -23,7 +23,7 @@ from tilelet.divergence.matching import CLOSE, Matcher
 from tilelet.divergence.misplaced import WindowSearch
 from tilelet.divergence.outer_values import with_outer_values
 from tilelet.divergence.record import NOBODY, STEPS_PER_SECOND, is_tensor_load
-from tilelet.divergence.repair import Region, Repair, RepairSearch, relative_error
+from tilelet.divergence.repair import Repair, RepairSearch, WrongElements, relative_error
 from tilelet.divergence.replay import Replay
 from tilelet.divergence.slices import Slice, Slicer
 from tilelet.divergence.source_text import assignments_without_op
@@ -177,7 +177,7 @@ class Diagnosis:
             behind.update(writers)  # one of them may be meant for this place
             reads = self._slicer.ops([undefined, *writers])
             ranked = list(dict.fromkeys([*self._slicer.with_indices(reads), *ranked]))
-        region = Region(
+        region = WrongElements(
             output,
             self._written_by(writer, output) & self._wrong[output],
             {self._trace.events[n].task for n in behind},
@@ -193,7 +193,12 @@ class Diagnosis:
         return base
 
     def _with_windows(
-        self, base: Divergence, near: Slice, matcher: Matcher, agreement: Agreement, region: Region
+        self,
+        base: Divergence,
+        near: Slice,
+        matcher: Matcher,
+        agreement: Agreement,
+        region: WrongElements,
     ) -> Divergence:
         """Look for windows that loads should have taken, and for repairs that give them these.
 
@@ -389,7 +394,7 @@ class Diagnosis:
             near = Slice(self._slicer.before(*writes), writes)
             stores = self._slicer.with_indices(self._slicer.ops(writes))
             ranked = dict.fromkeys([*stores, *self._ranked(near)])
-            repairs = self._search.run(list(ranked), [], Region(output, missing, None))
+            repairs = self._search.run(list(ranked), [], WrongElements(output, missing, None))
             base = self._graded(repairs, near, output)
             if repairs:
                 return base

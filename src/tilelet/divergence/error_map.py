@@ -25,7 +25,7 @@ _SAMPLE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Span:
+class AxisSpan:
     """Indices of one axis: `width` of every `period`, from `start` up to `stop`."""
 
     start: int
@@ -55,7 +55,7 @@ class Span:
 class Region:
     """A part of an output: a span per axis, and the number of wrong elements."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[AxisSpan, ...]
     wrong: int
 
     @property
@@ -88,7 +88,7 @@ class Region:
         return {"spans": spans, "wrong": self.wrong, "size": self.size}
 
 
-def _count(span: Span) -> int:
+def _count(span: AxisSpan) -> int:
     if not span.period:
         return span.stop - span.start
     whole, rest = divmod(span.stop - span.start, span.period)
@@ -138,7 +138,7 @@ def regions_of(bad: Bools) -> list[Region]:
 
 def _grid(bad: Bools) -> Region | None:
     """Return the region of all wrong elements, if it is a grid that is mostly wrong."""
-    spans: list[Span] = []
+    spans: list[AxisSpan] = []
     for axis in range(bad.ndim):
         others = tuple(i for i in range(bad.ndim) if i != axis)
         span = _span(np.flatnonzero(bad.any(axis=others)), bad.shape[axis])
@@ -149,11 +149,11 @@ def _grid(bad: Bools) -> Region | None:
     return region if region.wrong >= 0.5 * region.size else None
 
 
-def _span(at: NDArray[np.intp], extent: int) -> Span | None:
+def _span(at: NDArray[np.intp], extent: int) -> AxisSpan | None:
     """Describe indices as a range or as periodic blocks, or return None."""
     start, stop = int(at[0]), int(at[-1]) + 1
     if stop - start == at.size:
-        return Span(start, stop, extent)
+        return AxisSpan(start, stop, extent)
     breaks = np.flatnonzero(np.diff(at) > 1)
     starts = at[np.concatenate([[0], breaks + 1])]
     widths = np.diff(np.concatenate([[0], breaks + 1, [at.size]]))
@@ -163,9 +163,9 @@ def _span(at: NDArray[np.intp], extent: int) -> Span | None:
         and np.all(widths[:-1] == widths[0])
         and (widths[-1] <= widths[0])
     ):
-        return Span(start, stop, extent, int(widths[0]), int(periods[0]))
+        return AxisSpan(start, stop, extent, int(widths[0]), int(periods[0]))
     # Nearly a range: correct elements in it are correct by chance.
-    return Span(start, stop, extent) if at.size > 0.9 * (stop - start) else None
+    return AxisSpan(start, stop, extent) if at.size > 0.9 * (stop - start) else None
 
 
 def _boxes(bad: Bools) -> Iterator[Region]:
@@ -180,18 +180,18 @@ def _boxes(bad: Bools) -> Iterator[Region]:
         columns = np.flatnonzero(matrix[first])
         if not columns.size:
             continue
-        span = _span(columns, bad.shape[-1]) or Span(
+        span = _span(columns, bad.shape[-1]) or AxisSpan(
             int(columns[0]), int(columns[-1]) + 1, bad.shape[-1]
         )
         wrong = int(matrix[first:end].sum())
         if bad.ndim == 1:
             yield Region((span,), wrong)
             continue
-        lead, outer = first // rows, list[Span]()
+        lead, outer = first // rows, list[AxisSpan]()
         for n in reversed(bad.shape[:-2]):
             lead, i = divmod(lead, n)
-            outer.insert(0, Span(i, i + 1, n))
-        row = Span(first % rows, (end - 1) % rows + 1, rows)
+            outer.insert(0, AxisSpan(i, i + 1, n))
+        row = AxisSpan(first % rows, (end - 1) % rows + 1, rows)
         yield Region((*outer, row, span), wrong)
 
 

@@ -36,7 +36,7 @@ _FAILURES = (UserError, InternalError, ValueError, FloatingPointError, IndexErro
 
 
 @dataclass(frozen=True)
-class Region:
+class WrongElements:
     """The wrong elements of an output that are looked at, and the tasks that they depend on.
 
     window  the memory of these elements, if one statement writes it once
@@ -82,7 +82,9 @@ class RepairSearch:
     def is_spent(self) -> bool:
         return self._replay.steps > self._limit
 
-    def run(self, ranked: Sequence[Op], predicted: Sequence[Edit], region: Region) -> list[Repair]:
+    def run(
+        self, ranked: Sequence[Op], predicted: Sequence[Edit], region: WrongElements
+    ) -> list[Repair]:
         """Return the repairs found, cheapest first; of one statement only the first."""
         found: dict[tuple[str, int], Repair] = {}
         by_op = {op: list(self.edits.of(op)) for op in ranked}
@@ -97,7 +99,7 @@ class RepairSearch:
         self.is_complete = True
         return list(found.values())
 
-    def run_inferred(self, edits: Sequence[Edit], region: Region) -> list[Repair]:
+    def run_inferred(self, edits: Sequence[Edit], region: WrongElements) -> list[Repair]:
         """Return the repairs among a few edits, whatever the budget."""
         found: dict[tuple[str, int], Repair] = {}
         for edit in edits:
@@ -113,7 +115,7 @@ class RepairSearch:
         for some in by_op.values():
             yield from (edit for edit in some if edit.cost == cost)
 
-    def _repair(self, edit: Edit, region: Region) -> Repair | None:
+    def _repair(self, edit: Edit, region: WrongElements) -> Repair | None:
         """Return the repair if the edit is one; edits of one effect are tried once."""
         if edit.effect is None or edit.effect not in self._by_effect:
             mends = self._mends(edit, region)
@@ -124,7 +126,7 @@ class RepairSearch:
         known = self._by_effect[edit.effect]
         return None if known is None else replace(known, edit=edit)
 
-    def _mends(self, edit: Edit, region: Region) -> bool:
+    def _mends(self, edit: Edit, region: WrongElements) -> bool:
         """Return whether the edit corrects the region."""
         self.tried += 1
         if self.tried % 50 == 0:
@@ -135,7 +137,7 @@ class RepairSearch:
         bad = self._case.mismatches(made)[region.output][region.mask]
         return int(bad.sum()) <= _MAX_LEFT_WRONG * bad.size
 
-    def _rejects(self, region: Region) -> Callable[[Window], bool] | None:
+    def _rejects(self, region: WrongElements) -> Callable[[Window], bool] | None:
         """Return a test of whether a region that was just written is still wrong."""
         window, case = region.window, self._case
         if window is None:

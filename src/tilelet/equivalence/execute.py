@@ -18,7 +18,7 @@ import numpy as np
 from tilelet.dataclasses import dataclass
 from tilelet.dtypes import BOOL, DType
 from tilelet.equivalence import tiles
-from tilelet.equivalence.loops import Iteration, Loop, changed_positions, digests, window_labels
+from tilelet.equivalence.loops import Iteration, TermLoop, changed_positions, digests, window_labels
 from tilelet.equivalence.memory import (
     Buffer,
     Memory,
@@ -42,7 +42,7 @@ from tilelet.equivalence.terms import (
     symbol,
     tag,
 )
-from tilelet.equivalence.tiles import UNDEFINED, Tile
+from tilelet.equivalence.tiles import UNDEFINED, TermTile
 from tilelet.ir.core import (
     Arg,
     Block,
@@ -268,7 +268,7 @@ class _SymbolicRun:
     def _op_create_tensor(self, op: Op, env: Env) -> tuple[Any, ...]:
         type_ = op.result.type
         if isinstance(type_, TileType):
-            return (Tile(np.full(type_.shape, UNDEFINED), type_.shape),)
+            return (TermTile(np.full(type_.shape, UNDEFINED), type_.shape),)
         assert isinstance(type_, TensorType)
         value = self._get(op.args.get("init_value"), env)
         element = UNDEFINED if value is None else constant(value, type_.dtype)
@@ -297,7 +297,7 @@ class _SymbolicRun:
         return made
 
     def _op_slice(self, op: Op, env: Env) -> tuple[Any, ...]:
-        if isinstance(self._get(op.args["x"], env), Tile):
+        if isinstance(self._get(op.args["x"], env), TermTile):
             return self._compute(op, env)
         view = self._window(op, env, "x", "offset", "shape", op.args["valid_shape"])
         drop = op.args["drop_dims"]
@@ -316,16 +316,16 @@ class _SymbolicRun:
         tile = self._loaded(self._window(op, env, "tensor", "offsets", "shapes", limit))
         if op.args["transpose"]:
             valid = (*tile.valid[:-2], tile.valid[-1], tile.valid[-2])
-            tile = Tile(np.ascontiguousarray(np.swapaxes(tile.terms, -1, -2)), valid)
+            tile = TermTile(np.ascontiguousarray(np.swapaxes(tile.terms, -1, -2)), valid)
         return (tile,)
 
-    def _loaded(self, view: View) -> Tile:
+    def _loaded(self, view: View) -> TermTile:
         self._spend(math.prod(view.reach))
         terms = self.memory.load(view)
-        return Tile(terms % MODULUS if self.rounding else terms, view.valid or view.shape)
+        return TermTile(terms % MODULUS if self.rounding else terms, view.valid or view.shape)
 
     def _op_assemble(self, op: Op, env: Env) -> tuple[object, ...]:
-        if isinstance(self._get(op.args["target"], env), Tile):
+        if isinstance(self._get(op.args["target"], env), TermTile):
             return self._compute(op, env)
         return self._stored(op, env, "target", "source", "offset")
 
@@ -364,7 +364,7 @@ class _SymbolicRun:
 
     def _op_reshape(self, op: Op, env: Env) -> tuple[Any, ...]:
         view = self._get(op.args["x"], env)
-        if isinstance(view, Tile):
+        if isinstance(view, TermTile):
             return self._compute(op, env)
         shape = self._shape(self._get(_as_tuple(op.args["shape"]), env))
         dense = whole(view.buffer, view.shape).strides == view.strides
@@ -375,18 +375,18 @@ class _SymbolicRun:
 
     def _op_transpose(self, op: Op, env: Env) -> tuple[Any, ...]:
         view = self._get(op.args["x"], env)
-        if isinstance(view, Tile):
+        if isinstance(view, TermTile):
             return self._compute(op, env)
         a, b = (self._get(op.args[n], env) for n in ("axis1", "axis2"))
         return (view.transposed(a, b),)
 
     def _op_set_validshape(self, op: Op, env: Env) -> tuple[object, ...]:
-        if isinstance(self._get(op.args["x"], env), Tile):
+        if isinstance(self._get(op.args["x"], env), TermTile):
             return self._compute(op, env)
         raise UnprovableError("a view that is valid in part is not modelled")
 
     def _op_reinterpret_view(self, op: Op, env: Env) -> tuple[object, ...]:
-        if isinstance(self._get(op.args["x"], env), Tile):
+        if isinstance(self._get(op.args["x"], env), TermTile):
             return self._compute(op, env)
         raise UnprovableError("memory is read as another type")
 
@@ -400,7 +400,7 @@ class _SymbolicRun:
 
     def _op_read(self, op: Op, env: Env) -> tuple[Any, ...]:
         x = self._get(op.args["x"], env)
-        if isinstance(x, Tile):
+        if isinstance(x, TermTile):
             indices = self._get(_as_tuple(op.args["indices"]), env)
             if any(isinstance(i, Symbol) for i in indices):
                 self._oblige("tile element", x.terms.shape, indices)
@@ -418,7 +418,7 @@ class _SymbolicRun:
 
     def _op_write(self, op: Op, env: Env) -> tuple[Any, ...]:
         x = self._get(op.args["x"], env)
-        if isinstance(x, Tile):
+        if isinstance(x, TermTile):
             raise UnprovableError("an element of a tile is written")
         value, type_ = self._get(op.args["value"], env), op.args["x"]
         assert isinstance(type_, Value)
@@ -440,13 +440,13 @@ class _SymbolicRun:
             made, in_detail = tiles.compute(op, args, rounding=self.rounding)
         except Fault as fault:
             raise UnprovableError(f"`pl.{op.name}` fails") from fault
-        given = [a for a in args.values() if isinstance(a, Tile)]
+        given = [a for a in args.values() if isinstance(a, TermTile)]
         regions = tuple((t.terms.shape, t.valid) for t in given)
-        numbers = tuple(a for a in args.values() if not isinstance(a, Tile))
+        numbers = tuple(a for a in args.values() if not isinstance(a, TermTile))
         if has_symbol((regions, numbers)) or not in_detail:
             contents = () if in_detail else tuple(digest(t.terms)[()] for t in given)
             self._oblige(op.name, regions, numbers, contents)
-        self._spend(sum(t.terms.size for t in (*given, *made) if isinstance(t, Tile)))
+        self._spend(sum(t.terms.size for t in (*given, *made) if isinstance(t, TermTile)))
         return tuple(made)
 
     # Calls
@@ -480,7 +480,7 @@ class _SymbolicRun:
     def _undefined(self, result: Value) -> object:
         type_ = result.type
         if isinstance(type_, TileType):
-            return Tile(np.full(type_.shape, UNDEFINED), type_.shape)
+            return TermTile(np.full(type_.shape, UNDEFINED), type_.shape)
         if isinstance(type_, ScalarType):
             return 0
         if isinstance(type_, ArrayType):
@@ -578,11 +578,11 @@ class _SymbolicRun:
             if a.is_same(b) and a.valid == b.valid:
                 return a
             raise UnprovableError("a branch decides which tensor a name means")
-        if isinstance(a, Tile) and isinstance(b, Tile):
+        if isinstance(a, TermTile) and isinstance(b, TermTile):
             if a.valid != b.valid:
                 raise UnprovableError("a branch decides how much of a tile is valid")
             both = combine(tag("either", condition), a.terms, b.terms)
-            return Tile(np.where(a.terms == b.terms, a.terms, both), a.valid)
+            return TermTile(np.where(a.terms == b.terms, a.terms, both), a.valid)
         if isinstance(a, tuple):
             pairs: list[tuple[object, object]] = list(zip(a, b))  # pyright: ignore[reportUnknownArgumentType]
             return tuple(self._joined(condition, dtype, x, y) for x, y in pairs)
@@ -615,7 +615,7 @@ class _SymbolicRun:
         """Execute a loop with an unknown trip count by one iteration in an unknown state."""
         depth = len(self.path)
         name = tag("loop", bounds, depth, tuple(scalar_dtype(p) for p in _scalars(body.params)))
-        loop = Loop(
+        loop = TermLoop(
             name, depth, env, body, cond, init, window_labels(init), frozenset(self._buffers)
         )
         step = self._settled_iteration(loop)
@@ -643,7 +643,7 @@ class _SymbolicRun:
             for k, (first, value) in enumerate(zip(init, given))
         )
 
-    def _settled_iteration(self, loop: Loop) -> Iteration:
+    def _settled_iteration(self, loop: TermLoop) -> Iteration:
         """Execute an iteration in which everything that it writes was unknown before."""
         written: list[Buffer] = []
         step = self._iteration(loop, {})
@@ -652,7 +652,7 @@ class _SymbolicRun:
             step = self._iteration(loop, dict.fromkeys(written, _PLAIN))
         return step
 
-    def _iteration(self, loop: Loop, salts: Mapping[Buffer, np.uint64]) -> Iteration:
+    def _iteration(self, loop: TermLoop, salts: Mapping[Buffer, np.uint64]) -> Iteration:
         """Execute one iteration, repeatedly with fewer assumptions until it respects them."""
         while True:
             found, changed = self._attempt(loop, salts)
@@ -660,7 +660,9 @@ class _SymbolicRun:
                 return found
             loop.vague.update(changed)
 
-    def _attempt(self, loop: Loop, salts: Mapping[Buffer, np.uint64]) -> tuple[Iteration, set[int]]:
+    def _attempt(
+        self, loop: TermLoop, salts: Mapping[Buffer, np.uint64]
+    ) -> tuple[Iteration, set[int]]:
         init, vague = loop.init, loop.vague
         for k in vague:
             if isinstance(init[k], View):
@@ -694,7 +696,7 @@ class _SymbolicRun:
         obligations, self.obligations = self.obligations, outside
         return Iteration(holds, values, after, obligations), changed_positions(state, values)
 
-    def _relevant(self, loop: Loop, step: Iteration) -> list[Buffer]:
+    def _relevant(self, loop: TermLoop, step: Iteration) -> list[Buffer]:
         """Return the written buffers whose contents before the loop can matter."""
         written = list(step.after)
         temporary = [b for b in written if b.key.split()[0] not in self._parameters]
@@ -705,7 +707,7 @@ class _SymbolicRun:
         return kept if step.is_same(self._iteration(loop, other), kept) else written
 
     def _write_summary(
-        self, loop: Loop, buffer: Buffer, effect: object, before: Terms, after: Terms
+        self, loop: TermLoop, buffer: Buffer, effect: object, before: Terms, after: Terms
     ) -> None:
         """Set what the loop leaves in a buffer; elements that no iteration changes stay."""
         self.memory.touch(buffer)
@@ -732,10 +734,10 @@ class _SymbolicRun:
             view.buffer.data = combine(tag("carried", depth, k), grid((view.buffer.size,)))
             view.buffer.is_frozen = True
             return view
-        if isinstance(value, Tile):
+        if isinstance(value, TermTile):
             extents = tuple(symbol("extent", depth, k, axis) for axis in range(value.terms.ndim))
             terms = combine(tag("carried", depth, k), grid(value.terms.shape))
-            return Tile(terms, extents if vague else value.valid)
+            return TermTile(terms, extents if vague else value.valid)
         if isinstance(value, tuple):
             raise UnprovableError("a loop that data bounds carries an array of scalars")
         return symbol("carried", depth, k)
@@ -745,7 +747,7 @@ class _SymbolicRun:
         if isinstance(value, View) and vague:
             if value.valid is not None:
                 raise UnprovableError("a loop that data bounds carries a window valid in part")
-            return Tile(self.memory.load(value), value.shape)
+            return TermTile(self.memory.load(value), value.shape)
         return value
 
     def _carried_out(self, effect: np.uint64, first: object, value: object, vague: bool) -> Any:
@@ -755,7 +757,7 @@ class _SymbolicRun:
         """
         if isinstance(value, View):
             return value
-        if not isinstance(value, Tile):
+        if not isinstance(value, TermTile):
             return symbol(effect, "carried out")
         terms = combine(tag(effect, "carried out"), value.terms, grid(value.terms.shape))
         if isinstance(first, View):
@@ -763,8 +765,8 @@ class _SymbolicRun:
             view.buffer.data, view.buffer.is_frozen = terms.reshape(-1), True
             return view
         if not vague:
-            return Tile(terms, value.valid)
-        return Tile(terms, tuple(symbol(effect, "extent", axis) for axis in range(terms.ndim)))
+            return TermTile(terms, value.valid)
+        return TermTile(terms, tuple(symbol(effect, "extent", axis) for axis in range(terms.ndim)))
 
 
 _PLAIN = np.uint64(0)

@@ -10,12 +10,12 @@ import numpy as np
 from tilelet.dataclasses import dataclass, field
 from tilelet.equivalence.memory import Buffer, View
 from tilelet.equivalence.terms import Terms, combine, digest, grid, tag
-from tilelet.equivalence.tiles import Tile
+from tilelet.equivalence.tiles import TermTile
 from tilelet.ir.core import Block, Value
 
 
 @dataclass(frozen=True)
-class Loop:
+class TermLoop:
     """A loop with an unknown trip count.
 
     outer  buffers that exist before it
@@ -74,7 +74,7 @@ def changed_positions(state: Sequence[Any], values: Sequence[Any]) -> set[int]:
     """Return positions of windows and valid regions that change in the next iteration."""
     found: set[int] = set()
     for k, (known, value) in enumerate(zip(state, values)):
-        if isinstance(known, Tile) and known.valid != value.valid:
+        if isinstance(known, TermTile) and known.valid != value.valid:
             found.add(k)
         elif isinstance(known, View) and isinstance(value, View):
             same = value.is_same(known) and value.valid == known.valid
@@ -85,7 +85,7 @@ def changed_positions(state: Sequence[Any], values: Sequence[Any]) -> set[int]:
 def digests(*groups: Sequence[object]) -> tuple[object, ...]:
     """Return a comparable form of scalars and tiles; windows are compared by memory."""
     return tuple(
-        (digest(v.terms)[()], v.valid) if isinstance(v, Tile) else v
+        (digest(v.terms)[()], v.valid) if isinstance(v, TermTile) else v
         for group in groups
         for v in group
         if not isinstance(v, View)

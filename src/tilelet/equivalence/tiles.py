@@ -32,7 +32,7 @@ UNDEFINED = tag("undefined")
 
 
 @dataclass(frozen=True)
-class Tile:
+class TermTile:
     """An on-chip value; elements outside the valid region are zero."""
 
     terms: Terms
@@ -56,9 +56,9 @@ def compute(op: Op, args: Args, *, rounding: bool) -> tuple[list[Any], bool]:
     if len(types) != 1 or not isinstance(types[0], TileType):
         return _opaque(op, args), False
     shape = types[0].shape
-    tiles = {name: a for name, a in args.items() if isinstance(a, Tile)}
+    tiles = {name: a for name, a in args.items() if isinstance(a, TermTile)}
     known = all(t.is_known for t in tiles.values())
-    numbers = [a for a in args.values() if not isinstance(a, Tile)]
+    numbers = [a for a in args.values() if not isinstance(a, TermTile)]
     found: Terms | None = None
     traits = op.spec.traits
     if not known:
@@ -81,7 +81,7 @@ def compute(op: Op, args: Args, *, rounding: bool) -> tuple[list[Any], bool]:
     if rounding:
         found = found % rings.MODULUS
     valid = _valid(op, args, tiles, shape)
-    return [Tile(masked(found, valid) if valid != shape else found, valid)], True
+    return [TermTile(masked(found, valid) if valid != shape else found, valid)], True
 
 
 def _head(op: Op, args: Args) -> np.uint64:
@@ -93,21 +93,21 @@ def _head(op: Op, args: Args) -> np.uint64:
     ]
     names = [t.dtype.name if isinstance(t, TileType) else str(t) for t in types]
     results = [r.type.dtype.name for r in op.results]
-    plain = [(name, a) for name, a in args.items() if not isinstance(a, Tile)]
+    plain = [(name, a) for name, a in args.items() if not isinstance(a, TermTile)]
     return tag(op.name, tuple(names), tuple(results), tuple(plain))
 
 
-def _regions(tiles: Mapping[str, Tile]) -> tuple[object, ...]:
+def _regions(tiles: Mapping[str, TermTile]) -> tuple[object, ...]:
     return tuple((name, t.terms.shape, t.valid) for name, t in tiles.items())
 
 
 def _valid(
-    op: Op, args: Args, tiles: Mapping[str, Tile], shape: Sequence[int]
+    op: Op, args: Args, tiles: Mapping[str, TermTile], shape: Sequence[int]
 ) -> tuple[Extent, ...]:
     rule = op.spec.valid
     if rule is None:
         return tuple(shape)
-    numbers = [a for a in args.values() if not isinstance(a, Tile)]
+    numbers = [a for a in args.values() if not isinstance(a, TermTile)]
     if all(t.is_known for t in tiles.values()) and not has_symbol(numbers):
         operands = {name: (t.terms.shape, t.valid) for name, t in tiles.items()}
         return tuple(rule(operands, tuple(shape), args))  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def _valid(
 
 
 def _elementwise(
-    op: Op, args: Args, tiles: Mapping[str, Tile], shape: tuple[int, ...], *, rounding: bool
+    op: Op, args: Args, tiles: Mapping[str, TermTile], shape: tuple[int, ...], *, rounding: bool
 ) -> Terms | None:
     try:
         operands = [np.broadcast_to(t.terms, shape) for t in tiles.values()]
@@ -145,7 +145,7 @@ def _is_fp32(op: Op) -> bool:
 
 
 def _unknown_region(
-    op: Op, args: Args, tiles: Mapping[str, Tile], shape: tuple[int, ...]
+    op: Op, args: Args, tiles: Mapping[str, TermTile], shape: tuple[int, ...]
 ) -> Terms | None:
     """Return the result of an elementwise op on operands with data-dependent valid regions."""
     if Trait.ELEMENTWISE not in op.spec.traits:
@@ -157,14 +157,16 @@ def _unknown_region(
     return combine(_head(op, args), tag(_regions(tiles)), grid(shape), *operands)
 
 
-def _moved(op: Op, args: Args, tiles: Mapping[str, Tile], shape: tuple[int, ...]) -> Terms | None:
+def _moved(
+    op: Op, args: Args, tiles: Mapping[str, TermTile], shape: tuple[int, ...]
+) -> Terms | None:
     """Move elements with the op's own reference."""
     assert op.spec.reference is not None
     types = [a.type for a in op.args.values() if isinstance(a, Value)]
     kinds = {t.dtype for t in (*types, op.result.type) if isinstance(t, (TileType, TensorType))}
     if len(kinds) > 1 or op.spec.cut_to_valid or args.get("pad_value") is not None:
         return None  # elements change
-    arrays = {name: a.terms if isinstance(a, Tile) else a for name, a in args.items()}
+    arrays = {name: a.terms if isinstance(a, TermTile) else a for name, a in args.items()}
     if op.spec.takes_valid:
         arrays["valid"] = {name: t.valid for name, t in tiles.items()}
     if op.spec.takes_result_type:
@@ -173,7 +175,7 @@ def _moved(op: Op, args: Args, tiles: Mapping[str, Tile], shape: tuple[int, ...]
     return made if made.dtype == np.uint64 and made.shape == shape else None
 
 
-def _product(op: Op, args: Args, tiles: Mapping[str, Tile], *, rounding: bool) -> Terms | None:
+def _product(op: Op, args: Args, tiles: Mapping[str, TermTile], *, rounding: bool) -> Terms | None:
     """Return a matrix product, whose elements depend on a row and a column."""
     if isinstance(args.get("init_cond"), Symbol) or not all(t.is_full for t in tiles.values()):
         return None
@@ -195,7 +197,7 @@ def _product(op: Op, args: Args, tiles: Mapping[str, Tile], *, rounding: bool) -
 
 def _opaque(op: Op, args: Args) -> list[object]:
     """Return opaque results, identified by their operands."""
-    tiles = {name: a for name, a in args.items() if isinstance(a, Tile)}
+    tiles = {name: a for name, a in args.items() if isinstance(a, TermTile)}
     whole = tag(
         _head(op, args), _regions(tiles), tuple(digest(t.terms)[()] for t in tiles.values())
     )
@@ -205,7 +207,7 @@ def _opaque(op: Op, args: Args) -> list[object]:
             shape: tuple[int, ...] = result.type.shape  # type: ignore[assignment]
             valid = _valid(op, args, tiles, shape)
             terms = combine(tag(whole, k), grid(shape))
-            made.append(Tile(masked(terms, valid) if valid != shape else terms, valid))
+            made.append(TermTile(masked(terms, valid) if valid != shape else terms, valid))
         else:
             made.append(symbol(whole, k))
     return made

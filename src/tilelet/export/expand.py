@@ -32,7 +32,7 @@ _MISSING = object()
 
 
 @dataclass
-class Frame:
+class InlineFrame:
     """One inlined instance of a function, with the meaning of its names.
 
     names     replacement text for each name of the kernel
@@ -120,9 +120,11 @@ class Expander:
         lines = text.split("\n")
         return ['"""' + lines[0], *lines[1:], '"""'] if len(lines) > 1 else [f'"""{text}"""']
 
-    def _frame(self, function: KernelFunction, names: dict[str, str], caller: Loc | None) -> Frame:
+    def _frame(
+        self, function: KernelFunction, names: dict[str, str], caller: Loc | None
+    ) -> InlineFrame:
         file = self._files.setdefault(function.source.path, FileText(function.source))
-        frame = Frame(function, file, function.captured_names(), names, caller)
+        frame = InlineFrame(function, file, function.captured_names(), names, caller)
         for node in ast.walk(function.node):
             for child in ast.iter_child_nodes(node):
                 frame.parents[child] = node
@@ -130,7 +132,9 @@ class Expander:
 
     # --- statements ------------------------------------------------------------------------------
 
-    def _block(self, frame: Frame, stmts: Sequence[ast.stmt], indent: str, after: int) -> None:
+    def _block(
+        self, frame: InlineFrame, stmts: Sequence[ast.stmt], indent: str, after: int
+    ) -> None:
         for s in stmts:
             is_first = s is stmts[0]
             for comment in frame.file.leading(after, s.lineno):
@@ -144,7 +148,7 @@ class Expander:
         lines[-1 if len(lines) == 1 else 0] += comment
         self._lines += lines
 
-    def _statement(self, frame: Frame, s: ast.stmt, indent: str) -> None:
+    def _statement(self, frame: InlineFrame, s: ast.stmt, indent: str) -> None:
         match s:
             case ast.Assign(targets=[target], value=value):
                 self._assignment(frame, s, target, value, indent)
@@ -181,7 +185,7 @@ class Expander:
             case _:
                 raise CannotExport(frame.loc(s), f"a statement of Python's, `{type(s).__name__}`")
 
-    def _retired_scope(self, frame: Frame, s: ast.With, indent: str) -> None:
+    def _retired_scope(self, frame: InlineFrame, s: ast.With, indent: str) -> None:
         """Write `pl.incore` and similar scopes as `pl.at`, chunked loops as nested loops."""
         scope = _retired(s)
         assert scope is not None
@@ -206,7 +210,7 @@ class Expander:
             after = inner.end_lineno or inner.lineno
 
     def _chunk_loop(
-        self, frame: Frame, s: ast.For, chunk: ast.expr, header: str, indent: str
+        self, frame: InlineFrame, s: ast.For, chunk: ast.expr, header: str, indent: str
     ) -> None:
         """Write a loop over chunks that contains a scope with a loop over one chunk."""
         assert isinstance(s.iter, ast.Call)
@@ -234,7 +238,7 @@ class Expander:
         self._write(f"for {name} in {LANGUAGE}.range({arguments}):", inner)
         self._inner(frame, s.body, inner, s.iter.end_lineno or s.lineno)
 
-    def _with_item(self, frame: Frame, item: ast.withitem, indent: str) -> str:
+    def _with_item(self, frame: InlineFrame, item: ast.withitem, indent: str) -> str:
         self._calls_in(frame, item.context_expr, indent)
         text = one_line(self._render(frame, item.context_expr))
         if item.optional_vars is None:
@@ -243,7 +247,7 @@ class Expander:
 
     def _compound(
         self,
-        frame: Frame,
+        frame: InlineFrame,
         s: ast.For | ast.While | ast.With,
         header: str,
         last: ast.expr,
@@ -255,14 +259,16 @@ class Expander:
         self._write(one_line(header), indent, frame.file.trailing(s, end))
         self._inner(frame, s.body, indent, end or s.lineno)
 
-    def _inner(self, frame: Frame, stmts: Sequence[ast.stmt], indent: str, after: int) -> None:
+    def _inner(
+        self, frame: InlineFrame, stmts: Sequence[ast.stmt], indent: str, after: int
+    ) -> None:
         written = len(self._lines)
         self._block(frame, stmts, indent + "    ", after)
         if not any(line.strip() and not line.strip().startswith("#")
                    for line in self._lines[written:]):  # fmt: skip
             self._lines.append(f"{indent}    pass")
 
-    def _if(self, frame: Frame, s: ast.If, indent: str) -> None:
+    def _if(self, frame: InlineFrame, s: ast.If, indent: str) -> None:
         value = self._constant(frame, s.test)
         if value is not _MISSING:
             self._block(frame, s.body if value else s.orelse, indent, s.test.end_lineno or s.lineno)
@@ -276,7 +282,7 @@ class Expander:
             self._inner(frame, s.orelse, indent, s.body[-1].end_lineno or s.lineno)
 
     def _assignment(
-        self, frame: Frame, s: ast.Assign, target: ast.expr, value: ast.expr, indent: str
+        self, frame: InlineFrame, s: ast.Assign, target: ast.expr, value: ast.expr, indent: str
     ) -> None:
         comment = frame.file.trailing(s)
         helper = self._helper(frame, value)
@@ -322,7 +328,7 @@ class Expander:
 
     # --- helpers ---------------------------------------------------------------------------------
 
-    def _helper(self, frame: Frame, node: ast.expr) -> KernelFunction | None:
+    def _helper(self, frame: InlineFrame, node: ast.expr) -> KernelFunction | None:
         """Return the helper that a call inlines, or None."""
         if not isinstance(node, ast.Call):
             return None
@@ -333,7 +339,7 @@ class Expander:
             raise CannotExport(frame.loc(node), f"a call of `{found.name}`")
         return found
 
-    def _calls_in(self, frame: Frame, node: ast.AST, indent: str) -> None:
+    def _calls_in(self, frame: InlineFrame, node: ast.AST, indent: str) -> None:
         """Write the statements of all helpers that are called in an expression or statement."""
         for child in ast.iter_child_nodes(node):
             self._calls_in(frame, child, indent)
@@ -344,7 +350,7 @@ class Expander:
 
     def _splice(
         self,
-        frame: Frame,
+        frame: InlineFrame,
         call: ast.Call,
         helper: KernelFunction,
         indent: str,
@@ -400,7 +406,7 @@ class Expander:
 
     def _bind_parameters(
         self,
-        inner: Frame,
+        inner: InlineFrame,
         stmts: Sequence[ast.stmt],
         arguments: Mapping[str, str],
         shared: Mapping[str, str],
@@ -431,16 +437,16 @@ class Expander:
 
     # --- expressions -----------------------------------------------------------------------------
 
-    def _render(self, frame: Frame, node: ast.expr | ast.stmt) -> str:
+    def _render(self, frame: InlineFrame, node: ast.expr | ast.stmt) -> str:
         edits: list[Edit] = []
         self._edits(frame, node, edits)
         return frame.file.edited(edits, *frame.file.span(node))
 
-    def _operand(self, frame: Frame, node: ast.expr) -> str:
+    def _operand(self, frame: InlineFrame, node: ast.expr) -> str:
         text = one_line(self._render(frame, node))
         return f"({text})" if isinstance(node, (ast.BinOp, ast.Compare, ast.BoolOp)) else text
 
-    def _edits(self, frame: Frame, node: ast.AST, edits: list[Edit]) -> None:
+    def _edits(self, frame: InlineFrame, node: ast.AST, edits: list[Edit]) -> None:
         text = self._replacement(frame, node)
         if text is None:
             for child in ast.iter_child_nodes(node):
@@ -454,7 +460,7 @@ class Expander:
             text = f"({text})"
         edits.append(frame.file.replace(node, text))
 
-    def _replacement(self, frame: Frame, node: ast.AST) -> str | None:
+    def _replacement(self, frame: InlineFrame, node: ast.AST) -> str | None:
         """Return replacement text, or None to keep the node and visit its children."""
         if isinstance(node, ast.Call):
             if id(node) in self._results:
@@ -472,7 +478,7 @@ class Expander:
             return literal(value) if value is not _MISSING else None
         return None
 
-    def _name(self, frame: Frame, node: ast.Name) -> str | None:
+    def _name(self, frame: InlineFrame, node: ast.Name) -> str | None:
         if node.id in frame.names:
             text = frame.names[node.id]
             return None if text == node.id else text
@@ -489,14 +495,14 @@ class Expander:
             raise CannotExport(frame.loc(node), f"`{node.id}`, a Python {type(value).__name__}")
         return text
 
-    def _python(self, frame: Frame, node: ast.Call | ast.Attribute) -> str | None:
+    def _python(self, frame: InlineFrame, node: ast.Call | ast.Attribute) -> str | None:
         """Return the text of a compile-time expression's value."""
         if _is_of_language(frame, node):
             return None
         value = self._constant(frame, node)
         return None if value is _MISSING else literal(value)
 
-    def _constant(self, frame: Frame, node: ast.expr) -> object:
+    def _constant(self, frame: InlineFrame, node: ast.expr) -> object:
         """Evaluate an expression without names of the kernel."""
         names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
         if any(name in frame.names for name in names):
@@ -542,7 +548,7 @@ def _retired(s: ast.With) -> _Scope | None:
     return _Scope(is_auto, options.get("name_hint"), split)
 
 
-def _chunked(frame: Frame, s: ast.stmt) -> ast.expr | None:
+def _chunked(frame: InlineFrame, s: ast.stmt) -> ast.expr | None:
     """Return the chunk size of a loop; None if it is not chunked."""
     if not isinstance(s, ast.For) or not isinstance(s.iter, ast.Call):
         return None
@@ -552,14 +558,14 @@ def _chunked(frame: Frame, s: ast.stmt) -> ast.expr | None:
     return found[0] if found else None
 
 
-def _has_helper(frame: Frame, node: ast.AST) -> bool:
+def _has_helper(frame: InlineFrame, node: ast.AST) -> bool:
     return any(
         isinstance(n, ast.Call) and as_kernel_function(_named(frame, n.func)) is not None
         for n in ast.walk(node)
     )
 
 
-def _named(frame: Frame, node: ast.expr) -> object:
+def _named(frame: InlineFrame, node: ast.expr) -> object:
     """Return the global value of a dotted name; None if it is local to the kernel."""
     if isinstance(node, ast.Attribute):
         if (
@@ -575,7 +581,7 @@ def _named(frame: Frame, node: ast.expr) -> object:
     return None
 
 
-def _is_of_language(frame: Frame, node: ast.Call | ast.Attribute) -> bool:
+def _is_of_language(frame: InlineFrame, node: ast.Call | ast.Attribute) -> bool:
     """Whether a dotted name or callee belongs to the language."""
     root: ast.expr = node.func if isinstance(node, ast.Call) else node
     named = _named(frame, root)

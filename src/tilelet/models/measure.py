@@ -62,7 +62,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Run:
+class MeasuredRun:
     """A variant on the CPU: the time of a run, and a verdict on each output."""
 
     milliseconds: float
@@ -101,7 +101,7 @@ class Measured:
         """Model the variant on a machine."""
         return DeviceRun(self._recorded, load_machine(machine)).profile
 
-    def run(self, data: Data) -> Run:
+    def run(self, data: Data) -> MeasuredRun:
         """Run natively; the first run, which includes compilation, does not count.
 
         The fastest of the others counts, since other load only makes them slower.
@@ -113,4 +113,4 @@ class Measured:
             begin = time.perf_counter()
             self.compiled.run_tasks(arguments, ENGINE)
             times.append(time.perf_counter() - begin)
-        return Run(1e3 * min(times), data.judge(arguments))
+        return MeasuredRun(1e3 * min(times), data.judge(arguments))

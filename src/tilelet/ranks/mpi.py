@@ -43,7 +43,7 @@ _POLL_SECONDS = (0.0, 1e-3)
 """Shortest and longest pause between two looks at the cells that a rank waits for."""
 
 
-class Region:
+class WindowMemory:
     """Memory of one window buffer: this process's slice, and access to the others."""
 
     def __init__(self, nbytes: int) -> None:
@@ -122,7 +122,7 @@ class Control:
     _LOCK, _CHANGES, _ANSWER = 0, 4, 8
 
     def __init__(self) -> None:
-        self._region = Region(16)
+        self._region = WindowMemory(16)
         self._changes = 0
         COMM.Barrier()
 
@@ -159,7 +159,7 @@ class Control:
 class _Lock:
     """Mutual exclusion for additions to the slices of a rank."""
 
-    def __init__(self, region: Region, rank: int) -> None:
+    def __init__(self, region: WindowMemory, rank: int) -> None:
         self._region, self._rank = region, rank
 
     def __enter__(self) -> None:
@@ -176,7 +176,7 @@ class MpiSlice(SymmetricBuffer):
     __slots__ = ("control", "remote")
 
     def __init__(
-        self, allocation: Allocation, index: int, region: Region, control: Control
+        self, allocation: Allocation, index: int, region: WindowMemory, control: Control
     ) -> None:
         self.remote, self.control = region, control
         super().__init__(allocation, index, region.own)
@@ -333,11 +333,11 @@ class MpiEngine(RanksEngine):
         _check_texts(program)
         bound = bind_arguments(program, arguments, execute=execute)
         control = Control()
-        regions: dict[Allocation, Region] = {}
+        regions: dict[Allocation, WindowMemory] = {}
 
         def make(allocation: Allocation, index: int) -> MpiSlice:
             if allocation not in regions:
-                regions[allocation] = Region(allocation.nbytes)
+                regions[allocation] = WindowMemory(allocation.nbytes)
             return MpiSlice(allocation, index, regions[allocation], control)
 
         plan = plan_of(program, bound, self.config.world, make)

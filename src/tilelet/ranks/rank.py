@@ -97,7 +97,7 @@ class RankTask:
     end_clock: Any = None
 
 
-class Cores:
+class RankCores:
     """The cores of a rank: clusters with a cube core, and vector lanes."""
 
     def __init__(self, clusters: int = CLUSTERS, lanes: int = LANES) -> None:
@@ -168,7 +168,7 @@ class RankState(State):
         self.world = world
         self.rank = rank
         self.strand: Strand = None  # type: ignore[assignment]
-        self.cores = Cores(*world.cores)
+        self.cores = RankCores(*world.cores)
         self.unfinished: dict[int, list[tuple[RankTask, Window, bool]]] = {}
         self.by_index: dict[int, RankTask] = {}
         # Tasks waiting for a core, in the order in which they became ready.

@@ -39,7 +39,7 @@ _WRITES = ("write", "push", "add")
 
 
 @dataclass(frozen=True)
-class Span:
+class BlockSpan:
     """One block of a task that ran on a rank; times in microseconds."""
 
     rank: int
@@ -86,7 +86,7 @@ class RanksTimeline:
     world: int
     tasks: Counter[str] = field(default_factory=Counter[str])
     chip_us: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    spans: list[Span] = field(default_factory=list[Span])
+    spans: list[BlockSpan] = field(default_factory=list[BlockSpan])
     messages: list[Message] = field(default_factory=list[Message])
     waits: list[Waiting] = field(default_factory=list[Waiting])
     begins: dict[int, float] = field(default_factory=dict[int, float])
@@ -379,7 +379,9 @@ class RanksSimulation:
             self._timeline.ends[task.rank] = now
         if task.kernel or (task.kind is None and not self._plan.dispatches[task.dispatch].function):
             self._timeline.spans += [
-                Span(lane.strand.rank, lane.strand.name, lane.strand.block, lane.start, lane.end)
+                BlockSpan(
+                    lane.strand.rank, lane.strand.name, lane.strand.block, lane.start, lane.end
+                )
                 for lane in node.lanes
             ]
         if node.parent is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilelet import __version__
-from tilelet.device.report.compare import Comparison
+from tilelet.device.report.compare import ProfileComparison
 from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun
 from tilelet.diag.json_types import JsonObject
@@ -52,7 +52,7 @@ def compare_document(sides: Sequence[DeviceRun | Profile]) -> bytes:
         else run_data(side, columns)
         for side in sides
     ]
-    comparison = Comparison(a, b)
+    comparison = ProfileComparison(a, b)
     found = comparison.to_data()
     found["verdict"] = comparison.verdict()
     found["notes"] = comparison.notes()

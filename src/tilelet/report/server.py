@@ -30,7 +30,7 @@ SECONDS = 10.0
 
 
 @dataclass
-class Shown:
+class ServedPage:
     """The served contents; another thread replaces them by `renew`.
 
     page, trace  created on request
@@ -67,7 +67,7 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, shown: Shown, token: str | None = None) -> None:
+    def __init__(self, shown: ServedPage, token: str | None = None) -> None:
         self.shown = shown
         self.token = token or secrets.token_urlsafe(24)
         try:

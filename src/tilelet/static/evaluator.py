@@ -55,7 +55,7 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Record:
+class PlainInstance:
     """An instance of a plain class with fields, such as a dataclass of sizes."""
 
     kind: RecordClass
@@ -232,7 +232,7 @@ class Guarded(Python):
             raise AttributeError(name)
         if base is math and (name in _MATH or name in ("pi", "e", "inf", "nan", "tau")):
             return getattr(math, name)
-        if isinstance(base, Record):
+        if isinstance(base, PlainInstance):
             return self._field(base, name)
         if isinstance(base, type) and base.__module__.startswith("tilelet."):
             return getattr(base, name)
@@ -246,7 +246,7 @@ class Guarded(Python):
             return base.name
         raise AttributeError(name)
 
-    def _field(self, base: Record, name: str) -> object:
+    def _field(self, base: PlainInstance, name: str) -> object:
         if name in base.fields:
             return base.fields[name]
         if name in base.kind.properties:
@@ -320,7 +320,7 @@ def _deeper() -> Generator[None]:
 
 @dataclass(frozen=True)
 class _Method:
-    record: Record
+    record: PlainInstance
     function: TextFunction
 
 
@@ -331,16 +331,18 @@ def refuse(why: str) -> NoReturn:
     raise NotEvaluatedError(why)
 
 
-def _instance(kind: RecordClass, args: Sequence[object], kwargs: Mapping[str, object]) -> Record:
+def _instance(
+    kind: RecordClass, args: Sequence[object], kwargs: Mapping[str, object]
+) -> PlainInstance:
     given = {**kind.defaults, **dict(zip(kind.field_names, args)), **kwargs}
     if set(given) != set(kind.field_names) or len(args) > len(kind.field_names):
         refuse(f"`{kind.name}(...)` does not give exactly its fields")
-    return Record(kind, given)
+    return PlainInstance(kind, given)
 
 
-def replaced(record: object, /, **changes: object) -> Record:
+def replaced(record: object, /, **changes: object) -> PlainInstance:
     """`dataclasses.replace` for records."""
-    if not isinstance(record, Record):
+    if not isinstance(record, PlainInstance):
         refuse("`replace` changes records only")
     return _instance(record.kind, (), {**record.fields, **changes})
 
@@ -526,7 +528,7 @@ def assign(target: ast.expr, value: object, scope: Scope) -> None:
         return
     if isinstance(target, ast.Attribute):
         module = evaluate(target.value, scope)
-        if isinstance(module, Record) and isinstance(module.fields, dict):
+        if isinstance(module, PlainInstance) and isinstance(module.fields, dict):
             module.fields[target.attr] = value
             return
     if not isinstance(target, (ast.Tuple, ast.List)):
@@ -575,9 +577,9 @@ def _execute_all(statements: Sequence[ast.stmt], scope: Scope) -> None:
         execute(s, scope)
 
 
-def namespace(name: str, values: dict[str, Any]) -> Record:
+def namespace(name: str, values: dict[str, Any]) -> PlainInstance:
     """Return a module as a value whose attributes are its names."""
-    return Record(RecordClass(name, {}, (), {}, {}), values)
+    return PlainInstance(RecordClass(name, {}, (), {}, {}), values)
 
 
 def plain_modules(file: str) -> dict[str, Any]:

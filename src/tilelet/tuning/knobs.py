@@ -43,7 +43,7 @@ class Knob:
     others: tuple[Setting, ...] = ()
 
 
-class Subject(Protocol):
+class TunableProgram(Protocol):
     """A program with knobs."""
 
     target: Target
@@ -56,7 +56,7 @@ class Subject(Protocol):
         ...
 
 
-def subject_of(target: Target) -> Subject:
+def subject_of(target: Target) -> TunableProgram:
     """Return the program of `target` with its knobs."""
     return ShippedProgram(target) if target.is_model else ScriptText(target)
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from tilelet.dataclasses import dataclass
-from tilelet.device.report.compare import Comparison
+from tilelet.device.report.compare import ProfileComparison
 from tilelet.device.report.profile import Profile
 from tilelet.diag.catalogue.tuner import BetterValue
 from tilelet.diag.core import Diagnostic
@@ -18,7 +18,7 @@ from tilelet.diag.tables import Table, byte_text, number, times
 from tilelet.diag.text import plural, ticked
 from tilelet.equivalence.claims import Claim
 from tilelet.tuning.evaluate import Score, Verdict
-from tilelet.tuning.knobs import Knob, Setting, Settings, Subject
+from tilelet.tuning.knobs import Knob, Setting, Settings, TunableProgram
 
 _SHOWN = 8
 _UNITS = {"gm_bytes": "bytes", "tasks": "tasks"}
@@ -50,7 +50,7 @@ class TuneResult:
     profiles    of the start and of the winner, one for each program that the script runs
     """
 
-    subject: Subject
+    subject: TunableProgram
     machines: Sequence[str]
     objective: str
     start: Score
@@ -73,12 +73,12 @@ class TuneResult:
         return before[self.objective] / after if before and after else 1.0
 
     @cached_property
-    def comparisons(self) -> list[Comparison]:
+    def comparisons(self) -> list[ProfileComparison]:
         """Comparison of winner and start for each program."""
         if len(self.profiles) < 2 or not self.winner.settings:
             return []
         start, best = ([Profile.from_json(text, "") for text in side] for side in self.profiles)
-        return [Comparison(a, b) for a, b in zip(start, best)]
+        return [ProfileComparison(a, b) for a, b in zip(start, best)]
 
     def pareto(self) -> list[tuple[Settings, Score]]:
         """Pareto-optimal candidates over all machines, sorted by the first."""

@@ -29,7 +29,7 @@ from tilelet.tuning.evaluate import (
     profile,
     verify,
 )
-from tilelet.tuning.knobs import Knob, Setting, Settings, Subject, subject_of
+from tilelet.tuning.knobs import Knob, Setting, Settings, TunableProgram, subject_of
 from tilelet.tuning.results import Results
 from tilelet.tuning.tune_result import TuneResult, Winner
 from tilelet.tuning.values import values_for
@@ -89,7 +89,7 @@ class _Tuner:
     def __init__(self, request: Request, pool: Workers) -> None:
         self._request = request
         self._pool = pool
-        self._subject: Subject = subject_of(request.question.target)
+        self._subject: TunableProgram = subject_of(request.question.target)
         self._results = Results(self._question({}), request.results)
         self._deadline = time.monotonic() + request.seconds
         self._asked: dict[str, tuple[Settings, Score]] = {}  # of this search, in its order

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from tilelet.models import qwen3
-from tilelet.models.qwen3.compare import Comparison, Reference, compare
+from tilelet.models.qwen3.compare import ModelComparison, Reference, compare
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.reference import Array
 
@@ -149,7 +149,7 @@ class Found:
 
     ours: list[list[int]]
     theirs: list[list[int]]
-    comparison: Comparison
+    comparison: ModelComparison
 
     @property
     def is_same(self) -> bool:

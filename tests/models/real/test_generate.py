@@ -10,7 +10,7 @@ import pytest
 from tests.models.real.tiny import Sizes, Tiny, ordinary, tiny, torch, whole
 
 from tilelet.models import qwen3
-from tilelet.models.qwen3.compare import Comparison, Reference, compare
+from tilelet.models.qwen3.compare import ModelComparison, Reference, compare
 from tilelet.models.qwen3.generate import NewToken, generate
 from tilelet.models.qwen3.model import Model
 from tilelet.models.qwen3.reference import Array
@@ -77,7 +77,9 @@ def test_split_contexts_give_the_tokens_of_the_reference(monkeypatch: pytest.Mon
     assert found[2] == tokens_of(model, texts[2:], max_new_tokens=40)[0]
 
 
-def check_tokens(reference: Tiny, lengths: Sequence[int], new: int, **sizes: Any) -> Comparison:
+def check_tokens(
+    reference: Tiny, lengths: Sequence[int], new: int, **sizes: Any
+) -> ModelComparison:
     """Generate, and compare with the reference on the same tokens."""
     vocabulary = reference.model.config.vocab_size
     texts = prompts(lengths, vocabulary)

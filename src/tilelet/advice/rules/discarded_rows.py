@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound, number_of
-from tilelet.advice.windows import Window, loads_in, texts_of
+from tilelet.advice.windows import SourceWindow, loads_in, texts_of
 from tilelet.diag.core import Caution, Label, Loc
 
 
@@ -40,7 +40,7 @@ def find(subject: Subject) -> Iterator[Advice]:
     source = subject.source
     loads = [w for w in loads_in(source, source.tree) if isinstance(w.node, ast.Subscript)]
     loads += [
-        Window(source.of(n.args[0]), n, offset, shape)
+        SourceWindow(source.of(n.args[0]), n, offset, shape)
         for n in source.slices()  # with whatever valid extents
         if (shape := texts_of(n.args[1])) and (offset := texts_of(n.args[2]))
     ]
@@ -74,7 +74,7 @@ def _numbers(source: Source, shape: ast.expr) -> list[int] | None:
     return None if None in found else [n for n in found if n is not None]
 
 
-def _used(source: Source, reads: Sequence[Window], axis: int) -> int | None:
+def _used(source: Source, reads: Sequence[SourceWindow], axis: int) -> int | None:
     """Return the range of elements that are read; None if the text does not tell."""
     starts: list[int] = []
     ends: list[int] = []

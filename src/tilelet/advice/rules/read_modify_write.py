@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_number
 from tilelet.advice.source import Source, names_bound, names_read
-from tilelet.advice.windows import Window, loads_in, store_of
+from tilelet.advice.windows import SourceWindow, loads_in, store_of
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
@@ -47,9 +47,9 @@ class _Nest:
     numbers: list[ast.Assign]
     inner: list[ast.For]
     scope: ast.With
-    loads: list[Window]
+    loads: list[SourceWindow]
     store: ast.stmt
-    window: Window
+    window: SourceWindow
     value: ast.expr
 
 
@@ -107,7 +107,7 @@ def _is_inside(source: Source, node: ast.AST, loop: ast.For) -> bool:
 
 
 def _moves(
-    loop: ast.For, inner: Sequence[ast.For], numbers: Sequence[ast.Assign], window: Window
+    loop: ast.For, inner: Sequence[ast.For], numbers: Sequence[ast.Assign], window: SourceWindow
 ) -> bool:
     """Whether the window's offset or an inner loop depends on the loop."""
     needed = window.names | names_read([n.iter for n in inner])

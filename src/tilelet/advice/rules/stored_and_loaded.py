@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.source import Source, names_bound
-from tilelet.advice.windows import Window, load_of, store_of
+from tilelet.advice.windows import SourceWindow, load_of, store_of
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 
@@ -37,7 +37,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             yield subject.advice(problem, kernels, edits)
 
 
-def _loads(source: Source, later: Sequence[ast.stmt], stored: Window) -> Iterator[ast.expr]:
+def _loads(source: Source, later: Sequence[ast.stmt], stored: SourceWindow) -> Iterator[ast.expr]:
     """Yield loads of the window until it is overwritten."""
     for statement in later:
         if names_bound(statement) & stored.names:
@@ -53,7 +53,7 @@ def _loads(source: Source, later: Sequence[ast.stmt], stored: Window) -> Iterato
             return
 
 
-def _part(source: Source, node: ast.AST) -> Window | None:
+def _part(source: Source, node: ast.AST) -> SourceWindow | None:
     """Return the window of a load with a valid shape, or None."""
     if source.call_of(node) != "slice" or not isinstance(node, ast.Call) or not node.keywords:
         return None
@@ -62,11 +62,14 @@ def _part(source: Source, node: ast.AST) -> Window | None:
     tensor, _, offset = node.args
     if not isinstance(tensor, ast.Name) or not isinstance(offset, (ast.List, ast.Tuple)):
         return None
-    return Window(tensor.id, node, tuple(map(ast.unparse, offset.elts)), None)
+    return SourceWindow(tensor.id, node, tuple(map(ast.unparse, offset.elts)), None)
 
 
 def _edits(
-    source: Source, store: ast.stmt, stored: tuple[Window, ast.expr], loads: Sequence[ast.expr]
+    source: Source,
+    store: ast.stmt,
+    stored: tuple[SourceWindow, ast.expr],
+    loads: Sequence[ast.expr],
 ) -> list[Edit]:
     """Bind the stored tile to a name, and remove a tensor that is not used otherwise."""
     window, value = stored
@@ -96,7 +99,7 @@ def _forwarded(source: Source, load: ast.expr, text: str, name: str) -> Edit:
 
 
 def _is_overwritten(
-    source: Source, store: ast.stmt, window: Window, loads: Sequence[ast.expr]
+    source: Source, store: ast.stmt, window: SourceWindow, loads: Sequence[ast.expr]
 ) -> bool:
     """Whether the scope overwrites the window before anything else reads it."""
     scope = next(n for n in source.around(store) if isinstance(n, ast.With))
@@ -116,7 +119,7 @@ def _is_named(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
-def _tile(source: Source, load: ast.expr, stored: Window, name: str) -> str:
+def _tile(source: Source, load: ast.expr, stored: SourceWindow, name: str) -> str:
     """Return the text of the stored tile, or of the part that was loaded."""
     window = load_of(source, load)
     if window is not None:

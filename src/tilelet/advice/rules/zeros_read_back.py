@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.fillings import fill_statements, filled
 from tilelet.advice.source import Source, names_bound, names_read
-from tilelet.advice.windows import Window, loads_in, stores_in
+from tilelet.advice.windows import SourceWindow, loads_in, stores_in
 from tilelet.diag.core import Caution, Label, Loc
 
 
@@ -46,7 +46,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             yield subject.advice(problem, kernels, [source.replace(load.node, full)])
 
 
-def _is_seen_once(source: Source, load: Window, fill: ast.stmt) -> bool:
+def _is_seen_once(source: Source, load: SourceWindow, fill: ast.stmt) -> bool:
     """Whether the window depends on every loop that repeats the load but not the fill."""
     loops = [n for n in source.around(load.node) if isinstance(n, ast.For)]
     repeated = [n for n in loops if not n.lineno <= fill.lineno <= (n.end_lineno or 0)]

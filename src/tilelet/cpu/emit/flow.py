@@ -19,7 +19,7 @@ from tilelet.cpu.emit.emitter import (
 from tilelet.cpu.emit.kernel import KernelEmitter, TensorRef, emits
 from tilelet.cpu.emit.loop_carried import LoopCarried, emit_while_body, set_at_once
 from tilelet.cpu.emit.text import Dim
-from tilelet.cpu.emit.tiles import Slot, Tile, count
+from tilelet.cpu.emit.tiles import EmittedTile, TileSlot, count
 from tilelet.cpu.plan.model import Move
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
@@ -59,7 +59,7 @@ class _Carried(LoopCarried[KernelEmitter]):
 
     def __init__(self, k: KernelEmitter, at: int, value: Value, first: Arg | None) -> None:
         self.at = at
-        self.slot: Slot | None = None
+        self.slot: TileSlot | None = None
         self.valid_names: list[str] = []
         super().__init__(k, value, first)
 
@@ -68,7 +68,7 @@ class _Carried(LoopCarried[KernelEmitter]):
             return self._declare_tile(first)
         return super().declare(first)
 
-    def _declare_tile(self, first: Arg | None) -> Tile:
+    def _declare_tile(self, first: Arg | None) -> EmittedTile:
         k, t = self.emitter, self.emitter.tile_type(self.value)
         region = k.plan.regions.of[self.value]
         valid: tuple[Dim, ...] = t.shape if None in region else region  # type: ignore[assignment]
@@ -114,7 +114,7 @@ def assign(
 
 
 def _assign_tiles(
-    k: KernelEmitter, pairs: dict[int, tuple[_Carried, Tile]], moves: Sequence[Move]
+    k: KernelEmitter, pairs: dict[int, tuple[_Carried, EmittedTile]], moves: Sequence[Move]
 ) -> None:
     for target, tile in pairs.values():
         if not target.valid_names:
@@ -205,7 +205,7 @@ def emit_create(k: KernelEmitter, op: Op) -> None:
         k.define(op.result, poison_tile(k, op.result))
 
 
-def poison_tile(k: KernelEmitter, value: Value) -> Tile:
+def poison_tile(k: KernelEmitter, value: Value) -> EmittedTile:
     t = k.tile_type(value)
     slot = k.take_slot()
     nbytes = count(t.shape) * t.dtype.itemsize

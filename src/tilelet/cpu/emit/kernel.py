@@ -12,10 +12,10 @@ from tilelet.cpu.emit.sites import Sites
 from tilelet.cpu.emit.text import Dim, Text, array_text, identifier, product, total
 from tilelet.cpu.emit.tiles import (
     Axis,
+    EmittedTile,
     Leaf,
     Node,
-    Slot,
-    Tile,
+    TileSlot,
     count,
     leaves,
     merged_axes,
@@ -27,8 +27,8 @@ from tilelet.cpu.plan.model import (
     MAX_PRODUCTS,
     BatchHint,
     KernelPlan,
+    PlanStep,
     ProductGroup,
-    Step,
     Stored,
 )
 from tilelet.cpu.plan.uses import first_use
@@ -103,7 +103,7 @@ class Product:
     """
 
     name: str
-    slot: Slot
+    slot: TileSlot
     shape: tuple[int, ...]
     region: tuple[str, ...] = ()
 
@@ -157,10 +157,10 @@ class KernelEmitter(Emitter):
         super().__init__(plan.kernel, functions, sites, host, (plan.aliases, plan.uses))
         self.plan = plan
         self.windows = windows
-        self.slots: dict[int, Slot] = {}
+        self.slots: dict[int, TileSlot] = {}
         self.products: dict[Op, Product] = {}  # deferred products, by their first op
         self.declarations: list[str] = []
-        self.step = Step()
+        self.step = PlanStep()
         self._own: Iterator[int] = iter(())
         self._to_store: dict[Value, int] = {}
         self._ran: set[Op] = set()  # ops after which deferred products have run
@@ -227,10 +227,10 @@ class KernelEmitter(Emitter):
 
     # --- tiles and tensors -----------------------------------------------------------------------
 
-    def tile(self, arg: Arg) -> Tile:
+    def tile(self, arg: Arg) -> EmittedTile:
         assert isinstance(arg, Value)
         found = self.values[arg]
-        assert isinstance(found, Tile)
+        assert isinstance(found, EmittedTile)
         return found
 
     def tensor(self, arg: Arg) -> TensorRef:
@@ -239,17 +239,17 @@ class KernelEmitter(Emitter):
         assert isinstance(found, TensorRef)
         return found
 
-    def slot(self, number: int) -> Slot:
+    def slot(self, number: int) -> TileSlot:
         """Return a slot of the plan, named on first use."""
         if number not in self.slots:
-            self.slots[number] = Slot(self.name(f"t_{self.plan.slots[number].hint}"), number)
+            self.slots[number] = TileSlot(self.name(f"t_{self.plan.slots[number].hint}"), number)
         return self.slots[number]
 
-    def take_slot(self) -> Slot:
+    def take_slot(self) -> TileSlot:
         """Return the next slot that the plan gives to the op."""
         return self.slot(next(self._own))
 
-    def take_replaced(self, arg: Arg) -> Slot:
+    def take_replaced(self, arg: Arg) -> TileSlot:
         """Return memory that holds the tile `arg` and may be overwritten: its own, or a copy."""
         number = next(self._own)
         if number not in self.slots:
@@ -284,14 +284,16 @@ class KernelEmitter(Emitter):
             p.finish(self)
 
     def slot_tile(
-        self, slot: Slot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
-    ) -> Tile:
-        return Tile(shape, dtype, valid, Leaf(slot.name, row_major(shape), slot, is_zeroed=True))
+        self, slot: TileSlot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
+    ) -> EmittedTile:
+        return EmittedTile(
+            shape, dtype, valid, Leaf(slot.name, row_major(shape), slot, is_zeroed=True)
+        )
 
     # --- evaluation ------------------------------------------------------------------------------
 
     def element_text(
-        self, tile: Tile, root: Sequence[int], axes: Sequence[Axis], index: Sequence[str]
+        self, tile: EmittedTile, root: Sequence[int], axes: Sequence[Axis], index: Sequence[str]
     ) -> str:
         """Return the C text of one element as a number; each node gets its own line."""
         e = element(tile.dtype)
@@ -337,7 +339,7 @@ class KernelEmitter(Emitter):
             yield
         self._innermost = outside
 
-    def axes_of(self, tile: Tile, *others: Sequence[Dim], merge: bool = True) -> list[Axis]:
+    def axes_of(self, tile: EmittedTile, *others: Sequence[Dim], merge: bool = True) -> list[Axis]:
         """Return the loops over the valid part of `tile`; `others`: strides of the destination."""
         strides = [strides_in(t.shape, leaf.strides, tile.shape) for t, leaf in leaves(tile)]
         merge = merge and not uses_index(tile)
@@ -353,7 +355,7 @@ class KernelEmitter(Emitter):
             yield start, self.variable("count", f"tl_least({length}, {axis.extent} - {start})")
 
     def evaluate_bypassing_cache(
-        self, tile: Tile, pointer: str, strides: Sequence[Dim], condition: str
+        self, tile: EmittedTile, pointer: str, strides: Sequence[Dim], condition: str
     ) -> None:
         """As `evaluate`; where `condition` holds, with non-temporal stores.
 
@@ -396,7 +398,7 @@ class KernelEmitter(Emitter):
         self.out.add(f"if ({condition}) tl_streamed();")
 
     def evaluate(
-        self, tile: Tile, pointer: str, strides: Sequence[Dim], combine: str = "{}"
+        self, tile: EmittedTile, pointer: str, strides: Sequence[Dim], combine: str = "{}"
     ) -> None:
         """Write the valid part of `tile` to memory; `combine` maps elements to stored values."""
         e = element(tile.dtype)
@@ -411,7 +413,7 @@ class KernelEmitter(Emitter):
         self,
         tile_shape: tuple[int, ...],
         valid: tuple[Dim, ...],
-        slot: Slot,
+        slot: TileSlot,
         dtype: DType,
         pattern: int = 0,
     ) -> None:
@@ -423,7 +425,7 @@ class KernelEmitter(Emitter):
         self.out.add(f"if ({partial}) tl_fill({slot.name}, {nbytes}, UINT64_C({pattern}));")
 
     def zero_outside(
-        self, shape: tuple[int, ...], valid: tuple[Dim, ...], slot: Slot, dtype: DType
+        self, shape: tuple[int, ...], valid: tuple[Dim, ...], slot: TileSlot, dtype: DType
     ) -> None:
         """Zero what lies outside the valid region of a slot that has been filled."""
         if valid != shape:
@@ -432,24 +434,24 @@ class KernelEmitter(Emitter):
                 f"{len(shape)}, {dtype.itemsize});"
             )
 
-    def materialize_tile(self, tile: Tile, slot: Slot) -> Tile:
+    def materialize_tile(self, tile: EmittedTile, slot: TileSlot) -> EmittedTile:
         """Write a tile densely to scratch memory, with zeros outside its valid region."""
         self.evaluate(tile, slot.name, row_major(tile.shape))
         return self.written(tile, slot)
 
-    def written(self, tile: Tile, slot: Slot) -> Tile:
+    def written(self, tile: EmittedTile, slot: TileSlot) -> EmittedTile:
         """Return the tile whose valid part has just been written to a slot."""
         # Only now: the tile may be computed from the slot's old contents.
         self.zero_outside(tile.shape, tile.valid, slot, tile.dtype)
         return self.slot_tile(slot, tile.shape, tile.dtype, tile.valid)
 
-    def planned_slot(self, arg: Arg) -> Slot | None:
+    def planned_slot(self, arg: Arg) -> TileSlot | None:
         """Return the slot that this op writes an operand to, unless it is already there."""
         assert isinstance(arg, Value)
         number = self._to_store.pop(arg, None)
         return None if number is None else self.slot(number)
 
-    def stored(self, arg: Arg) -> Tile:
+    def stored(self, arg: Arg) -> EmittedTile:
         """Return the tile of a value, writing it to memory first if the plan says so."""
         assert isinstance(arg, Value)
         slot = self.planned_slot(arg)
@@ -457,7 +459,7 @@ class KernelEmitter(Emitter):
             self.values[arg] = self.materialize_tile(self.tile(arg), slot)
         return self.tile(arg)
 
-    def result(self, op: Op, tile: Tile) -> None:
+    def result(self, op: Op, tile: EmittedTile) -> None:
         """Bind the op's result in its planned form."""
         value = op.result
         if not self.uses.count[value]:
@@ -473,7 +475,7 @@ class KernelEmitter(Emitter):
             raise InternalError(problem, self.function.name, value.name, value.loc)
         self.values[value] = tile
 
-    def check_region(self, value: Value, tile: Tile) -> None:
+    def check_region(self, value: Value, tile: EmittedTile) -> None:
         """Check that a tile has its planned region."""
         found = tuple(v if isinstance(v, int) else None for v in tile.valid)
         if found != self.plan.regions.of[value]:

@@ -12,7 +12,7 @@ from tilelet.cpu.emit.elements import Element, element
 from tilelet.cpu.emit.kernel import KernelEmitter, emits
 from tilelet.cpu.emit.scalars import constant_of, saturated
 from tilelet.cpu.emit.text import Dim, lesser
-from tilelet.cpu.emit.tiles import Node, Tile
+from tilelet.cpu.emit.tiles import EmittedTile, Node
 from tilelet.cpu.plan.regions import define_elementwise
 from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Op, Value
@@ -26,7 +26,7 @@ from tilelet.syntax.enums import CmpType
 # --- valid regions -------------------------------------------------------------------------------
 
 
-def spread(tile: Tile, shape: Sequence[int]) -> tuple[Dim, ...]:
+def spread(tile: EmittedTile, shape: Sequence[int]) -> tuple[Dim, ...]:
     """Return the region of an operand whose axes of extent 1 are broadcast to `shape`."""
     missing = len(shape) - len(tile.shape)
     region: list[Dim] = list(shape[:missing])
@@ -40,7 +40,9 @@ def spread(tile: Tile, shape: Sequence[int]) -> tuple[Dim, ...]:
     return tuple(region)
 
 
-def meet(k: KernelEmitter, shape: tuple[int, ...], operands: Sequence[Tile]) -> tuple[Dim, ...]:
+def meet(
+    k: KernelEmitter, shape: tuple[int, ...], operands: Sequence[EmittedTile]
+) -> tuple[Dim, ...]:
     """Return the intersection of the operands' regions."""
     region: list[Dim] = list(shape)
     for tile in operands:
@@ -59,7 +61,7 @@ def named(k: KernelEmitter, v: Dim) -> Dim:
 # --- operands ------------------------------------------------------------------------------------
 
 
-def converted(tile: Tile, to: DType) -> Tile:
+def converted(tile: EmittedTile, to: DType) -> EmittedTile:
     """Convert a tile to the element type of the result."""
     if tile.dtype is to or element(tile.dtype).memory == element(to).memory:
         return tile
@@ -68,14 +70,14 @@ def converted(tile: Tile, to: DType) -> Tile:
     def make(operands: Sequence[str], _: str) -> str:
         return cast_text(operands[0], source, to, "rint")
 
-    return Tile(tile.shape, to, tile.valid, Node(make, (tile,)))
+    return EmittedTile(tile.shape, to, tile.valid, Node(make, (tile,)))
 
 
-def constant_tile(shape: tuple[int, ...], dtype: DType, text: str) -> Tile:
-    return Tile(shape, dtype, shape, Node(lambda _, __: text))
+def constant_tile(shape: tuple[int, ...], dtype: DType, text: str) -> EmittedTile:
+    return EmittedTile(shape, dtype, shape, Node(lambda _, __: text))
 
 
-def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) -> Tile:
+def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) -> EmittedTile:
     """Return an argument as an operand of a loop over `shape` on elements of `dtype`."""
     number = constant_of(arg)
     if number is not None:
@@ -110,7 +112,7 @@ def elementwise(
     region = meet(k, t.shape, [k.tile(op.args[n]) for n in tiles_of(op, names)])
     e = element(work)
     node = Node(lambda texts, _: make(e, *texts), tuple(operands), op.loc)
-    k.result(op, Tile(t.shape, t.dtype, region, node))
+    k.result(op, EmittedTile(t.shape, t.dtype, region, node))
 
 
 # --- arithmetic ----------------------------------------------------------------------------------
@@ -285,7 +287,7 @@ def emit_sel(k: KernelEmitter, op: Op) -> None:
         return f"{texts[0]} != 0 ? {texts[1]} : {texts[2]}"
 
     region = meet(k, t.shape, given)
-    k.result(op, Tile(t.shape, t.dtype, region, Node(make, tuple(operands), op.loc)))
+    k.result(op, EmittedTile(t.shape, t.dtype, region, Node(make, tuple(operands), op.loc)))
 
 
 # --- casts ---------------------------------------------------------------------------------------
@@ -331,7 +333,7 @@ def emit_cast(k: KernelEmitter, op: Op) -> None:
     def make(texts: Sequence[str], _: str) -> str:
         return cast_text(texts[0], source, t.dtype, mode)
 
-    k.result(op, Tile(t.shape, t.dtype, x.valid, Node(make, (x,), op.loc)))
+    k.result(op, EmittedTile(t.shape, t.dtype, x.valid, Node(make, (x,), op.loc)))
 
 
 # --- constants and stretched vectors -------------------------------------------------------------
@@ -354,14 +356,14 @@ def emit_ramp(k: KernelEmitter, op: Op) -> None:
     def make(_: Sequence[str], index: str) -> str:
         return f"({c_type})((uint64_t)({start}) {sign} (uint64_t)({index}))"
 
-    k.result(op, Tile(t.shape, t.dtype, t.shape, Node(make, (), op.loc, uses_index=True)))
+    k.result(op, EmittedTile(t.shape, t.dtype, t.shape, Node(make, (), op.loc, uses_index=True)))
 
 
-def _stretched(k: KernelEmitter, op: Op, source: Tile, given: Sequence[Tile]) -> None:
+def _stretched(k: KernelEmitter, op: Op, source: EmittedTile, given: Sequence[EmittedTile]) -> None:
     t = k.tile_type(op.result)
     region = meet(k, t.shape, given)
     node = Node(lambda texts, _: texts[0], (source,), op.loc)
-    k.result(op, Tile(t.shape, t.dtype, region, node))
+    k.result(op, EmittedTile(t.shape, t.dtype, region, node))
 
 
 @emits("col_expand")
@@ -377,7 +379,7 @@ def emit_row_expand(k: KernelEmitter, op: Op) -> None:
         _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
         return
     whole = k.stored(op.args["target"])
-    column = Tile(
+    column = EmittedTile(
         (*whole.shape[:-1], 1),
         whole.dtype,
         (*whole.valid[:-1], lesser(whole.valid[-1], 1)),
@@ -396,7 +398,7 @@ def emit_expand_clone(k: KernelEmitter, op: Op) -> None:
 def emit_expands(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     filled = operand(k, op.args["scalar"], t.shape, t.dtype)
-    k.result(op, Tile(t.shape, t.dtype, k.tile(op.args["target"]).valid, filled.form))
+    k.result(op, EmittedTile(t.shape, t.dtype, k.tile(op.args["target"]).valid, filled.form))
 
 
 @emits("move")

@@ -11,7 +11,7 @@ from tilelet.cpu.emit.elements import word_field
 from tilelet.cpu.emit.emitter import Emitter
 from tilelet.cpu.emit.kernel import BY_REFERENCE, KernelEmitter, emits
 from tilelet.cpu.emit.text import Dim
-from tilelet.cpu.emit.tiles import Tile
+from tilelet.cpu.emit.tiles import EmittedTile
 from tilelet.ir.core import Op, Value, values_in
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.tasks.window import row_major
@@ -48,7 +48,7 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
             entries.append(f"*{k.tensor(v).pointer}")
         else:
             entries.append(_window(k.stored(v)))
-    made: list[tuple[Value, Tile]] = []
+    made: list[tuple[Value, EmittedTile]] = []
     for v in op.results:
         if isinstance(v.type, TileType):
             tile = k.slot_tile(k.take_slot(), v.type.shape, v.type.dtype, v.type.shape)
@@ -62,13 +62,13 @@ def emit_host(k: KernelEmitter, op: Op) -> None:
             for axis in range(len(tile.shape))
         ]
         if k.uses.count[v]:
-            k.define(v, Tile(tile.shape, tile.dtype, tuple(valid), tile.form))
+            k.define(v, EmittedTile(tile.shape, tile.dtype, tuple(valid), tile.form))
     tensors = [v for v in op.results if isinstance(v.type, TensorType)]
     for v, written in zip(tensors, op.spec.writes):
         k.define(v, k.tensor(op.args[written]))
 
 
-def _window(tile: Tile) -> str:
+def _window(tile: EmittedTile) -> str:
     """Declare a `tl_win` for a dense tile."""
     shape = ", ".join(map(str, tile.shape))
     strides = ", ".join(map(str, row_major(tile.shape)))

@@ -6,7 +6,7 @@ from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.kernel import KernelEmitter, Product, emits
 from tilelet.cpu.emit.ops_elementwise import named, spread
 from tilelet.cpu.emit.text import Dim, array_text, lesser, product, total
-from tilelet.cpu.emit.tiles import Axis, Node, Slot, Tile, merged_axes, strides_in
+from tilelet.cpu.emit.tiles import Axis, EmittedTile, Node, TileSlot, merged_axes, strides_in
 from tilelet.cpu.plan.forms import accumulator, is_tile
 from tilelet.cpu.plan.products import ACCUMULATING, PRODUCTS
 from tilelet.cpu.plan.regions import define_products
@@ -28,7 +28,7 @@ class Operand:
     is_transposed  the same relative to storage: a transposed view is stored the other way
     """
 
-    tile: Tile
+    tile: EmittedTile
     ld: Dim
     is_swapped: bool
     is_transposed: bool
@@ -51,11 +51,13 @@ def _operand(k: KernelEmitter, arg: Arg, swapped: bool) -> Operand:
     return Operand(tile, row, swapped, swapped)
 
 
-def _batch_region(k: KernelEmitter, shape: tuple[int, ...], a: Tile, b: Tile) -> tuple[Dim, ...]:
+def _batch_region(
+    k: KernelEmitter, shape: tuple[int, ...], a: EmittedTile, b: EmittedTile
+) -> tuple[Dim, ...]:
     batch = shape[:-2]
     region: list[Dim] = list(batch)
     for t in (a, b):
-        part = Tile(t.shape[:-2], t.dtype, t.valid[:-2], t.form)
+        part = EmittedTile(t.shape[:-2], t.dtype, t.valid[:-2], t.form)
         region = [
             v if w == n else (w if v == n else lesser(w, v))
             for w, v, n in zip(region, spread(part, batch), batch)
@@ -82,7 +84,7 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
     if total_type is not t.dtype:
         e = element(t.dtype)
         node = Node(lambda texts, _: e.rounded(texts[0]), (result,), op.loc)
-        result = Tile(t.shape, t.dtype, region, node)
+        result = EmittedTile(t.shape, t.dtype, region, node)
     k.result(op, result)
 
 
@@ -155,7 +157,7 @@ def emit_matmul_bias(k: KernelEmitter, op: Op) -> None:
     slot = k.take_slot()
     columns = named(k, lesser(bias.valid[-1], b.columns))
     k.clear_outside(t.shape, (*region[:-1], str(columns)), slot, t.dtype)
-    stretched = Tile(
+    stretched = EmittedTile(
         t.shape, t.dtype, (*region[:-1], columns), Node(lambda texts, _: texts[0], (bias,), op.loc)
     )
     k.evaluate(stretched, slot.name, row_major(t.shape))
@@ -168,7 +170,7 @@ def _multiply(
     op: Op,
     a: Operand,
     b: Operand,
-    slot: Slot,
+    slot: TileSlot,
     shape: tuple[int, ...],
     region: tuple[Dim, ...],
     start: str,
@@ -203,7 +205,7 @@ def _describe(
     k: KernelEmitter,
     a: Operand,
     b: Operand,
-    slot: Slot,
+    slot: TileSlot,
     shape: tuple[int, ...],
     region: tuple[Dim, ...],
     start: str,

@@ -11,7 +11,7 @@ from tilelet.cpu.emit.elements import element, repeated, scalar_type
 from tilelet.cpu.emit.kernel import KernelEmitter, TensorRef, emits
 from tilelet.cpu.emit.ops_elementwise import named
 from tilelet.cpu.emit.text import Dim, array_text, lesser, product, total
-from tilelet.cpu.emit.tiles import Leaf, Node, Tile, leaves
+from tilelet.cpu.emit.tiles import EmittedTile, Leaf, Node, leaves
 from tilelet.cpu.plan.forms import is_tile
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TensorType, TileType
@@ -82,12 +82,12 @@ def emit_slice(k: KernelEmitter, op: Op) -> None:
     _finish_slice(k, op, tile, dropped)
 
 
-def _finish_slice(k: KernelEmitter, op: Op, tile: Tile, dropped: set[int]) -> None:
+def _finish_slice(k: KernelEmitter, op: Op, tile: EmittedTile, dropped: set[int]) -> None:
     form = tile.leaf
     shape = tuple(d for d in kept(tile.shape, dropped) if isinstance(d, int))
     strides = kept(form.strides, dropped)
     leaf = Leaf(form.pointer, strides, form.slot, form.window, form.is_zeroed and not dropped)
-    tile = Tile(shape, tile.dtype, kept(tile.valid, dropped), leaf)
+    tile = EmittedTile(shape, tile.dtype, kept(tile.valid, dropped), leaf)
     if op.args["pad_value"] is not None:
         tile = filled(k, tile, op.args["pad_value"], tile.shape)
     k.result(op, tile)
@@ -117,7 +117,7 @@ def loaded(
     offset: list[Dim],
     shape: list[Dim],
     limits: list[Dim] | None,
-) -> Tile:
+) -> EmittedTile:
     """Return a window of global memory as a tile that is read in place.
 
     Its last axis has stride 1; a window without unit stride is copied first.
@@ -169,12 +169,12 @@ def _unit_stride(
     valid: tuple[Dim, ...],
     ref: TensorRef,
     value: Value,
-) -> Tile:
+) -> EmittedTile:
     assert isinstance(value.type, TensorType)
     dtype, rank = value.type.dtype, len(sizes)
     if sizes[-1] == 1:
         names = [k.variable("ld", s) for s in strides]
-        return Tile(sizes, dtype, valid, Leaf(pointer, tuple(names), window=ref.pointer))
+        return EmittedTile(sizes, dtype, valid, Leaf(pointer, tuple(names), window=ref.pointer))
     slot = k.take_slot()
     dense = row_major(sizes)
     names = [k.name("ld") for _ in range(rank - 1)]
@@ -188,7 +188,7 @@ def _unit_stride(
         k.out.add(f"{pointer} = {slot.name};")
         for name, d in zip(names, dense):
             k.out.add(f"{name} = {d};")
-    return Tile(sizes, dtype, valid, Leaf(pointer, (*names, 1), slot, window=ref.pointer))
+    return EmittedTile(sizes, dtype, valid, Leaf(pointer, (*names, 1), slot, window=ref.pointer))
 
 
 # --- stores --------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def emit_store(k: KernelEmitter, op: Op) -> None:
     store(k, op, "tensor", "tile", "offsets")
 
 
-def fitted_tile(tile: Tile, rank: int) -> Tile:
+def fitted_tile(tile: EmittedTile, rank: int) -> EmittedTile:
     """Return the tile with leading axes of extent 1 added or removed to have `rank` axes."""
     extra = len(tile.shape) - rank
     shape = fitted(tile.shape, rank)
@@ -218,7 +218,7 @@ def fitted_tile(tile: Tile, rank: int) -> Tile:
     form = tile.form
     assert isinstance(form, Leaf)
     strides = form.strides[extra:] if extra > 0 else ((0,) * -extra + form.strides)
-    return Tile(
+    return EmittedTile(
         shape,
         tile.dtype,
         valid,
@@ -281,14 +281,16 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
     k.define(op.result, ref)
 
 
-def _as_stored(tile: Tile, into: Value) -> Tile:
+def _as_stored(tile: EmittedTile, into: Value) -> EmittedTile:
     """Round an FP32 accumulator that is stored to a narrower type to nearest even."""
     assert isinstance(into.type, TensorType)
     dtype = into.type.dtype
     if not tile.dtype.is_float or tile.dtype is dtype:
-        return Tile(tile.shape, dtype, tile.valid, tile.form)
+        return EmittedTile(tile.shape, dtype, tile.valid, tile.form)
     e = element(dtype)
-    return Tile(tile.shape, dtype, tile.valid, Node(lambda texts, _: e.rounded(texts[0]), (tile,)))
+    return EmittedTile(
+        tile.shape, dtype, tile.valid, Node(lambda texts, _: e.rounded(texts[0]), (tile,))
+    )
 
 
 def _reach(ref: TensorRef, rank: int) -> list[Dim]:
@@ -297,7 +299,7 @@ def _reach(ref: TensorRef, rank: int) -> list[Dim]:
     return [f"{ref.pointer}->reach[{i}]" for i in range(rank)]
 
 
-def _direct_condition(tile: Tile, ref: TensorRef, there: str, strides: list[str]) -> str:
+def _direct_condition(tile: EmittedTile, ref: TensorRef, there: str, strides: list[str]) -> str:
     conditions = [f"{strides[-1]} == 1"] if tile.shape[-1] > 1 else ["1"]
     for part, leaf in leaves(tile):
         if leaf.window is None:
@@ -374,7 +376,7 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     )
     pointer = k.variable("view", f"{leaf.pointer} + ({place})", f"{element(x.dtype).memory} *")
     pointer_leaf = Leaf(pointer, leaf.strides, leaf.slot, leaf.window)
-    tile = Tile(sizes, x.dtype, tuple(region), pointer_leaf)
+    tile = EmittedTile(sizes, x.dtype, tuple(region), pointer_leaf)
     _finish_slice(k, op, tile, dropped_axes(op.args["drop_dims"], len(sizes)))
 
 
@@ -424,7 +426,7 @@ def _seen(valid: Dim, start: Dim, size: int, may_be_cut: bool) -> Dim:
     return f"ts_max(0, ts_min({valid} - ({start}), {size}))"
 
 
-def swapped(tile: Tile, a: int, b: int) -> Tile:
+def swapped(tile: EmittedTile, a: int, b: int) -> EmittedTile:
     def swap(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
         new = list(dims)
         new[a], new[b] = new[b], new[a]
@@ -433,7 +435,7 @@ def swapped(tile: Tile, a: int, b: int) -> Tile:
     leaf = tile.leaf
     shape = tuple(d for d in swap(tile.shape) if isinstance(d, int))
     form = Leaf(leaf.pointer, swap(leaf.strides), leaf.slot, leaf.window, leaf.is_zeroed)
-    return Tile(shape, tile.dtype, swap(tile.valid), form)
+    return EmittedTile(shape, tile.dtype, swap(tile.valid), form)
 
 
 @emits("transpose")
@@ -474,7 +476,7 @@ def emit_reshape(k: KernelEmitter, op: Op) -> None:
         )
         valid = tuple(k.variable("valid", f"{name}[{i}]") for i in range(rank))
     leaf = Leaf(x.leaf.pointer, row_major(t.shape), x.leaf.slot, is_zeroed=True)
-    k.result(op, Tile(t.shape, t.dtype, valid, leaf))
+    k.result(op, EmittedTile(t.shape, t.dtype, valid, leaf))
 
 
 @emits("reinterpret_view")
@@ -500,7 +502,7 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
             valid = (*x.valid[:-1], named(k, f"({wide}) / {x.shape[-1]}"))
     pointer = f"(({element(t.dtype).memory} *){x.leaf.pointer})"
     leaf = Leaf(pointer, row_major(t.shape), x.leaf.slot, is_zeroed=True)
-    k.result(op, Tile(t.shape, t.dtype, valid, leaf))
+    k.result(op, EmittedTile(t.shape, t.dtype, valid, leaf))
 
 
 def _view_tensor(k: KernelEmitter, op: Op, function: str, shape: Arg) -> None:
@@ -541,7 +543,7 @@ def emit_concat(k: KernelEmitter, op: Op) -> None:
     k.result(op, k.slot_tile(slot, t.shape, t.dtype, valid))
 
 
-def _joined_region(k: KernelEmitter, op: Op, a: Tile, b: Tile) -> tuple[Dim, ...]:
+def _joined_region(k: KernelEmitter, op: Op, a: EmittedTile, b: EmittedTile) -> tuple[Dim, ...]:
     """Return the region of two concatenated tiles; their regions must be adjacent."""
     empty = f"({b.valid[0]} == 0 || {b.valid[1]} == 0)"
     torn = f"!({a.valid[0]} == {b.valid[0]} && {a.valid[1]} == {a.shape[1]})"
@@ -557,7 +559,7 @@ def _joined_region(k: KernelEmitter, op: Op, a: Tile, b: Tile) -> tuple[Dim, ...
 # --- padding -------------------------------------------------------------------------------------
 
 
-def filled(k: KernelEmitter, tile: Tile, pad: Arg, shape: tuple[int, ...]) -> Tile:
+def filled(k: KernelEmitter, tile: EmittedTile, pad: Arg, shape: tuple[int, ...]) -> EmittedTile:
     """Copy the valid part of a tile into a new one of `shape`, padded with the pad value."""
     if tile.is_full and tile.shape == shape:
         return tile
@@ -587,7 +589,7 @@ def emit_set_validshape(k: KernelEmitter, op: Op) -> None:
         x = k.stored(value)  # if the region grows, the new elements are zeros
     limits = _regions(k, op, [k.dim(op.args["rows"]), k.dim(op.args["cols"])], x.shape, value.name)
     node = Node(lambda texts, _: texts[0], (x,), op.loc)
-    k.result(op, Tile(x.shape, x.dtype, tuple(limits), node))
+    k.result(op, EmittedTile(x.shape, x.dtype, tuple(limits), node))
 
 
 # --- single elements -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.kernel import KernelEmitter, emits
 from tilelet.cpu.emit.ops_host import emit_host
 from tilelet.cpu.emit.text import Dim, array_text, product, total
-from tilelet.cpu.emit.tiles import Axis, Leaf, Slot, Tile, merged_axes, strides_in
+from tilelet.cpu.emit.tiles import Axis, EmittedTile, Leaf, TileSlot, merged_axes, strides_in
 from tilelet.cpu.plan.forms import PIECE
 from tilelet.cpu.plan.regions import define_reductions
 from tilelet.dtypes import FP16
@@ -27,7 +27,7 @@ define_reductions([f"row_{n}" for n in (*_NAMES, "argmax", "argmin")], -1)
 define_reductions([f"col_{n}" for n in _NAMES], -2)
 
 
-def _reduced_region(k: KernelEmitter, op: Op, x: Tile, axis: int) -> tuple[Dim, ...]:
+def _reduced_region(k: KernelEmitter, op: Op, x: EmittedTile, axis: int) -> tuple[Dim, ...]:
     """Return the region with `axis` reduced to 1; reducing no elements gives an empty region."""
     if not isinstance(x.valid[axis], int) or x.valid[axis] == 0:
         others = [v for i, v in enumerate(x.valid) if i != axis and not (isinstance(v, int) and v)]
@@ -102,7 +102,9 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
     k.result(op, result)
 
 
-def _new_row(k: KernelEmitter, x: Tile, slot: Slot, axes: list[Axis], index: list[str]) -> str:
+def _new_row(
+    k: KernelEmitter, x: EmittedTile, slot: TileSlot, axes: list[Axis], index: list[str]
+) -> str:
     """Return where a row of the tile is written."""
     strides = row_major(x.shape)
     start = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
@@ -113,7 +115,7 @@ def _new_row(k: KernelEmitter, x: Tile, slot: Slot, axes: list[Axis], index: lis
 
 def _fold_pieces(
     k: KernelEmitter,
-    x: Tile,
+    x: EmittedTile,
     function: str,
     piece: str,
     axes: list[Axis],
@@ -137,14 +139,16 @@ def _fold_pieces(
         k.out.add(f"ts_fold_{function}_f32(&folded, {piece}, {count_});")
 
 
-def _row_pointer(x: Tile, axes: list[Axis], index: list[str]) -> str:
+def _row_pointer(x: EmittedTile, axes: list[Axis], index: list[str]) -> str:
     """Return a pointer to a row of a tile in memory; its last axis must have stride 1."""
     leaf = x.leaf
     strides = strides_in(x.shape, leaf.strides, x.shape)
     return f"{leaf.pointer} + ({total([product(i, strides[a.last]) for a, i in zip(axes, index)])})"
 
 
-def _result_slot(k: KernelEmitter, op: Op, x: Tile, region: tuple[Dim, ...], axis: int) -> Tile:
+def _result_slot(
+    k: KernelEmitter, op: Op, x: EmittedTile, region: tuple[Dim, ...], axis: int
+) -> EmittedTile:
     """Return memory for the result; an axis that is dropped has extent 1."""
     t = k.tile_type(op.result)
     if len(t.shape) != len(x.shape):

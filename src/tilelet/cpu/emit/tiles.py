@@ -16,7 +16,7 @@ from tilelet.tasks.window import row_major
 
 
 @dataclass(frozen=True)
-class Slot:
+class TileSlot:
     """Scratch memory of one tile: its C name and its number in the plan."""
 
     name: str
@@ -34,7 +34,7 @@ class Leaf:
 
     pointer: str
     strides: tuple[Dim, ...]
-    slot: Slot | None = None
+    slot: TileSlot | None = None
     window: str | None = None
     is_zeroed: bool = False
 
@@ -46,7 +46,7 @@ class Node:
     """
 
     make: Callable[[Sequence[str], str], str]
-    operands: tuple[Tile, ...] = ()
+    operands: tuple[EmittedTile, ...] = ()
     loc: Loc | None = None
     uses_index: bool = False
 
@@ -56,7 +56,7 @@ class Node:
 
 
 @dataclass(eq=False)
-class Tile:
+class EmittedTile:
     shape: tuple[int, ...]
     dtype: DType
     valid: tuple[Dim, ...]
@@ -88,7 +88,7 @@ def count(shape: Sequence[int]) -> int:
     return n
 
 
-def leaves(tile: Tile) -> Iterator[tuple[Tile, Leaf]]:
+def leaves(tile: EmittedTile) -> Iterator[tuple[EmittedTile, Leaf]]:
     """Yield every memory operand that evaluating `tile` reads."""
     if isinstance(tile.form, Leaf):
         yield tile, tile.form
@@ -97,7 +97,7 @@ def leaves(tile: Tile) -> Iterator[tuple[Tile, Leaf]]:
             yield from leaves(operand)
 
 
-def uses_index(tile: Tile) -> bool:
+def uses_index(tile: EmittedTile) -> bool:
     if isinstance(tile.form, Leaf):
         return False
     return tile.form.uses_index or any(uses_index(o) for o in tile.form.operands)

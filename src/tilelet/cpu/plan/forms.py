@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from tilelet import dtypes
 from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.scalars import constant_of
-from tilelet.cpu.plan.model import Copy, Form, Inline, Move, Slot, Step, Stored, dense, leaves
-from tilelet.cpu.plan.regions import ELEMENTWISE, Regions
+from tilelet.cpu.plan.model import Copy, Form, Inline, Move, PlanStep, Slot, Stored, dense, leaves
+from tilelet.cpu.plan.regions import ELEMENTWISE, TileRegions
 from tilelet.cpu.plan.uses import Uses, first_use
 from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import FP16, FP32, INT8, INT32, UINT8, DType
@@ -57,12 +57,12 @@ class Forms:
     destinations  slot of the carried tile that a value is yielded to
     """
 
-    steps: dict[Op, Step]
+    steps: dict[Op, PlanStep]
     slots: list[Slot]
     destinations: dict[Value, int]
 
 
-def find_forms(kernel: Function, uses: Uses, regions: Regions) -> Forms:
+def find_forms(kernel: Function, uses: Uses, regions: TileRegions) -> Forms:
     """Plan the memory of every op."""
     walk = _Walk(uses, regions)
     walk.block(kernel.body)
@@ -82,8 +82,8 @@ class _Draft:
     moves: list[tuple[Move, ...]] = field(default_factory=list[tuple[Move, ...]])
     moved: list[frozenset[int]] = field(default_factory=list[frozenset[int]])
 
-    def step(self) -> Step:
-        return Step(
+    def step(self) -> PlanStep:
+        return PlanStep(
             tuple(self.copies),
             tuple(self.stored),
             tuple(self.slots),
@@ -98,7 +98,7 @@ class _Draft:
 class _Walk:
     """The walk; `values` maps every live tile to its form."""
 
-    def __init__(self, uses: Uses, regions: Regions) -> None:
+    def __init__(self, uses: Uses, regions: TileRegions) -> None:
         self.uses = uses
         self.regions = regions
         self.remaining = Counter(uses.count)
@@ -107,7 +107,7 @@ class _Walk:
         self.shared: set[int] = set()  # slots with other views: must not be overwritten
         self.carried: set[Value] = set()
         self.destinations: dict[Value, int] = {}
-        self.steps: dict[Op, Step] = {}
+        self.steps: dict[Op, PlanStep] = {}
         self.draft = _Draft()
 
     def block(self, block: Block) -> None:

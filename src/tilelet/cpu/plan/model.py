@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tilelet.analysis.aliases import Aliases
-from tilelet.cpu.plan.regions import Regions
+from tilelet.cpu.plan.regions import TileRegions
 from tilelet.cpu.plan.uses import Uses
 from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import DType
@@ -88,7 +88,7 @@ Move = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """Memory use of one op.
 
     copies    loads that are copied before the op writes memory
@@ -165,8 +165,8 @@ class KernelPlan:
     kernel: Function
     aliases: Aliases
     uses: Uses
-    regions: Regions
-    steps: Mapping[Op, Step]
+    regions: TileRegions
+    steps: Mapping[Op, PlanStep]
     groups: tuple[ProductGroup, ...] = ()
     slots: tuple[Slot, ...] = ()
     scratch: int = 0

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from tilelet.cpu.plan.forms import Forms, accumulator, is_tile, tile_type
-from tilelet.cpu.plan.model import MAX_PRODUCTS, BatchHint, ProductGroup, Step, Stored
-from tilelet.cpu.plan.regions import Extent, Regions
+from tilelet.cpu.plan.model import MAX_PRODUCTS, BatchHint, PlanStep, ProductGroup, Stored
+from tilelet.cpu.plan.regions import Extent, TileRegions
 from tilelet.cpu.plan.uses import Uses
 from tilelet.dataclasses import dataclass, replace
 from tilelet.dtypes import INT8
@@ -58,7 +58,7 @@ def _is_of_tensor(op: Op) -> bool:
 
 
 def group_products(
-    kernel: Function, uses: Uses, regions: Regions, forms: Forms
+    kernel: Function, uses: Uses, regions: TileRegions, forms: Forms
 ) -> tuple[ProductGroup, ...]:
     """Return the deferred products in execution order."""
     scan = _Scan(kernel, uses, regions, forms)
@@ -76,7 +76,7 @@ class _Loop:
 
 
 class _Scan:
-    def __init__(self, kernel: Function, uses: Uses, regions: Regions, forms: Forms) -> None:
+    def __init__(self, kernel: Function, uses: Uses, regions: TileRegions, forms: Forms) -> None:
         self.kernel, self.uses, self.regions, self.forms = kernel, uses, regions, forms
         self.groups: list[ProductGroup] = []
         self.starts: dict[
@@ -199,7 +199,7 @@ class _Scan:
 
 
 def _with_handover(
-    kernel: Function, regions: Regions, groups: Sequence[ProductGroup]
+    kernel: Function, regions: TileRegions, groups: Sequence[ProductGroup]
 ) -> tuple[ProductGroup, ...]:
     """Let the kernel hand over its first products if it does nothing else before them."""
     own = kernel.body.ops
@@ -219,14 +219,14 @@ def _with_handover(
     return tuple(replace(g, handover=leaves and g in batch) for g in groups)
 
 
-def is_whole(op: Op, regions: Regions) -> bool:
+def is_whole(op: Op, regions: TileRegions) -> bool:
     """Whether both operands of a product and its result are fully valid."""
     a, b, inner = _extents(op, regions)
     is_full = regions.of[op.result] == tile_type(op.result).shape
     return is_full and None not in (a, b, *inner)
 
 
-def _extents(op: Op, regions: Regions) -> tuple[Extent, Extent, tuple[Extent, Extent]]:
+def _extents(op: Op, regions: TileRegions) -> tuple[Extent, Extent, tuple[Extent, Extent]]:
     """Return rows and columns of the result, and both inner extents."""
     a, b = (regions.of[op.args[p]] for p in ("lhs", "rhs"))  # type: ignore[index]
     a = a[::-1] if op.args.get("a_trans") else a
@@ -236,8 +236,8 @@ def _extents(op: Op, regions: Regions) -> tuple[Extent, Extent, tuple[Extent, Ex
 
 def batch_hint(
     groups: Sequence[ProductGroup],
-    steps: Mapping[Op, Step],
-    regions: Regions,
+    steps: Mapping[Op, PlanStep],
+    regions: TileRegions,
     window_number: Callable[[Value], int | None],
 ) -> BatchHint:
     """Return which tasks should run together. `window_number` maps an argument to its window."""
@@ -252,8 +252,8 @@ def batch_hint(
 
 def _hint_of(
     op: Op,
-    steps: Mapping[Op, Step],
-    regions: Regions,
+    steps: Mapping[Op, PlanStep],
+    regions: TileRegions,
     window_number: Callable[[Value], int | None],
 ) -> BatchHint:
     if not is_whole(op, regions):

@@ -25,7 +25,7 @@ JoinPoint = tuple[Op, int]
 
 
 @dataclass(frozen=True)
-class Regions:
+class TileRegions:
     """Constant extents of every tile of a kernel.
 
     of            region by tile
@@ -38,7 +38,7 @@ class Regions:
     whole_slices: frozenset[Op] = frozenset()
 
 
-def find_regions(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -> Regions:
+def find_regions(kernel: Function, aliases: Aliases, *, windows_are_full: bool) -> TileRegions:
     """Return the constant regions. `windows_are_full`: every argument is fully valid."""
     variable: set[JoinPoint] = set()
     while True:
@@ -48,7 +48,7 @@ def find_regions(kernel: Function, aliases: Aliases, *, windows_are_full: bool) 
                 walk.is_full[p] = windows_are_full
         walk.block(kernel.body)
         if not walk.found:
-            return Regions(walk.of, frozenset(variable), frozenset(walk.whole_slices))
+            return TileRegions(walk.of, frozenset(variable), frozenset(walk.whole_slices))
         variable |= walk.found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilelet.analysis.packing import Need, first_fit
-from tilelet.cpu.plan.model import ProductGroup, Slot, Step
+from tilelet.cpu.plan.model import PlanStep, ProductGroup, Slot
 from tilelet.ir.core import Block, Function, Op
 
 ALIGNMENT = 64
@@ -15,7 +15,7 @@ ALIGNMENT = 64
 def place_slots(
     kernel: Function,
     slots: Sequence[Slot],
-    steps: Mapping[Op, Step],
+    steps: Mapping[Op, PlanStep],
     groups: Sequence[ProductGroup],
 ) -> tuple[tuple[Slot, ...], int]:
     """Return the slots with lifetimes and offsets, and the total size in bytes."""
@@ -36,7 +36,7 @@ class _Lives:
     """A walk that numbers ops. What a loop uses from outside stays live until the loop ends."""
 
     def __init__(
-        self, count: int, steps: Mapping[Op, Step], groups: Sequence[ProductGroup]
+        self, count: int, steps: Mapping[Op, PlanStep], groups: Sequence[ProductGroup]
     ) -> None:
         self.steps, self.groups = steps, groups
         self.first = [0] * count
@@ -62,7 +62,7 @@ class _Lives:
                 if group.run_after is op:
                     self._run(group)
 
-    def _op(self, op: Op, step: Step) -> None:
+    def _op(self, op: Op, step: PlanStep) -> None:
         taken = [slot for _, slot in (*step.copies, *step.stored)]
         self.use([*taken, *step.slots, *step.touched])
         if op.name == "if":

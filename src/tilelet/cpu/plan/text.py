@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelet.cpu.emit.text import place_text
-from tilelet.cpu.plan.model import Form, Inline, KernelPlan, Move, ProductGroup, Step
+from tilelet.cpu.plan.model import Form, Inline, KernelPlan, Move, PlanStep, ProductGroup
 from tilelet.ir.core import Block, Op
 
 
@@ -24,7 +24,7 @@ def plan_text(plan: KernelPlan) -> str:
 def _block(plan: KernelPlan, block: Block, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for op in block.ops[:-1]:
-        yield f"{indent}{_step(op, plan.steps.get(op, Step()))}{_place(op)}"
+        yield f"{indent}{_step(op, plan.steps.get(op, PlanStep()))}{_place(op)}"
         group = plan.group_of(op)
         if group is not None:
             yield f"{indent}  deferred, in %{group.slot}"
@@ -38,14 +38,14 @@ def _block(plan: KernelPlan, block: Block, depth: int) -> Iterator[str]:
             yield f"{indent}{_run(groups)}"
 
 
-def _moves(step: Step, op: Op, block: Block) -> tuple[Move, ...]:
+def _moves(step: PlanStep, op: Op, block: Block) -> tuple[Move, ...]:
     """Return what is written at the end of a block; a loop's condition writes nothing."""
     if op.name == "if":
         return step.moves[0 if block is op.blocks[0] else 1]
     return step.moves[0] if block is op.blocks[-1] else ()
 
 
-def _step(op: Op, step: Step) -> str:
+def _step(op: Op, step: PlanStep) -> str:
     names = ", ".join(r.name for r in op.results)
     text = f"{names} = {op.name}" if names else op.name
     if step.result is not None:

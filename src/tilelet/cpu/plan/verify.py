@@ -15,8 +15,8 @@ from tilelet.cpu.plan.model import (
     Form,
     Inline,
     KernelPlan,
+    PlanStep,
     ProductGroup,
-    Step,
     Stored,
     dense,
     leaves,
@@ -209,7 +209,7 @@ class _Run:
             state.waiting = {slot: (group, True) for slot, (group, _) in state.waiting.items()}
         return state
 
-    def _execute(self, op: Op, step: Step, state: _State) -> None:
+    def _execute(self, op: Op, step: PlanStep, state: _State) -> None:
         tiles = _read_tiles(op)
         form = step.result
         results = [r for r in op.results if isinstance(r.type, TileType)]
@@ -236,7 +236,7 @@ class _Run:
         if result is not None and form is not None:
             state.forms[result] = form
 
-    def _load(self, op: Op, step: Step, state: _State, form: Stored) -> None:
+    def _load(self, op: Op, step: PlanStep, state: _State, form: Stored) -> None:
         if form.window not in op.operands:  # a view of a load
             sources = [state.forms[v] for v in op.operands if v in state.forms]
             if not any(_is_view(form, s) and state.is_fresh(s) for s in sources):
@@ -258,7 +258,7 @@ class _Run:
             raise self.error(op, "the result is computed from fewer operands")
 
     def _compute(
-        self, op: Op, step: Step, state: _State, tiles: Sequence[Value], result: Value | None
+        self, op: Op, step: PlanStep, state: _State, tiles: Sequence[Value], result: Value | None
     ) -> None:
         """Execute the op."""
         new = [slot for slot in step.slots if self.takes(op, slot)]
@@ -307,7 +307,7 @@ class _Run:
 
     # --- products that are deferred ---------------------------------------------------------------
 
-    def _defer(self, op: Op, step: Step, state: _State) -> None:
+    def _defer(self, op: Op, step: PlanStep, state: _State) -> None:
         group = self.group_of[op]
         slot = group.slot
         windows = step.operands
@@ -410,7 +410,7 @@ class _Run:
 
     # --- loops and branches -----------------------------------------------------------------------
 
-    def _loop(self, op: Op, step: Step, state: _State) -> _State:
+    def _loop(self, op: Op, step: PlanStep, state: _State) -> _State:
         body = op.blocks[-1]
         init = op.args["init"]
         assert isinstance(init, tuple)
@@ -462,7 +462,7 @@ class _Run:
                 op, f"slot {slot} does not hold `{first.name}`, which the loop carries"
             )
 
-    def _branch(self, op: Op, step: Step, state: _State) -> _State:
+    def _branch(self, op: Op, step: PlanStep, state: _State) -> _State:
         slots = dict(zip(_tile_places(op.results), step.slots))
         for slot in slots.values():
             self.takes(op, slot)

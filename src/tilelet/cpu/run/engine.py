@@ -227,7 +227,7 @@ class Call:
         memory: int,
     ) -> None:
         self._native = native_program
-        self.record = native.Record()
+        self.record = native.NativeRecord()
         self.buffers: dict[int, Buffer] = {}  # buffers of the arguments, by number
         self._records = records
         program = native_program.program

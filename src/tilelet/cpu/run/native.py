@@ -53,7 +53,7 @@ class Fault(Structure):
 HostFunction = CFUNCTYPE(c_int, c_int64, POINTER(Win), POINTER(Word), c_int64)
 
 
-class Record(Structure):
+class NativeRecord(Structure):
     _fields_: ClassVar = [
         ("words", POINTER(c_int64)),
         ("count", c_int64),
@@ -78,7 +78,7 @@ class RunArgs(Structure):
         ("cancel", POINTER(c_int32)),
         ("host", HostFunction),
         ("counts", POINTER(c_int64)),
-        ("record", POINTER(Record)),
+        ("record", POINTER(NativeRecord)),
         ("fault", POINTER(Fault)),
     ]
 

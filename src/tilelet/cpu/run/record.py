@@ -12,7 +12,7 @@ import numpy as np
 from tilelet.analysis.aliases import Aliases, accesses, infer_directions
 from tilelet.cpu.emit.elements import word_field
 from tilelet.cpu.emit.program import Compiled
-from tilelet.cpu.run.native import Record, Word
+from tilelet.cpu.run.native import NativeRecord, Word
 from tilelet.ir.core import Direction, Function, Op, Program, walk
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.ir.views import CallView
@@ -21,7 +21,7 @@ from tilelet.tasks.window import Buffer, Window
 
 
 def task_stream(
-    record: Record, program: Program, code: Compiled, buffers: Mapping[int, Buffer]
+    record: NativeRecord, program: Program, code: Compiled, buffers: Mapping[int, Buffer]
 ) -> TaskStream:
     """Return the tasks of a run; `buffers` are those of the arguments, by number."""
     reader = _Reader(program, code, buffers)

@@ -27,7 +27,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class IterationRun:
     """Consecutive identical iterations, up to but excluding `end`."""
 
     end: int
@@ -40,7 +40,7 @@ class Rounds:
 
     loop: Loop
     count: int
-    runs: tuple[Run, ...]
+    runs: tuple[IterationRun, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,13 +81,13 @@ def _rounds(path: ControlPath, loop: Loop) -> Rounds:
     count, index, stride = path.trips(loop)
     path.enter(loop)
     reached = dict(path.reached)
-    runs: list[Run] = []
+    runs: list[IterationRun] = []
     done = 0
     for end in path.runs(loop, min(count, MAX_FOLLOWED), count, index, stride):
         if end == done:
             continue
         path.iterate(loop, index + done * stride)
-        runs.append(Run(end, _moves(path, loop.body)))
+        runs.append(IterationRun(end, _moves(path, loop.body)))
         path.hand_on(loop)
         path.skip(loop, end - done - 1, index + (done + 1) * stride, stride)
         done = end

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tilelet.device.kernel.view import Loop, Node, Tile, loops_in, walk_steps
+from tilelet.device.kernel.view import Loop, Node, TileStorage, loops_in, walk_steps
 
 
-def with_live_ranges(tiles: Sequence[Tile], body: tuple[Node, ...]) -> tuple[Tile, ...]:
+def with_live_ranges(
+    tiles: Sequence[TileStorage], body: tuple[Node, ...]
+) -> tuple[TileStorage, ...]:
     """Return the tiles with `live` filled in."""
     ranges: dict[int, list[int]] = {}
     for step in walk_steps(body):

@@ -23,7 +23,7 @@ from tilelet.device.kernel.view import (
     Pipe,
     ScalarWork,
     Step,
-    Tile,
+    TileStorage,
     Transfer,
     VectorWork,
     Work,
@@ -76,7 +76,7 @@ class _Lowering:
         )
         self.slices = SliceUse(function, self.aliases.definition, machine.gm)
         self.valid: dict[Value, tuple[Arg, ...]] = {}
-        self.tiles: list[Tile] = []
+        self.tiles: list[TileStorage] = []
         self.cores: set[Core] = set()
         self.position = 0
         self.stages = 1
@@ -210,7 +210,7 @@ class _Lowering:
         self, name: str, shape: tuple[int, ...], dtype: DType, space: Mem, buffers: int, loc: Loc
     ) -> int:
         nbytes = padded_bytes(shape, dtype, space, self.machine.cube.fractal)
-        tile = Tile(
+        tile = TileStorage(
             len(self.tiles),
             name,
             shape,
@@ -663,7 +663,7 @@ def _halve_vector_side(kernel: DeviceKernel) -> DeviceKernel:
     """Return the vector side of a split mixed kernel: each of two cores does one half."""
     by_rows = kernel.split == "UP_DOWN"
 
-    def half_tile(tile: Tile) -> Tile:
+    def half_tile(tile: TileStorage) -> TileStorage:
         if tile.space is not Mem.Vec:
             return tile
         axis = -2 if by_rows else -1

@@ -2,7 +2,7 @@
 
 A `DeviceKernel` is a tree of nodes in program order. `Step`s occupy a pipe; `Loop`s and `Branch`es
 are control flow; `Bind`s are the scalar ops that trip counts and window offsets need. Tiles are
-storage: all names of a value that the device keeps in one place are one `Tile`.
+storage: all names of a value that the device keeps in one place are one `TileStorage`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Pipe(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class TileStorage:
     """On-chip storage of one or more values.
 
     nbytes   size of one buffer, padded to what the hardware stores (fractals, 32-byte rows)
@@ -257,7 +257,7 @@ class DeviceKernel:
 
     function: Function
     body: tuple[Node, ...]
-    tiles: tuple[Tile, ...]
+    tiles: tuple[TileStorage, ...]
     cores: frozenset[Core]
     lanes: int = 1
     split: str | None = None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from tilelet.analysis.packing import Need, first_fit
 from tilelet.dataclasses import dataclass, replace
-from tilelet.device.kernel.view import CubeWork, DeviceKernel, Pipe, Step, Tile
+from tilelet.device.kernel.view import CubeWork, DeviceKernel, Pipe, Step, TileStorage
 from tilelet.device.machine.description import SPACES, Machine
 from tilelet.diag.core import UNKNOWN, Loc
 from tilelet.diag.json_types import JsonObject
@@ -31,7 +31,7 @@ class Placement:
     piece     shape of the pieces in which a product too large for Acc is computed and stored
     """
 
-    tile: Tile
+    tile: TileStorage
     offset: int
     nbytes: int
     in_place: str = ""
@@ -136,7 +136,7 @@ def _with_fewer_buffers(kernel: DeviceKernel, machine: Machine, space: Mem) -> D
 def _in_space(
     space: Mem,
     limit: int,
-    tiles: Sequence[Tile],
+    tiles: Sequence[TileStorage],
     used: Container[int],
     steps: Sequence[Step],
     packed: bool = False,
@@ -146,7 +146,7 @@ def _in_space(
     return _place(space, limit, mine, _in_place(tiles, steps, packed), pieces, steps)
 
 
-def _computed_once(tiles: Sequence[Tile], steps: Iterable[Step]) -> list[Tile]:
+def _computed_once(tiles: Sequence[TileStorage], steps: Iterable[Step]) -> list[TileStorage]:
     """Reduce the buffers of pipelined loops as a compiler short of memory does.
 
     Loaded tiles keep several buffers; tiles computed from them get one, since the vector unit does
@@ -157,7 +157,7 @@ def _computed_once(tiles: Sequence[Tile], steps: Iterable[Step]) -> list[Tile]:
     return [replace(t, buffers=1) if t.id in computed - moved else t for t in tiles]
 
 
-def _row_views(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
+def _row_views(tiles: Sequence[TileStorage], steps: Iterable[Step]) -> dict[int, int]:
     """Find whole rows of a tile that are only read and so need no copy; return their tile."""
     changed = [t for step in steps for t in step.writes]
     found: dict[int, int] = {}
@@ -172,7 +172,7 @@ def _row_views(tiles: Sequence[Tile], steps: Iterable[Step]) -> dict[int, int]:
     return found
 
 
-def _in_place(tiles: Sequence[Tile], steps: Sequence[Step], packed: bool) -> dict[int, int]:
+def _in_place(tiles: Sequence[TileStorage], steps: Sequence[Step], packed: bool) -> dict[int, int]:
     """Return which tile takes over the memory of which: a result of a same-sized dying operand.
 
     If the operand has several buffers, the result takes the current one. With `packed`, results of
@@ -204,7 +204,9 @@ def _in_place(tiles: Sequence[Tile], steps: Sequence[Step], packed: bool) -> dic
     return over
 
 
-def _pieces(tiles: Iterable[Tile], steps: Sequence[Step], limit: int) -> dict[int, tuple[int, int]]:
+def _pieces(
+    tiles: Iterable[TileStorage], steps: Sequence[Step], limit: int
+) -> dict[int, tuple[int, int]]:
     """Return products too large for Acc that can be computed piece by piece before the store."""
     found: dict[int, tuple[int, int]] = {}
     for tile in tiles:
@@ -222,7 +224,7 @@ def _pieces(tiles: Iterable[Tile], steps: Sequence[Step], limit: int) -> dict[in
 class _Block:
     """Memory that one or more tiles use one after the other."""
 
-    tiles: list[Tile]
+    tiles: list[TileStorage]
     nbytes: int
     first: int
     last: int
@@ -232,7 +234,7 @@ class _Block:
 def _place(
     space: Mem,
     limit: int,
-    tiles: Sequence[Tile],
+    tiles: Sequence[TileStorage],
     takes_over: Mapping[int, int],
     pieces: Mapping[int, tuple[int, int]],
     steps: Sequence[Step],
@@ -270,7 +272,9 @@ def _place(
 
 
 def _blocks(
-    tiles: Sequence[Tile], takes_over: Mapping[int, int], pieces: Mapping[int, tuple[int, int]]
+    tiles: Sequence[TileStorage],
+    takes_over: Mapping[int, int],
+    pieces: Mapping[int, tuple[int, int]],
 ) -> list[_Block]:
     by_tile: dict[int, _Block] = {}
     blocks: list[_Block] = []

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 
-from tilelet.device.kernel.view import DeviceKernel, Tile
+from tilelet.device.kernel.view import DeviceKernel, TileStorage
 from tilelet.device.memory.plan import MemoryPlan, SpaceUse, plan_json
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, as_text
@@ -142,7 +142,7 @@ def budget_rows(kernels: Iterable[DeviceKernel]) -> list[JsonObject]:
     return list(rows.values())
 
 
-def _unit(tile: Tile) -> str | None:
+def _unit(tile: TileStorage) -> str | None:
     """Return the unit that a tile is budgeted in; results of the cube are not operands."""
     return {Mem.Vec: "TILELET", Mem.Mat: "TILE"}.get(tile.space)
 

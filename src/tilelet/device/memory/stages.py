@@ -17,7 +17,7 @@ from tilelet.device.kernel.view import (
     Core,
     DeviceKernel,
     Loop,
-    Tile,
+    TileStorage,
     Transfer,
     loops_in,
     walk_steps,
@@ -71,7 +71,7 @@ def with_depths(kernel: DeviceKernel, shared: Iterable[SharedStages]) -> DeviceK
     """
     depths = {(s.space, s.loop.number): s.depth for s in shared}
 
-    def given(tile: Tile) -> Tile:
+    def given(tile: TileStorage) -> TileStorage:
         innermost = tile.stages[-1][0] if tile.stages else 0
         depth = depths.get((tile.space, innermost), tile.buffers)
         return replace(tile, buffers=min(tile.buffers, depth))
@@ -79,7 +79,7 @@ def with_depths(kernel: DeviceKernel, shared: Iterable[SharedStages]) -> DeviceK
     return replace(kernel, tiles=tuple(map(given, kernel.tiles)))
 
 
-def _in_space(kernel: DeviceKernel, space: Mem) -> list[Tile]:
+def _in_space(kernel: DeviceKernel, space: Mem) -> list[TileStorage]:
     used = {t for step in kernel.walk() for t in (*step.reads, *step.writes)}
     return [t for t in kernel.tiles if t.space is space and t.id in used]
 
@@ -112,7 +112,7 @@ class _Replicated:
     stages: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, tile: Tile, exchanging: Container[tuple[int, Core]]) -> _Replicated:
+    def of(cls, tile: TileStorage, exchanging: Container[tuple[int, Core]]) -> _Replicated:
         stages = tuple(s for s in tile.stages if (s[0], tile.core) not in exchanging)
         # The cube finishes one product before the next: products need no copies.
         copied = () if tile.space is Mem.Acc else stages

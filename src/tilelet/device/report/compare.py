@@ -37,7 +37,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ProfileComparison:
     """Two profiles; B is the later version."""
 
     a: Profile

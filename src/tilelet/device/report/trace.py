@@ -54,7 +54,7 @@ class Edge:
     kind: str
 
 
-class Trace:
+class TimelineTrace:
     """The part of a timeline that goes into the files."""
 
     def __init__(self, timeline: Timeline, bounds: Mapping[str, str] | None = None) -> None:

@@ -22,7 +22,7 @@ from tilelet.device.machine.description import Runtime
 from tilelet.device.schedule.callsites import CallSites
 from tilelet.device.schedule.l2_cells import ParameterAccesses
 from tilelet.device.schedule.pricing import CostCache, Pricing
-from tilelet.device.schedule.region_arrays import Ints, Regions, regions_of
+from tilelet.device.schedule.region_arrays import Ints, RegionArrays, regions_of
 from tilelet.dtypes import Array
 from tilelet.ir.core import Direction, Program
 from tilelet.tasks.stream import TaskGroup, TaskStream
@@ -118,7 +118,7 @@ class Stream:
     in_graph: Ints
     heap: Ints
     freed: Ints
-    regions: Regions
+    regions: RegionArrays
     parts: list[ParameterAccesses]
 
     @property

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.footprint import Footprint
-from tilelet.device.schedule.region_arrays import Ints, Regions
+from tilelet.device.schedule.region_arrays import Ints, RegionArrays
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def empty_cells(parts: Sequence[ParameterAccesses], grid: Grid, line: int, tasks
 
 
 def build_cells(
-    parts: Sequence[ParameterAccesses], regions: Regions, line: int, tasks: int
+    parts: Sequence[ParameterAccesses], regions: RegionArrays, line: int, tasks: int
 ) -> Cells:
     """Choose the grids and assign every access its rectangle."""
     pitch = pitches(parts, regions)
@@ -124,7 +124,7 @@ def build_cells(
     return cells
 
 
-def _spans(part: ParameterAccesses, regions: Regions) -> tuple[Floats, Floats, Floats]:
+def _spans(part: ParameterAccesses, regions: RegionArrays) -> tuple[Floats, Floats, Floats]:
     """Return first byte, one past the last, and bytes requested, of each access."""
     layouts = regions.layouts
     rank, item = rank_and_item(part, regions)
@@ -160,7 +160,7 @@ def _scan_window(first: Ints, last: Ints, amount: Ints) -> tuple[Ints, Ints]:
     return start, np.minimum(start + length, last)
 
 
-def rank_and_item(part: ParameterAccesses, regions: Regions) -> tuple[int, int]:
+def rank_and_item(part: ParameterAccesses, regions: RegionArrays) -> tuple[int, int]:
     """Return rank and element size of a parameter, from its first window."""
     layout = regions.layouts[regions.layout[part.regions[0]]]
     return len(layout.shape), layout.item
@@ -197,7 +197,7 @@ def _place(
     cells.share[at] = touched / (rows * columns)
 
 
-def pitches(parts: Sequence[ParameterAccesses], regions: Regions) -> Floats:
+def pitches(parts: Sequence[ParameterAccesses], regions: RegionArrays) -> Floats:
     """Return the row pitch of each buffer, from its first window that has rows."""
     across, owner, sizes = regions.by_layout("across"), regions.buffer, regions.sizes
     touched = np.zeros(len(across), np.bool_)
@@ -210,7 +210,7 @@ def pitches(parts: Sequence[ParameterAccesses], regions: Regions) -> Floats:
     return pitch.astype(np.float64)
 
 
-def grid_of(pitch: Floats, least: Floats, regions: Regions, line: int) -> Grid:
+def grid_of(pitch: Floats, least: Floats, regions: RegionArrays, line: int) -> Grid:
     """Return the cells of each buffer; `least` is the smallest row count of an access."""
     sizes, step = regions.sizes.astype(np.float64), float(line)
     rows = np.ceil(sizes / pitch)

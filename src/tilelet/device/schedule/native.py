@@ -22,7 +22,7 @@ from tilelet.device.schedule.l2_cells import (
     pitches,
     rank_and_item,
 )
-from tilelet.device.schedule.region_arrays import Ints, Regions
+from tilelet.device.schedule.region_arrays import Ints, RegionArrays
 from tilelet.device.schedule.structures import element_types, fill
 
 
@@ -64,7 +64,11 @@ def run_events_native(lib: ctypes.CDLL, config: Config, work: Work) -> SimResult
 
 
 def build_cells_native(
-    lib: ctypes.CDLL, parts: Sequence[ParameterAccesses], regions: Regions, line: int, tasks: int
+    lib: ctypes.CDLL,
+    parts: Sequence[ParameterAccesses],
+    regions: RegionArrays,
+    line: int,
+    tasks: int,
 ) -> Cells:
     """`cells.build_cells`, in C."""
     pitch = pitches(parts, regions)
@@ -100,7 +104,7 @@ def build_cells_native(
 
 
 def _part_array(
-    parts: Sequence[ParameterAccesses], regions: Regions
+    parts: Sequence[ParameterAccesses], regions: RegionArrays
 ) -> tuple[object, list[object]]:
     """Return the parts as C structures, and the objects that must stay alive for them."""
     every = (structures.CellsPart * max(1, len(parts)))()

@@ -14,7 +14,7 @@ from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine
 from tilelet.device.memory.plan import with_stages_that_fit
 from tilelet.device.schedule.native_walk import follower
-from tilelet.device.schedule.region_arrays import Ints, Regions
+from tilelet.device.schedule.region_arrays import Ints, RegionArrays
 from tilelet.dtypes import Array
 from tilelet.ir.core import Program
 from tilelet.tasks.control_points import ControlTrace
@@ -64,7 +64,7 @@ class Pricing:
     costs  by number; `cost_kernel` has the kernel of each, `signatures` its signature
     """
 
-    def __init__(self, cache: CostCache, regions: Regions) -> None:
+    def __init__(self, cache: CostCache, regions: RegionArrays) -> None:
         self.costs: list[KernelCost] = []
         self.cost_kernel: list[int] = []
         self.signatures: list[Signature] = []

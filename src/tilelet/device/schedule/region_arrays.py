@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Regions:
+class RegionArrays:
     """Distinct windows by number: their buffer (an index into `buffers`), first byte and one past
     the last, first element, and layout (an index into `layouts`).
     """
@@ -79,9 +79,9 @@ class Regions:
         return np.array([b.origin == "temp" for b in self.buffers], np.bool_)
 
 
-def regions_of(table: RegionTable) -> Regions:
+def regions_of(table: RegionTable) -> RegionArrays:
     """Return the windows of a recorded run."""
-    return Regions(
+    return RegionArrays(
         buffers=table.buffers,
         layouts=[layout_of(layout) for layout in table.layouts],
         buffer=np.array(table.buffer, np.int64),

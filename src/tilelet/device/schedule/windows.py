@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from tilelet.device.schedule.arrays import REGISTERS, Group, Stream
-from tilelet.device.schedule.region_arrays import Ints, Layout, Regions, row_and_pitch
+from tilelet.device.schedule.region_arrays import Ints, Layout, RegionArrays, row_and_pitch
 from tilelet.device.schedule.task_footprints import Piece, task_footprints
 from tilelet.ir.core import Direction
 
@@ -139,9 +139,9 @@ class _Narrowed:
             self._layouts.append(made)
         return self._known[key]
 
-    def regions(self) -> Regions:
+    def regions(self) -> RegionArrays:
         old, added = self._old, self._added
-        return Regions(
+        return RegionArrays(
             buffers=old.buffers,
             layouts=self._layouts,
             buffer=np.concatenate([old.buffer, *(a[0] for a in added)]),

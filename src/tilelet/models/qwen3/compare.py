@@ -111,7 +111,7 @@ class ExpertChoice:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """A comparison; `experts` are the choices of experts that differ, out of `routed`."""
 
     layers: list[LayerDistance]
@@ -249,7 +249,7 @@ def compare(
     reference: Reference,
     prompts: Sequence[Array],
     new: Sequence[Sequence[int]],
-) -> Comparison:
+) -> ModelComparison:
     """Compare layers and tokens with the reference; `new` are the tokens of each prompt."""
     count = model.config.num_hidden_layers
     squares, distances = np.zeros(count), np.zeros(count)
@@ -281,7 +281,7 @@ def compare(
     relative = np.sqrt(distances / np.maximum(squares, 1e-300))
     bounds = _bounds(model, scores, sizes)
     layers = [LayerDistance(n, float(relative[n]), bounds[n]) for n in range(count)]
-    return Comparison(layers, choices, experts, routed)
+    return ModelComparison(layers, choices, experts, routed)
 
 
 def _replay(model: Model, tokens: Array, prompt: int) -> tuple[list[Array], dict[int, Array]]:

@@ -13,7 +13,7 @@ from tilelet.runtime.handlers import clean_verdicts
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
+    from tilelet.checks.comparison import GoldenComparison
     from tilelet.checks.verdict import Verdict
     from tilelet.ir.core import Program
     from tilelet.tasks.stream import TaskStream
@@ -35,7 +35,7 @@ def cheap_verdict(
     arguments: Mapping[str, object],
     platform: str,
     counts: Mapping[str, int],
-    comparison: Comparison | None = None,
+    comparison: GoldenComparison | None = None,
     remembers: bool = True,
 ) -> tuple[Verdict | None, dict[str, str]]:
     """Make the cheap checks on a program that has run.

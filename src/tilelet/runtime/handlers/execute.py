@@ -27,7 +27,7 @@ from tilelet.runtime.validation.differences import mismatches
 from tilelet.runtime.validation.judge import Judgement
 
 if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
+    from tilelet.checks.comparison import GoldenComparison
     from tilelet.ir.core import Program
     from tilelet.runtime.config import RunConfig
     from tilelet.runtime.output.run_directory import RunDirectory
@@ -138,7 +138,7 @@ class Execute:
         arguments: Mapping[str, object],
         config: RunConfig,
         counts: Mapping[str, int],
-        comparison: Comparison | None,
+        comparison: GoldenComparison | None,
         now: Session,
     ) -> str:
         """Make the cheap checks, once per program; return what the verdict line adds."""

@@ -26,7 +26,7 @@ from tilelet.runtime.output.task_table import TaskTable
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
+    from tilelet.checks.comparison import GoldenComparison
     from tilelet.ir.core import Program
     from tilelet.runtime.config import RunConfig
     from tilelet.runtime.harness.case_run import CaseRun
@@ -46,7 +46,7 @@ class RecordedRun(Recorded):
     """
 
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
-    comparison: Comparison | None = field(default=None, compare=False)
+    comparison: GoldenComparison | None = field(default=None, compare=False)
     result: RunResult | None = field(default=None, compare=False)
 
 

@@ -26,7 +26,7 @@ from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.harness.call_forms import RunCase
 from tilelet.runtime.harness.import_state import ImportState
 from tilelet.runtime.harness.result import RunResult
-from tilelet.runtime.output.console import Trace
+from tilelet.runtime.output.console import StageTrace
 from tilelet.runtime.programs import jit_call
 from tilelet.runtime.programs.binding import (
     Parameter,
@@ -44,7 +44,7 @@ from tilelet.runtime.validation.judge import Judge
 from tilelet.tasks.extents import Extents
 
 if TYPE_CHECKING:
-    from tilelet.checks.comparison import Comparison
+    from tilelet.checks.comparison import GoldenComparison
     from tilelet.divergence.case import GoldenCase
 
 
@@ -54,7 +54,7 @@ class CaseRun:
     findings  text that checks add to the verdict line
     """
 
-    def __init__(self, case: RunCase, console: Trace, result: RunResult, now: Session) -> None:
+    def __init__(self, case: RunCase, console: StageTrace, result: RunResult, now: Session) -> None:
         self.case = case
         self.console = console
         self.result = result
@@ -245,15 +245,15 @@ class CaseRun:
             cache.store(key, expected)
         return expected
 
-    def comparison(self) -> Comparison:
+    def comparison(self) -> GoldenComparison:
         """Return how the outputs are compared, for checks of the comparison."""
-        from tilelet.checks.comparison import Comparison
+        from tilelet.checks.comparison import GoldenComparison
 
         case, judge, inputs = self.case, self.judge, scalars_of(self.case.specs)
         sure, maybe = self.outputs()
         outputs = tuple(self.specs[name].name for name in (*sure, *maybe))
         imports = ImportState()
-        return Comparison(
+        return GoldenComparison(
             rtol=case.rtol,
             atol=case.atol,
             golden=case.golden,

@@ -21,7 +21,7 @@ from tilelet.runtime.harness.call_forms import case_of, is_spec_list
 from tilelet.runtime.harness.case_run import CaseRun
 from tilelet.runtime.harness.result import RunResult
 from tilelet.runtime.output.bug_report import bug_text
-from tilelet.runtime.output.console import Silent, Terse, Trace
+from tilelet.runtime.output.console import Silent, StageTrace, Terse
 from tilelet.runtime.programs import jit_call
 from tilelet.runtime.validation.comparators import Comparator
 from tilelet.runtime.validation.golden import Golden
@@ -115,11 +115,11 @@ def _run_case(program: object, args: Sequence[object], options: dict[str, Any]) 
     start = time.perf_counter()
     now = session.current()
     result = RunResult(passed=False, test_name=getattr(program, "name", "program"))
-    console: Trace = Trace()
+    console: StageTrace = StageTrace()
     case_run: CaseRun | None = None
     try:
         case = case_of(program, args, options)
-        console = Silent() if now.handler.silent else Terse() if case.is_seed else Trace()
+        console = Silent() if now.handler.silent else Terse() if case.is_seed else StageTrace()
         result.test_name = case.name
         case_run = CaseRun(case, console, result, now)
         now.handler.case(case_run)

@@ -7,11 +7,11 @@ from html import escape
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.divergence.answer import Answer
-from tilelet.runtime.inspection.shown import Shown
+from tilelet.runtime.inspection.shown import NotebookResult
 
 
 @dataclass(repr=False)
-class ShownAnswer(Answer, Shown):
+class ShownAnswer(Answer, NotebookResult):
     """An answer with its page: outputs against the golden, and the first wrong statement."""
 
     page: Callable[[], bytes] = field(default=bytes, compare=False)

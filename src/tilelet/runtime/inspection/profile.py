@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.files import write_text
 from tilelet.runtime import session
-from tilelet.runtime.inspection.shown import Shown
+from tilelet.runtime.inspection.shown import NotebookResult
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -56,7 +56,7 @@ def profile(
     return made
 
 
-class Run:
+class ProfiledRun:
     """One run of one program on the modelled machine."""
 
     def __init__(self, device_run: DeviceRun) -> None:
@@ -81,9 +81,9 @@ class Run:
 
     def trace(self) -> str:
         """The timeline as a Chrome trace, in JSON."""
-        from tilelet.device.report.trace import Trace
+        from tilelet.device.report.trace import TimelineTrace
 
-        return Trace(self.device_run.timeline).chrome()
+        return TimelineTrace(self.device_run.timeline).chrome()
 
     def __str__(self) -> str:
         from tilelet.diag.tables import as_text
@@ -98,7 +98,7 @@ class Run:
         return timeline_svg(self.device_run.timeline) + parts_html(self.device_run.parts())
 
 
-class Profile(AbstractContextManager["Profile"], Shown):
+class Profile(AbstractContextManager["Profile"], NotebookResult):
     """The programs that ran inside the context, on the modelled machine.
 
     result  the return value of the profiled function
@@ -110,7 +110,7 @@ class Profile(AbstractContextManager["Profile"], Shown):
         self._machine = machine
         self._stack = ExitStack()
         self._handler = ExecuteAndRecord(keep_arguments=False)
-        self._modelled: list[Run] = []
+        self._modelled: list[ProfiledRun] = []
         self.result: Any = None
 
     def __enter__(self) -> Self:
@@ -128,12 +128,12 @@ class Profile(AbstractContextManager["Profile"], Shown):
         self._stack.close()
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[ProfiledRun]:
         """One entry for each run of a program so far, in order."""
         from tilelet.device.run import DeviceRun
 
         for run in self._handler.runs[len(self._modelled) :]:
-            self._modelled.append(Run(DeviceRun(run, self._machine)))
+            self._modelled.append(ProfiledRun(DeviceRun(run, self._machine)))
         return self._modelled
 
     @property

@@ -7,7 +7,7 @@ import importlib
 from typing import Any
 
 
-class Shown(abc.ABC):
+class NotebookResult(abc.ABC):
     """A result with a page.
 
     A subclass gives the page, its first view, and the markup for notebooks without widgets.

@@ -1,6 +1,6 @@
 """The console lines of a run, in the two styles that users of the harness know.
 
-`Trace`, of the `golden` package: `[RUN] compile ...`, `[RUN]   'out' PASS ...`, `[RUN] PASS`.
+`StageTrace`, of the `golden` package: `[RUN] compile ...`, `[RUN]   'out' PASS ...`, `[RUN] PASS`.
 `Terse`, the older one: `  out: PASS (4096/4096 elements matched)`, `=== All 1 cases passed ===`.
 """
 
@@ -17,7 +17,7 @@ from tilelet.diag.text import printable
 from tilelet.runtime.data.specs import TensorSpec
 
 
-class Trace:
+class StageTrace:
     """One line per stage and output, each marked `[RUN]`."""
 
     def say(self, text: str) -> None:
@@ -57,7 +57,7 @@ class Trace:
         return "\n".join([f"Output(s) does not match golden: {list(names)}", *reports])
 
 
-class Terse(Trace):
+class Terse(StageTrace):
     """Only the verdict of each output and of the whole."""
 
     def say(self, text: str) -> None:
@@ -90,7 +90,7 @@ def _verdict(passed: bool) -> str:
     return paint("PASS", PASS, color) if passed else paint("FAIL", FAIL, color)
 
 
-class Silent(Trace):
+class Silent(StageTrace):
     """For `tilelet tasks`, whose output is the table alone."""
 
     def say(self, text: str) -> None:

@@ -10,7 +10,7 @@ from functools import cached_property
 from tilelet.device.report.profile import Profile
 from tilelet.diag.tables import byte_text, number, percent
 from tilelet.models import registry
-from tilelet.models.measure import Data, Measured, Run
+from tilelet.models.measure import Data, Measured, MeasuredRun
 from tilelet.models.qwen3.script import Model
 from tilelet.models.qwen3.walkthrough.plot import Group, Line, Plot
 from tilelet.models.qwen3.walkthrough.text import (
@@ -20,7 +20,7 @@ from tilelet.models.qwen3.walkthrough.text import (
     INTRO,
     SECTIONS,
     Section,
-    Step,
+    WalkthroughStep,
 )
 
 MACHINES = ("a2a3", "a5")
@@ -150,7 +150,7 @@ class Chapter:
     def _sizes_key(self, index: int) -> str:
         return repr(sorted(self.section.steps[index].sizes.items()))
 
-    def _data_for(self, step: Step) -> Data:
+    def _data_for(self, step: WalkthroughStep) -> Data:
         if self._data is None or self._data[0] != step.sizes:
             self._data = None  # release the old inputs before drawing new ones
             self._say(f"{self._model.name}: inputs and golden")
@@ -239,7 +239,7 @@ def section_of(page: str, title: str) -> str:
     return f"{found}{own}"
 
 
-def _milliseconds(run: Run) -> str:
+def _milliseconds(run: MeasuredRun) -> str:
     return f"{number(run.milliseconds, 1 if run.milliseconds < 100 else 0)} ms"
 
 

@@ -10,7 +10,7 @@ from tilelet.device.machine.description import parse_toml
 
 
 @dataclass(frozen=True)
-class Step:
+class WalkthroughStep:
     """One variant of a program at one size, and its text.
 
     was        number of the step it is compared with, if not the previous one
@@ -32,7 +32,7 @@ class Section:
     model: str
     title: str
     intro: str
-    steps: tuple[Step, ...]
+    steps: tuple[WalkthroughStep, ...]
     outro: str = ""
 
 
@@ -44,6 +44,6 @@ APRIL: tuple[str, ...] = tuple(_TEXT["april"])
 COLUMNS: tuple[tuple[str, str], ...] = tuple(_TEXT["columns"].items())
 FAULTS: tuple[tuple[str, str], ...] = tuple((fault, step) for fault, step in _TEXT["faults"])
 SECTIONS = tuple(
-    Section(steps=tuple(Step(**step) for step in section.pop("steps")), **section)
+    Section(steps=tuple(WalkthroughStep(**step) for step in section.pop("steps")), **section)
     for section in _TEXT["sections"]
 )
