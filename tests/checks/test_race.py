@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from tilelet.device.schedule.conflicts import ACROSS, UNORDERED, find_conflicts,
 from tilelet.device.schedule.library import library
 from tilelet.device.schedule.native import find_conflicts_native, needed_edges_native
 from tilelet.interp.interpreter import Interpreter
+from tilelet.ir.types import TensorType
 from tilelet.language.text import parse
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime.handlers.record import with_control_traces
@@ -283,8 +284,9 @@ def rows_by_result(
 @pytest.mark.parametrize("kernel", [rows_rewritten, rows_by_result])
 def test_a_natively_executed_run_is_recorded_with_control_writes(kernel: Any) -> None:
     program = run_passes(kernel.specialize())
-    size = program.main.params[1].type.shape
-    given = {"x": X, "table": np.zeros(size, np.int32), "out": np.zeros((64, 128), np.float32)}
+    size = cast("TensorType", program.main.params[1].type).shape
+    table = np.zeros(cast("tuple[int, ...]", size), np.int32)
+    given = {"x": X, "table": table, "out": np.zeros((64, 128), np.float32)}
     copies = {name: array.copy() for name, array in given.items()}
     native = CpuEngine(records=True).run(program, copies, execute=True).tasks
     tasks = with_control_traces(program, native, given)

@@ -14,7 +14,7 @@ from tests.device.recorded import A2A3, A5, chain, device_run, passed
 
 import tilelet.language as pl
 from tilelet import dtypes
-from tilelet.device import Core, DeviceKernel, Pipe, Step, Tile, lower_kernel
+from tilelet.device import Core, DeviceKernel, Pipe, Step, TileStorage, lower_kernel
 from tilelet.device.kernel.pipes import kernel_cost
 from tilelet.device.kernel.view import VectorWork
 from tilelet.device.memory.limits import program_findings
@@ -37,7 +37,7 @@ def codes(found: list[UserError]) -> list[str]:
     return [f.code for f in found]
 
 
-def kernel_of(steps: list[Step], tiles: list[Tile]) -> DeviceKernel:
+def kernel_of(steps: list[Step], tiles: list[TileStorage]) -> DeviceKernel:
     function = passed(chain).kernels[0]
     return DeviceKernel(function, tuple(steps), tuple(tiles), frozenset({Core.AIV}))
 
@@ -47,7 +47,7 @@ def lifetimes(draw: st.DrawFn) -> DeviceKernel:
     """Tiles of random sizes and lifetimes, each touched at its first and last step."""
     count = draw(st.integers(1, 12))
     last = draw(st.integers(1, 30))
-    tiles: list[Tile] = []
+    tiles: list[TileStorage] = []
     touches: dict[int, list[int]] = {}
     for i in range(count):
         first = draw(st.integers(0, last))
@@ -55,7 +55,7 @@ def lifetimes(draw: st.DrawFn) -> DeviceKernel:
         nbytes = draw(st.integers(1, 5000))
         shape = (1, nbytes)
         tiles.append(
-            Tile(i, f"t{i}", shape, dtypes.INT8, Mem.Vec, Core.AIV, nbytes, 1, (first, end))
+            TileStorage(i, f"t{i}", shape, dtypes.INT8, Mem.Vec, Core.AIV, nbytes, 1, (first, end))
         )
         for at in (first, end):
             touches.setdefault(at, []).append(i)

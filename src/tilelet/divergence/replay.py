@@ -28,7 +28,7 @@ from tilelet.divergence.reuse import ReusedCode
 from tilelet.dtypes import Array
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Program
-from tilelet.tasks.arguments import bind_arguments
+from tilelet.tasks.arguments import Argument, bind_arguments
 from tilelet.tasks.window import Buffer, Window
 
 _STEPS_TO_LOWER_FUNCTION = 20.0
@@ -73,7 +73,7 @@ class Changed:
 class Replay:
     """A recorded run that can be replayed with edits."""
 
-    def __init__(self, program: Program, arguments: Mapping[str, object]) -> None:
+    def __init__(self, program: Program, arguments: Mapping[str, Argument]) -> None:
         self.program = program
         self.arguments = arguments
         self.trace = Trace(program)
@@ -104,7 +104,7 @@ class Replay:
                     found.setdefault(value.buffer.id, value.buffer)
         return list(found.values())
 
-    def _initial_data(self, buffer: Buffer, arguments: Mapping[str, object]) -> Array:
+    def _initial_data(self, buffer: Buffer, arguments: Mapping[str, Argument]) -> Array:
         for name, window in self.run.parameters.items():
             if window.buffer is buffer:
                 return np.ascontiguousarray(arguments[name]).reshape(-1).view(np.uint8).copy()
