@@ -102,7 +102,8 @@ static void pack_int8(uint32_t *to, const float *a, int64_t k) {
 
 /* c += a b for whole groups of columns and rows. Memory at both distances is prefetched, into the
  * L2 cache: equal columns of many rows would not fit the sets of the L1 cache. Each line is
- * prefetched several times, because a processor with too many misses drops prefetches. */
+ * prefetched several times, because that was fastest: a processor with too many misses may drop
+ * prefetches. */
 TL_INLINE void add_int8_rows(uint32_t *c, const uint32_t *a, const char *b, int64_t row_bytes,
                              int64_t steps, int64_t columns, int64_t ahead, int64_t nearer) {
     for (int64_t k = 0, some; k < steps; k += some) {
