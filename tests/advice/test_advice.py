@@ -104,7 +104,9 @@ def test_a_script_with_findings_of_its_own_gets_advice_too() -> None:
         "return out\n",
         """for kb in pl.range(HIDDEN // TILE):
             with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out]):
-                out[:, kb * TILE : (kb + 1) * TILE] = acc[:, kb * TILE : (kb + 1) * TILE]
+                out[:, kb * TILE : (kb + 1) * TILE] = pl.mul(
+                    acc[:, kb * TILE : (kb + 1) * TILE], 2.0
+                )
         return out
 """,
         1,

@@ -154,7 +154,7 @@ def test_a_click_on_a_bar_chooses_its_task(watched: Watched) -> None:
         timeline.fit(); timeline.layout();
         const record = run.records(9)[0], box = timeline.canvas.getBoundingClientRect();
         return [box.x + timeline.x((run.start[record] + run.end[record]) / 2),
-                box.y + timeline.centre(record)]; }"""
+                box.y + timeline.center(record)]; }"""
     )
     watched.page.mouse.click(*place)
     assert watched.choice()["task"] == 9
@@ -236,7 +236,7 @@ def test_what_is_drawn_is_what_ran(watched: Watched) -> None:
         await new Promise((done) => setTimeout(done, 120));
         const record = run.records(2)[0], ratio = window.devicePixelRatio;
         const x = timeline.x((run.start[record] + run.end[record]) / 2) * ratio;
-        const y = timeline.centre(record) * ratio;
+        const y = timeline.center(record) * ratio;
         const pixel = [...timeline.canvas.getContext('2d').getImageData(x, y, 1, 1).data];
         const button = document.querySelectorAll('.legend button i')[run.rank[run.kernelOfTask[2]]];
         timeline.showPath = true;
