@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 import ml_dtypes
@@ -13,6 +14,12 @@ from tilelet.dataclasses import dataclass
 
 Array: TypeAlias = NDArray[Any]
 """An array of any element type."""
+
+Argument: TypeAlias = "Array | bool | int | float"
+"""What a program is run on: an array for a tensor parameter, a number for a scalar one."""
+
+Arguments: TypeAlias = Mapping[str, Argument]
+"""Arguments of a program by the names of its parameters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +38,13 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
+
+    def packed(self, count: int) -> int:
+        """Return the bytes of `count` adjacent elements on a device, which packs 4-bit elements.
+
+        On the host every element has a byte of its own.
+        """
+        return -(-count // 2) if self.bits == 4 else count * self.itemsize
 
     @property
     def is_integer(self) -> bool:
@@ -52,6 +66,8 @@ class DType:
     @functools.cached_property
     def largest(self) -> float:
         """Return the largest finite value of a float type."""
+        if self is HF8:
+            return 2.0**15
         limits: Any = cast("Any", ml_dtypes).finfo(self.numpy)
         return float(limits.max)
 
@@ -86,6 +102,9 @@ FP8E4M3FN = _dt("FP8E4M3FN", "float", ml_dtypes.float8_e4m3fn)
 FP8E5M2 = _dt("FP8E5M2", "float", ml_dtypes.float8_e5m2)
 FP8E8M0 = _dt("FP8E8M0", "float", ml_dtypes.float8_e8m0fnu)
 FP4 = _dt("FP4", "float", ml_dtypes.float4_e2m1fn, bits=4)
+HF8 = _dt("HF8", "float", "V1")  # NumPy has no such type, and must not compute with the codes
+INT4 = _dt("INT4", "int", ml_dtypes.int4, bits=4)
+UINT4 = _dt("UINT4", "uint", ml_dtypes.uint4, bits=4)
 INT8 = _dt("INT8", "int", np.int8)
 INT16 = _dt("INT16", "int", np.int16)
 INT32 = _dt("INT32", "int", np.int32)
@@ -107,7 +126,13 @@ ALL: tuple[DType, ...] = (
 # Block-scaled data: moved and widened, but never computed or rounded to.
 BLOCK_SCALED = (FP8E8M0, FP4)
 
-_BY_NAME = {d.name: d for d in (*ALL, *BLOCK_SCALED)}
+# Data that is only moved and converted.
+MOVED = (*BLOCK_SCALED, HF8, INT4, UINT4)
+
+# Types that only some machines have.
+NARROW = (FP8E4M3FN, FP8E5M2, *MOVED)
+
+_BY_NAME = {d.name: d for d in (*ALL, *MOVED)}
 
 
 def by_name(name: str) -> DType:
@@ -118,7 +143,7 @@ def by_name(name: str) -> DType:
 def from_numpy(np_dtype: object) -> DType:
     """Return the dtype stored as `np_dtype`, or raise KeyError; int64 gives INT64, not INDEX."""
     wanted = np.dtype(np_dtype)  # type: ignore[call-overload]
-    for d in (*ALL, *BLOCK_SCALED):
+    for d in (*ALL, *MOVED):
         if d.numpy == wanted and d.kind not in ("index", "task"):
             return d
     raise KeyError(str(np_dtype))

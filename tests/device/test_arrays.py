@@ -24,7 +24,7 @@ A2A3 = load_machine("a2a3")
 
 def arrays_of(program: Program, **arguments) -> Stream:
     tasks, compiled = recorded(program, **arguments)
-    return build_stream(tasks, compiled, A2A3.period(None), CostCache(A2A3))
+    return build_stream(tasks, compiled, A2A3.period(None), CostCache(A2A3, A2A3.period()))
 
 
 def shapes(stream: Stream) -> list[str]:

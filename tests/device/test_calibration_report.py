@@ -8,10 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.device.recorded import device_run
 
+import tilelet.language as pl
 from tilelet.calibration import page, published
 from tilelet.calibration import report as reports
 from tilelet.calibration.fit import fit
+from tilelet.calibration.published import PublicProgram
 from tilelet.calibration.report import RowFit
 from tilelet.calibration.rows import PUBLISHED, Line, public_lines, public_rows
 from tilelet.device import Machine, load_machine
@@ -167,6 +170,26 @@ def test_a_public_program_is_run_as_it_is(tmp_path: Path) -> None:
     assert line.predict(machine, line.period) > 0
     assert line.bound(machine, line.period) in ("memory", "cores", "waiting")
     assert "helper_of_this_revision" not in sys.modules
+
+
+def test_counting_events_takes_ten_reads_of_a_register_per_block() -> None:
+    @pl.jit
+    def double(x: pl.Tensor[[4096, 64], pl.FP32], y: pl.Out[pl.Tensor[[4096, 64], pl.FP32]]):
+        for i in pl.spmd(256):
+            y[i * 16 : i * 16 + 16, :] = pl.mul(x[i * 16 : i * 16 + 16, :], 2.0)
+        return y
+
+    run, machine = device_run(double).run, load_machine("a2a3")
+    row = next(r for r in public_rows() if r.metric == "total_test_time" and not r.kernel)
+    plain, counting = (
+        PublicProgram(dataclasses.replace(row, counters=c, runs=1), run).predict(
+            machine, "2026-05-19"
+        )
+        for c in (False, True)
+    )
+    runtime = machine.period("2026-05-19")
+    reads = 256 * published.COUNTERS * runtime.poll_us / runtime.threads
+    assert counting - plain >= 0.9 * reads
 
 
 def test_figures_are_older_than_the_day_they_were_published() -> None:

@@ -367,10 +367,20 @@ def test_values_of_rows_are_spread_before_they_meet_the_rows() -> None:
     more = cycles(Cost.ROW_BROADCAST, A2A3) - cycles(Cost.BROADCAST, A2A3)
     assert more == pytest.approx(4 * spread.slope + spread.constant + A2A3.body.sync_cycles)
     assert cycles(Cost.ROW_DIVIDE, A2A3) > cycles(Cost.ROW_BROADCAST, A2A3)
-    assert cycles(Cost.REPEATED_ROWS, A2A3, 64) == 64 * A2A3.body.issue_cycles
+    body = A2A3.body
+    assert cycles(Cost.REPEATED_ROWS, A2A3, 64) == 64 * body.issue_cycles + body.mask_cycles
     assert cycles(Cost.FILLED_ROWS, A2A3) > 2 * cycles(Cost.REPEATED_ROWS, A2A3)
     kinds = (Cost.ROW_BROADCAST, Cost.ROW_DIVIDE, Cost.REPEATED_ROWS, Cost.FILLED_ROWS)
     assert {cycles(cost, A5) for cost in kinds} == {cycles(Cost.BROADCAST, A5)}
+
+
+def test_every_vector_op_sets_its_mask_once() -> None:
+    without = with_fields(A2A3, {"body.mask_cycles": 0.0})
+    for cost in (Cost.ADD, Cost.ROW_REDUCE, Cost.ROW_BROADCAST, Cost.PAD, Cost.SORT):
+        for rows in (1, 64):
+            work = VectorWork(cost, rows * 256, rows)
+            more = vector_cycles(work, A2A3) - vector_cycles(work, without)
+            assert more == pytest.approx(A2A3.body.mask_cycles)
 
 
 def test_padding_is_paid_by_row() -> None:

@@ -144,13 +144,13 @@ def test_unknown_machine() -> None:
 
 def test_a_period_is_like_another_one_but_for_what_it_says(tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
-    text = 'extends = "a2a3"\n[runtime."2026-08"]\nlike = "2026-07"\nsubmit_us = 0.3\n'
+    text = 'extends = "a2a3"\n[runtime."2026-08-20"]\nlike = "2026-07"\nsubmit_us = 0.3\n'
     own.write_text(text)
     machine = load_machine(own)
     assert machine.period("2026-08-31").submit_us == 0.3
-    assert machine.period("2026-08").threads == machine.period("2026-07").threads
+    assert machine.period("2026-08-20").threads == machine.period("2026-07").threads
     own.write_text(text.replace('like = "2026-07"', 'like = "2027-01"'))
-    with pytest.raises(UserError, match=r"runtime\.2026-08\.like") as caught:
+    with pytest.raises(UserError, match=r"runtime\.2026-08-20\.like") as caught:
         load_machine(own)
     assert caught.value.code == "E0905"
 
@@ -178,7 +178,8 @@ def test_unknown_period() -> None:
         ("2026-05", "2026-04-29"),
         ("2026-05-18", "2026-05-15"),
         ("2026-06-18", "2026-06-11"),
-        ("2026-08-30", "2026-07"),
+        ("2026-08-16", "2026-07"),
+        ("2026-08-30", "2026-08-17"),
         ("2027-01-01", "2026-09"),
     ],
 )

@@ -279,7 +279,7 @@ def test_stages_that_do_not_fit_are_modelled_with_one_buffer() -> None:
         return passed(scale)
 
     def us(program: Program) -> float:
-        kernel = CostCache(A2A3).kernel(program, program.kernels[0].name)
+        kernel = CostCache(A2A3, A2A3.period()).kernel(program, program.kernels[0].name)
         return kernel_cost(kernel, A2A3).exec_us
 
     assert program_findings(staged(8), A2A3) == []

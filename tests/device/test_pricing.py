@@ -17,7 +17,7 @@ A2A3 = load_machine("a2a3")
 def priced(program: Program, cache: CostCache | None = None, **arguments) -> tuple[Pricing, list]:
     """The pricing of a recorded program, and the costs of each group's tasks."""
     tasks, compiled = recorded(program, **arguments)
-    cache = cache or CostCache(A2A3)
+    cache = cache or CostCache(A2A3, A2A3.period())
     pricing = Pricing(cache, regions_of(tasks.regions))
     found = []
     for number, group in enumerate(tasks.groups):
@@ -87,7 +87,7 @@ def test_a_join_costs_nothing() -> None:
 
 
 def test_a_cache_follows_each_signature_once() -> None:
-    cache = CostCache(A2A3)
+    cache = CostCache(A2A3, A2A3.period())
     first, _ = priced(chain(), cache)
     known = dict(cache.costs)
     second, _ = priced(chain(), cache)

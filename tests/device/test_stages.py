@@ -87,7 +87,9 @@ def test_an_ideal_plan_overlaps_all_stages(rows: int, fits: bool) -> None:
 
     program = passed(scale)
     compiled, ideal = (
-        kernel_cost(CostCache(A2A3, ideal=i).kernel(program, program.kernels[0].name), A2A3).exec_us
+        kernel_cost(
+            CostCache(A2A3, A2A3.period(), ideal=i).kernel(program, program.kernels[0].name), A2A3
+        ).exec_us
         for i in (False, True)
     )
     assert (compiled == ideal) == fits

@@ -321,6 +321,7 @@ _SHOWN_BY = {
     "FIXPIPE per row": "fixpipe",
     "start of a kernel": "start",
     "issue of an instruction": "small_ops",
+    "mask of a vector op": "small_ops",
     "wait of one pipe for another": "small_ops",
     "hand-over between cube and vector": "handover",
     "access of a single element": "element_chase",

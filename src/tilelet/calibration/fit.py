@@ -43,6 +43,7 @@ FREE = (
     *EVIDENCE,
     "issue of an instruction",
     "issue of a load",
+    "mask of a vector op",
     "store",
     "hand-over between cube and vector",
     "scheduler time per block",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Links, load_machine
+from tilelet.diag.json_types import JsonObject
 
 _TRANSFER, _EXCHANGE, _REDUCE = "one core, TGET", "all_to_all_v, one core", "all-reduce, all cores"
 # Bytes, and ticks of 20 ns: the runtime takes 750 million of them for 15 s.
@@ -84,7 +84,7 @@ def links_text(rows: Sequence[LinkRow]) -> str:
     return "\n".join(lines)
 
 
-def links_data(rows: Sequence[LinkRow]) -> list[dict[str, Any]]:
+def links_data(rows: Sequence[LinkRow]) -> list[JsonObject]:
     spreads = link_spreads(rows)
     return [
         {

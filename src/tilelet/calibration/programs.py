@@ -9,15 +9,14 @@ Each builder returns a program; `src/tilelet/calibration/rows.py` defines what i
 
 from __future__ import annotations
 
-from typing import Any
-
 import tilelet.language as pl
+from tilelet.ir.core import Program
 
 TILE = 128
 GROUPS = 500
 
 
-def build_matmul_add() -> Any:
+def build_matmul_add() -> Program:
     """500 cube tasks of four FP32 128^3 products, 500 vector tasks of four sums; independent."""
     ROWS = GROUPS * 4 * TILE
 
@@ -53,7 +52,7 @@ def build_matmul_add() -> Any:
     return MatmulAdd
 
 
-def build_bgemm() -> Any:
+def build_bgemm() -> Program:
     """250 groups x 2 steps of K: four products into scratch, then added into C."""
     BATCH = 250
     K_STEPS = 2
@@ -93,7 +92,7 @@ def build_bgemm() -> Any:
     return BatchedGemm
 
 
-def build_one_matmul(m: int, k: int, n: int) -> Any:
+def build_one_matmul(m: int, k: int, n: int) -> Program:
     """One kernel: load, multiply FP16, store FP32."""
     M, K, N = m, k, n
 
@@ -113,7 +112,7 @@ def build_one_matmul(m: int, k: int, n: int) -> Any:
     return OneMatmul
 
 
-def build_gemm(size: int, cores: int = 24) -> Any:
+def build_gemm(size: int, cores: int = 24) -> Program:
     """A tuned FP16 GEMM as one launch: 128 x 256 tiles (FP32), K in steps of 256, two stages."""
     SIZE, CORES = size, cores
     TM, TN, TK = 128, 256, 256
@@ -152,7 +151,7 @@ def build_gemm(size: int, cores: int = 24) -> Any:
     return Gemm
 
 
-def build_stream_loop(iterations: int, pipelined: bool) -> Any:
+def build_stream_loop(iterations: int, pipelined: bool) -> Program:
     """A loop of products that moves 16 KB in and 32 KB out: INT8 tiles times a resident tile."""
     N, ROWS, COLUMNS, OUT = iterations, 128, 128, 64
     if pipelined:
@@ -196,7 +195,7 @@ def build_stream_loop(iterations: int, pipelined: bool) -> Any:
     return PlainLoop
 
 
-def build_row_width(columns: int) -> Any:
+def build_row_width(columns: int) -> Program:
     """A vector kernel that stores 16 KB tiles in rows of `columns` FP32 numbers."""
     COLUMNS, ROWS, TILES = columns, 4096 // columns, 8
     WIDTH = COLUMNS * TILES
@@ -218,7 +217,7 @@ def build_row_width(columns: int) -> Any:
     return RowWidth
 
 
-def build_decode_14b() -> Any:
+def build_decode_14b() -> Program:
     """The traffic of a Qwen3-14B decode layer: all weights once, the K and V caches once.
 
     Weights in tiles of 512 x 256 (rows of 512 bytes) with two stages; narrow matrices are also

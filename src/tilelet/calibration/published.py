@@ -12,16 +12,21 @@ import sys
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.simulate import Timeline, replay, simulate
+from tilelet.diag.json_types import JsonObject
 from tilelet.scripts.recording import RecordingOptions, record
 from tilelet.scripts.target import Target
 
 Recorder = Callable[["Published"], Recorded | None]
+
+COUNTERS = 10
+"""Registers that are read for each block when events are counted: eight events, and the 64-bit
+total of cycles in two.
+"""
 
 LAG = timedelta(days=2)
 """Delay until a change of compiler or runtime reaches those who measure and publish."""
@@ -36,7 +41,7 @@ class Published:
     kernel, of  the kernel, and the statistic: the `mean` or `max` of its executions, or the `span`
                 from the first to the last
     runs    number of such runs that the published figure sums up
-    counters  hardware events were counted: then no block waits at a busy core
+    counters  hardware events were counted, which takes time (`_counting`)
     stated  the publication states the arguments, or describes the run
     """
 
@@ -56,7 +61,7 @@ class Published:
     stated: bool
 
     @classmethod
-    def of_row(cls, row: dict[str, Any]) -> Published:
+    def of_row(cls, row: JsonObject) -> Published:
         return cls(
             id=row["id"],
             family=row["family"],
@@ -118,7 +123,7 @@ class PublicProgram:
 
     def timeline(self, machine: Machine, period: str) -> Timeline:
         if self.row.counters:
-            machine = _one_at_a_time(machine, machine.period_name(period))
+            machine = _counting(machine, machine.period_name(period))
         if self._first is None:
             self._first = simulate(
                 self.run.tasks,
@@ -134,8 +139,14 @@ class PublicProgram:
 
 
 @functools.lru_cache(maxsize=4)
-def _one_at_a_time(machine: Machine, period: str) -> Machine:
-    return with_fields(machine, {f"runtime.{period}.slots": 0})
+def _counting(machine: Machine, period: str) -> Machine:
+    """Return the machine while it counts events: no block waits at a core, and a scheduler reads
+    the counters of each block, as registers of its core.
+    """
+    runtime = machine.runtime[period]
+    complete = runtime.complete_us + COUNTERS * runtime.poll_us
+    where = f"runtime.{period}"
+    return with_fields(machine, {f"{where}.slots": 0, f"{where}.complete_us": complete})
 
 
 def recorder(programs: Path) -> Recorder:

@@ -187,18 +187,14 @@ def _raw_spreads(outcomes: Sequence[RowFit]) -> dict[str, float]:
     common = _quantile(off, weights)
     widths = np.full(len(CAUSES), common)
 
-    def loss() -> float:
-        rest = off - shares @ widths
-        pinball = weights @ np.maximum(COVERED * rest, (COVERED - 1) * rest)
-        return float(pinball + SHRINK * ((widths - common) ** 2).sum() / max(common, 1e-9))
-
     for _ in range(8):
         for j in range(len(CAUSES)):
-            losses: list[float] = []
-            for width in _WIDTHS:
-                widths[j] = width
-                losses.append(loss())
-            widths[j] = _WIDTHS[int(np.argmin(losses))]
+            tried = np.repeat(widths[:, None], len(_WIDTHS), axis=1)  # a column for each width
+            tried[j] = _WIDTHS
+            rest = off[:, None] - shares @ tried
+            pinball = weights @ np.maximum(COVERED * rest, (COVERED - 1) * rest)
+            pull = SHRINK * ((tried - common) ** 2).sum(axis=0) / max(common, 1e-9)
+            widths[j] = _WIDTHS[int(np.argmin(pinball + pull))]
     return dict(zip(CAUSES, widths.tolist()))
 
 

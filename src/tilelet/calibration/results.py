@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.device import BadResults, NoResults
+from tilelet.diag.json_types import JsonObject
 
 RECORDS = (
     "chip_swimlane_records*.json",
@@ -53,14 +54,14 @@ def read_results(folder: Path, cases: tuple[str, ...]) -> dict[str, Measured]:
     return found
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> JsonObject:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise BadResults(str(path), str(error)) from None
     if not isinstance(data, dict):
         raise BadResults(str(path), "it holds no object")
-    return cast("dict[str, Any]", data)
+    return cast("JsonObject", data)
 
 
 def _number(path: Path, value: object, what: str) -> float:
@@ -77,7 +78,7 @@ def _by_hand(path: Path) -> Measured:
         raise BadResults(str(path), "`kernels` is not an object of times by name")
     times = {
         str(name): _number(path, us, f"the time of `{name}`")
-        for name, us in cast("dict[str, Any]", kernels).items()
+        for name, us in cast("JsonObject", kernels).items()
     }
     return Measured(None if total is None else _number(path, total, "`total_us`"), times)
 
@@ -98,7 +99,7 @@ Spent = dict[str, list[float]]
 """Execution times in microseconds, by kernel."""
 
 
-def _by_core(data: dict[str, Any], folder: Path) -> tuple[float | None, Spent]:
+def _by_core(data: JsonObject, folder: Path) -> tuple[float | None, Spent]:
     """Read records of cores and of schedulers, in ticks of a clock."""
     us = 1e6 / float(data["metadata"]["clock_freq_hz"])
     rows = cast("list[Any]", data.get("aicpu_tasks") or [])
@@ -124,7 +125,7 @@ def _fields(row: Any, names: tuple[str, ...]) -> dict[str, int]:
     return {name: int(row[name]) for name in names}
 
 
-def _by_task(data: dict[str, Any], folder: Path) -> tuple[float | None, Spent]:
+def _by_task(data: JsonObject, folder: Path) -> tuple[float | None, Spent]:
     """Read records of executions, in microseconds."""
     called = _function_names(folder)
     spent: Spent = {}

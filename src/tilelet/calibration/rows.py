@@ -9,7 +9,6 @@ import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tilelet.calibration import programs
 from tilelet.calibration.published import PublicProgram, Published, Recorder
@@ -28,7 +27,7 @@ from tilelet.tasks.stream import TaskStream
 PUBLISHED = {
     row["id"]: row for row in json.loads(Path(__file__).with_name("rows.json").read_text())
 }
-Builder = Callable[..., Any]
+Builder = Callable[..., Program]
 Measure = Callable[[Machine, str], float]
 
 
@@ -55,25 +54,23 @@ class Line:
 
 
 @functools.cache
-def record_program(builder: Callable[..., Any], *args: Any) -> tuple[TaskStream, Program]:
+def record_program(builder: Builder, *args: object) -> tuple[TaskStream, Program]:
     program = run_passes(builder(*args))
     return Interpreter().run(program, {}, execute=False).tasks, program
 
 
 def timeline(
-    machine: Machine, period: str, recording: bool, builder: Callable[..., object], *args: object
+    machine: Machine, period: str, recording: bool, builder: Builder, *args: object
 ) -> Timeline:
     tasks, program = record_program(builder, *args)
     return simulate(tasks, program, machine, period=period, recording=recording)
 
 
-def bound(builder: Callable[..., object], *args: object) -> Callable[[Machine, str], str]:
+def bound(builder: Builder, *args: object) -> Callable[[Machine, str], str]:
     return lambda m, period: timeline(m, period, True, builder, *args).bound
 
 
-def shares(
-    builder: Callable[..., object], *args: object
-) -> Callable[[Machine, str], dict[str, float]]:
+def shares(builder: Builder, *args: object) -> Callable[[Machine, str], dict[str, float]]:
     return lambda m, period: shares_of(timeline(m, period, True, builder, *args))
 
 
@@ -81,15 +78,15 @@ def shares_of(line: Timeline) -> dict[str, float]:
     return time_shares(line, critical_path(line))
 
 
-def total(builder: Callable[..., object], *args: object) -> Measure:
+def total(builder: Builder, *args: object) -> Measure:
     return lambda m, period: timeline(m, period, True, builder, *args).total_us
 
 
-def effective(builder: Callable[..., object], *args: object) -> Measure:
+def effective(builder: Builder, *args: object) -> Measure:
     return lambda m, period: timeline(m, period, False, builder, *args).effective_us
 
 
-def latency(builder: Callable[..., object], *args: object) -> Measure:
+def latency(builder: Builder, *args: object) -> Measure:
     return lambda m, period: timeline(m, period, True, builder, *args).average_latency_us
 
 
@@ -114,7 +111,7 @@ def launch(size: int) -> Measure:
     return measure
 
 
-def warm_kernel(builder: Callable[..., object], *args: object) -> Callable[[Machine], float]:
+def warm_kernel(builder: Builder, *args: object) -> Callable[[Machine], float]:
     """A kernel in the middle of a program, with its data in L2."""
 
     def measure(machine: Machine) -> float:

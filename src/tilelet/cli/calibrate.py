@@ -38,13 +38,18 @@ from tilelet.scripts.recording import RecordingOptions, record
 from tilelet.scripts.target import Target
 
 
-def kit_command(folder: Path) -> int:
+def kit_command(folder: Path, formatted: str) -> int:
     """Write the kit's scripts."""
     try:
         written = write_kit(folder)
     except OSError as error:
         raise CannotWrite(str(error.filename), error.strerror or str(error)) from error
-    print(printable(f"{len(written) - 1} scripts in {folder}: its README.md says how to run them"))
+    scripts = [path for path in written if path.suffix == ".py"]
+    if formatted == JSON:
+        print(json.dumps({"version": 1, "scripts": [str(path) for path in scripts]}, indent=1))
+    else:
+        count = len(scripts)
+        print(printable(f"{count} scripts in {folder}: its README.md says how to run them"))
     return exit_codes.PASSED
 
 

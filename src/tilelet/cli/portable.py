@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilelet.cli.commands.write import CheckCommand, ExportCommand
 from tilelet.cli.messages import print_findings, show_problems
 from tilelet.cli.recording import record
 from tilelet.cli.run import print_problems
-from tilelet.diag.catalogue.portability import SeveralToExport
+from tilelet.diag.catalogue.portability import NothingToExport, SeveralToExport
 from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.diag.files import write_text
-from tilelet.diag.formats import to_json
+from tilelet.diag.formats import to_data, to_json
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import plural, printable
 from tilelet.dialects import DIALECTS, Dialect, check, dialect_named
@@ -75,16 +75,18 @@ def portability(recording: Recording, dialect: Dialect) -> list[Diagnostic]:
 
 
 def _compiler_hints(recording: Recording, machine: str | None) -> list[Diagnostic]:
-    """Return what the public compiler of August hints at: shared buffers and short rows."""
+    """Return what the public compiler of August does that costs time: see docs/errors.md, W092x."""
     from tilelet.device.kernel.lowering import lower_kernel
     from tilelet.device.machine.description import load_machine
     from tilelet.device.memory.limits import shared_stage_findings
+    from tilelet.device.memory.rings import ring_findings
     from tilelet.device.report.hints import short_row_finding
 
     device = load_machine(machine or _MACHINE)
     found: list[UserError] = []
     for program in {id(run.program): run.program for run in recording.runs}.values():
         found += shared_stage_findings(program, device)
+        found += ring_findings(program, device)
         kernels = [lower_kernel(function, device) for function in program.kernels]
         short = short_row_finding(kernels, device)
         found += [short] if short else []
@@ -117,8 +119,10 @@ def export_command(options: ExportCommand) -> int:
 
     dialect = dialect_named(options.dialect)
     cases, code = _cases(options)
-    if code or not cases:
-        return code or exit_codes.COULD_NOT_RUN
+    if code:
+        return code
+    if not cases:
+        raise NothingToExport(options.target.name)
     if len(cases) > 1:
         names = [case.program.name for case in cases]
         chosen = [case for case in cases if case.program.name == options.program]
@@ -126,13 +130,37 @@ def export_command(options: ExportCommand) -> int:
             raise SeveralToExport(names)
         cases = chosen
     script = script_text(cases[0], dialect)
-    _write(script.text, options.output)
+    if options.output is not None:
+        write_text(options.output, script.text, make_folder=False)
+    _show_export(cases[0], script, dialect, options)
+    return exit_codes.of_findings(any(d.severity == "error" for d in script.findings), 0)
+
+
+def _show_export(
+    case: ExportCase, script: Script, dialect: Dialect, options: ExportCommand
+) -> None:
+    """Print the findings, and the script itself unless it was written to a file."""
+    if options.format == "json":
+        exported = {
+            "program": case.program.name,
+            "dialect": dialect.name,
+            "file": None if options.output is None else str(options.output),
+            "text": script.text,
+            "claim": _claim(case, script),
+        }
+        document = {**to_data(script.findings), "export": exported}
+        print(json.dumps(document, indent=1, ensure_ascii=False))
+        return
+    if options.format == "sarif":
+        print(to_sarif(script.findings, script=options.target.name))
+        return
+    if options.output is None:
+        print(script.text, end="")
     print_findings(script.findings)
     if options.output is not None:
         lines = plural(script.text.count("\n"), "line")
         print(printable(f"{options.output}: {lines}, in the language of {dialect.name}"))
-        print(f"results equal, bit for bit, for all inputs: {_claim(cases[0], script)}")
-    return exit_codes.of_findings(any(d.severity == "error" for d in script.findings), 0)
+        print(f"results equal, bit for bit, for all inputs: {_claim(case, script)}")
 
 
 def _claim(case: ExportCase, script: Script) -> str:
@@ -172,7 +200,8 @@ def _cases(options: ExportCommand) -> tuple[list[ExportCase], int]:
     apart = contextlib.redirect_stdout(sys.stderr)
     with session.active(now), apart, stand_ins(options.pypto, options.golden, now):
         outcome = options.target.run(now)
-        print_problems(outcome, now)
+        if options.format == "text":
+            print_problems(outcome, now)
     about = f"{options.target.name}: program `{{}}`."
     found = list(
         {
@@ -182,11 +211,10 @@ def _cases(options: ExportCommand) -> tuple[list[ExportCase], int]:
             for program, specs, case in reversed(handler.cases)
         }.values()
     )[::-1]
-    return found, 0 if found else exit_codes.of_script(outcome, now)
-
-
-def _write(text: str, output: Path | None) -> None:
-    if output is None:
-        print(text, end="")
-    else:
-        write_text(output, text, make_folder=False)
+    if found:
+        return found, 0
+    code = exit_codes.of_script(outcome, now)
+    if code and options.format != "text":
+        problems = [*now.diagnostics, *outcome.errors]
+        show_problems(problems, options.format, options.target.name)
+    return found, code

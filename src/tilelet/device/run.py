@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.view import DeviceKernel
-from tilelet.device.machine.description import Machine
+from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.limits import (
     overflow_findings,
     serialized_stages,
@@ -62,20 +62,20 @@ class DeviceRun:
         self.period = period
         self.ideal = ideal
 
+    @property
+    def _runtime(self) -> Runtime:
+        return self.machine.period(self.period)
+
     @cached_property
-    def _costs(self) -> CostCache:
-        return CostCache(self.machine)
+    def cost_cache(self) -> CostCache:
+        return CostCache(self.machine, self._runtime)
 
     @cached_property
     def timeline(self) -> Timeline:
-        run = self.run
-        return simulate(
-            run.tasks,
-            run.program,
-            self.machine,
-            period=self.period,
-            cache=CostCache(self.machine, ideal=True) if self.ideal else self._costs,
-        )
+        run, cache = self.run, self.cost_cache
+        if self.ideal:
+            cache = CostCache(self.machine, self._runtime, ideal=True)
+        return simulate(run.tasks, run.program, self.machine, period=self.period, cache=cache)
 
     @cached_property
     def traffic(self) -> Traffic:
@@ -84,7 +84,7 @@ class DeviceRun:
     @cached_property
     def kernels(self) -> list[DeviceKernel]:
         """Device views of all kernels, including those that no task ran."""
-        return [self._costs.kernel(self.run.program, f.name) for f in self.run.program.kernels]
+        return [self.cost_cache.kernel(self.run.program, f.name) for f in self.run.program.kernels]
 
     @cached_property
     def plans(self) -> list[MemoryPlan]:

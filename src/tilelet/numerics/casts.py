@@ -12,6 +12,7 @@ The contract, in the order the rules apply (a compiled engine must reproduce it 
    * FP8E4M3FN has no infinity: wherever one is due (overflow as above, or x is infinite) it gives
      the largest finite value, +-448, so every mode saturates. torch 2.13 does the same;
      ml_dtypes' own conversion, which gives NaN, is not used for that.
+   * HF8 (`hifloat8.py`) has no -0: zeros, and what is rounded to zero, become +0.
    * NaN stays NaN. Sign and payload of a NaN are not part of the contract, here or elsewhere.
 3. float -> int: x is rounded to an integer by the mode, then saturated to the target's range; NaN
    gives 0.
@@ -35,12 +36,13 @@ import numpy as np
 
 from tilelet import dtypes
 from tilelet.dataclasses import dataclass
-from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP8E5M2, FP16, FP32, Array, DType
+from tilelet.dtypes import BF16, BOOL, FP8E4M3FN, FP8E5M2, FP16, FP32, HF8, Array, DType
+from tilelet.numerics import hifloat8
 
 MODES: tuple[str, ...] = ("none", "rint", "round", "floor", "ceil", "trunc", "odd")
 
 _BY_NUMPY: dict[np.dtype[Any], DType] = {
-    d.numpy: d for d in (*dtypes.ALL, *dtypes.BLOCK_SCALED) if d.kind not in ("index", "task")
+    d.numpy: d for d in (*dtypes.ALL, *dtypes.MOVED) if d.kind not in ("index", "task")
 }
 
 
@@ -77,10 +79,15 @@ def dtype_of(x: Array) -> DType:
     return found
 
 
+def computable(x: Array) -> Array:
+    """Return an array that NumPy computes with: HF8 as FP32, any other as it is."""
+    return hifloat8.decode(x) if x.dtype == HF8.numpy else x
+
+
 def widen(x: Array) -> Array:
     """Return a float array as FP32, which represents all narrower types; x itself if FP32."""
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        return np.asarray(x, dtype=np.float32)
+        return np.asarray(computable(x), dtype=np.float32)
 
 
 def narrow(x: Array, to: DType) -> Array:
@@ -88,6 +95,8 @@ def narrow(x: Array, to: DType) -> Array:
 
     NumPy's and ml_dtypes' conversions round that way, except for overflow of FP8E4M3FN.
     """
+    if to is HF8:
+        return _fp32_to_hf8(x, "rint")
     if to is FP8E4M3FN:
         x = np.clip(x, np.float32(-448), np.float32(448))
     return np.asarray(x).astype(to.numpy, copy=False)
@@ -107,6 +116,8 @@ def _convert(x: Array, to: DType, mode: str) -> Array:
     source = dtype_of(x)
     if source is BOOL:
         x, source = x.astype(np.uint8), dtypes.UINT8
+    if source in (dtypes.INT4, dtypes.UINT4):
+        x, source = x.astype(np.int8), dtypes.INT8
     if to is BOOL:
         return (widen(x) if source.is_float else x) != 0
     if source.is_float:
@@ -145,6 +156,8 @@ def _fp32_to_float(x: Array, to: DType, mode: str) -> Array:
         return x.copy()
     if mode == "rint":
         return narrow(x, to)
+    if to is HF8:
+        return _fp32_to_hf8(x, mode)
     fmt = _FORMATS[to]
     bits = x.view(np.uint32)
     negative = bits >= 0x80000000
@@ -184,6 +197,28 @@ def _narrow_magnitude(magnitude: Array, negative: Array, fmt: _Format, mode: str
     # A shift by 25 already leaves less than half of the last place; more changes nothing.
     shift = np.minimum(np.uint32(drop) + below_normal, np.uint32(25))
     return _shift_rounded(np.where(subnormal, significand, fixed), shift, negative, mode)
+
+
+def _fp32_to_hf8(x: Array, mode: str) -> Array:
+    """Round at the last place that HF8 has at each exponent; codes of FP32 count in its binades."""
+    bits = x.view(np.uint32)
+    negative, magnitude = bits >= 0x80000000, bits & 0x7FFFFFFF
+    exponent = (magnitude >> _FP32_MANTISSA_BITS).astype(np.int32) - _FP32_BIAS
+    drop = np.uint32(_FP32_MANTISSA_BITS) - hifloat8.mantissa_bits(exponent)
+    code = _shift_rounded(magnitude, drop, negative, mode) << drop
+    # Below the smallest number: to a multiple of it, which is 0 or 1.
+    below = exponent < hifloat8.SMALLEST_EXPONENT
+    significand = (magnitude & 0x7FFFFF) | (exponent > -_FP32_BIAS).astype(np.uint32) << 23
+    shift = np.clip(_FP32_MANTISSA_BITS + hifloat8.SMALLEST_EXPONENT - exponent, 0, 25)
+    multiple = _shift_rounded(significand, shift.astype(np.uint32), negative, mode)
+    smallest = np.uint32((_FP32_BIAS + hifloat8.SMALLEST_EXPONENT) << _FP32_MANTISSA_BITS)
+    result = np.where(below, multiple * smallest, code).astype(np.uint32).view(np.float32)
+    overflow = np.where(
+        _overflows_to_infinity(negative, mode) | (mode == "rint"), np.inf, hifloat8.LARGEST
+    )
+    result = np.where(result > hifloat8.LARGEST, overflow.astype(np.float32), result)
+    result = np.where(np.isfinite(x), np.copysign(result, x), x)
+    return hifloat8.encode(result)
 
 
 def _overflows_to_infinity(negative: Array, mode: str) -> Array | bool:
@@ -264,5 +299,7 @@ def _int_to_int(x: Array, source: DType, to: DType) -> Array:
 
 def unit_roundoff(dtype: DType) -> float:
     """Return the largest relative error of rounding to a float type."""
+    if dtype is HF8:
+        return 0.25  # of its largest and smallest normal numbers
     limits = typed("Any", ml_dtypes).finfo(dtype.numpy)
     return float(limits.eps) / 2

@@ -18,6 +18,9 @@ typedef uint8_t ts_e4m3;
 typedef uint8_t ts_e5m2;
 typedef uint8_t ts_e8m0;
 typedef uint8_t ts_e2m1;
+typedef uint8_t ts_hf8;
+typedef uint8_t ts_i4; /* one element per byte, in its lower half */
+typedef uint8_t ts_u4;
 typedef uint8_t ts_bool;
 
 TL_INLINE float ts_f32(uint32_t bits) {
@@ -68,6 +71,28 @@ TL_INLINE float ts_from_e2m1(ts_e2m1 h) {
     uint32_t sign = (uint32_t)(h & 8) << 28;
     return ts_f32(sign | ts_bits(ts_f32(fields) * 0x1p126f));
 }
+
+/* HiFloat8: numerics/hifloat8.py has the table of its fields. */
+TL_INLINE float ts_from_hf8(ts_hf8 h) {
+    uint32_t code = h & 0x7f, sign = (uint32_t)(h & 0x80) << 24;
+    uint32_t width = code >= 0x60 ? 4 : code >= 0x40 ? 3 : code >= 0x20 ? 2 : code >= 0x10;
+    uint32_t mantissa = width == 4 ? 1 : width == 3 ? 2 : 3;
+    uint32_t field = code >> mantissa & ((1u << width) - 1), leading = (1u << width) >> 1;
+    int32_t exponent = (int32_t)(leading | (field & (leading - 1)));
+    exponent = field & leading ? -exponent : exponent;
+    uint32_t kept = (code & ((1u << mantissa) - 1)) << (23 - mantissa);
+    uint32_t bits = (uint32_t)(127 + exponent) << 23 | kept;
+    if (code < 8) bits = code ? (127 - 23 + code) << 23 : h ? 0x7fc00000u : 0;
+    if (code == 0x6f) bits = 0x7f800000u;
+    return ts_f32(bits | sign);
+}
+
+/* --- 4-bit integers, which are computed in bytes --------------------------------------------- */
+
+TL_INLINE int8_t ts_from_i4(ts_i4 h) { return (int8_t)((h & 7) - (h & 8)); }
+TL_INLINE uint8_t ts_from_u4(ts_u4 h) { return h & 15; }
+TL_INLINE ts_i4 ts_to_i4(int8_t x) { return (ts_i4)(x & 15); }
+TL_INLINE ts_u4 ts_to_u4(uint8_t x) { return x & 15; }
 
 /* --- FP32 to narrower floats, in every mode ---------------------------------------------------- */
 
@@ -138,6 +163,42 @@ TL_INLINE ts_e2m1 ts_to_e2m1(float f, int mode) {
     return (ts_e2m1)ts_narrow(ts_bits(f), 1, 1, 0x7, 0x7, 0x7, 4, mode);
 }
 
+/* Round at the last place that HF8 has at each exponent; codes of FP32 count in its binades. */
+TL_INLINE ts_hf8 ts_to_hf8(float f, int mode) {
+    uint32_t bits = ts_bits(f), negative = bits >> 31, magnitude = bits & 0x7fffffff;
+    int32_t exponent = (int32_t)(magnitude >> 23) - 127;
+    uint32_t apart = (uint32_t)(exponent < 0 ? -exponent : exponent);
+    uint32_t mantissa = apart <= 3 ? 3 : apart <= 7 ? 2 : exponent >= -15;
+    uint32_t code = ts_shift(magnitude, 23 - mantissa, negative, mode) << (23 - mantissa);
+    if (exponent < -22) { /* to 0 or the smallest number */
+        uint32_t significand = (magnitude & 0x7fffff) | (exponent > -127 ? 0x800000u : 0);
+        int32_t shift = 1 - exponent < 25 ? 1 - exponent : 25;
+        code = ts_shift(significand, (uint32_t)shift, negative, mode) ? 105u << 23 : 0;
+    }
+    int to_infinity = mode == TL_RINT || mode == TL_ROUND || (mode == TL_FLOOR && negative) ||
+                      (mode == TL_CEIL && !negative) || magnitude == 0x7f800000;
+    if (f != f) return 0x80;
+    if (code > 142u << 23) return (ts_hf8)((to_infinity ? 0x6f : 0x6e) | negative << 7);
+    if (!code) return 0;
+    exponent = (int32_t)(code >> 23) - 127;
+    if (exponent < -15) return (ts_hf8)((uint32_t)(exponent + 23) | negative << 7);
+    uint32_t below = exponent < 0;
+    apart = (uint32_t)(exponent < 0 ? -exponent : exponent);
+    mantissa = apart <= 3 ? 3 : apart <= 7 ? 2 : 1;
+    uint32_t kept = (code & 0x7fffff) >> (23 - mantissa), field;
+    if (!apart)
+        field = 0x08 | kept;
+    else if (apart == 1)
+        field = 0x10 | below << 3 | kept;
+    else if (apart <= 3)
+        field = 0x20 | below << 4 | (apart & 1) << 3 | kept;
+    else if (apart <= 7)
+        field = 0x40 | below << 4 | (apart & 3) << 2 | kept;
+    else
+        field = 0x60 | below << 4 | (apart & 7) << 1 | kept;
+    return (ts_hf8)(field | negative << 7);
+}
+
 /* For a representable value: needs no rounding. */
 TL_INLINE ts_bf16 ts_as_bf16(float f) { return (ts_bf16)(ts_bits(f) >> 16); }
 
@@ -147,6 +208,7 @@ TL_INLINE float ts_round_e4m3(float f, int mode) { return ts_from_e4m3(ts_to_e4m
 TL_INLINE float ts_round_e5m2(float f, int mode) { return ts_from_e5m2(ts_to_e5m2(f, mode)); }
 TL_INLINE float ts_round_e8m0(float f, int mode) { return ts_from_e8m0(ts_to_e8m0(f, mode)); }
 TL_INLINE float ts_round_e2m1(float f, int mode) { return ts_from_e2m1(ts_to_e2m1(f, mode)); }
+TL_INLINE float ts_round_hf8(float f, int mode) { return ts_from_hf8(ts_to_hf8(f, mode)); }
 
 /* --- floats to integers and back --------------------------------------------------------------- */
 
@@ -175,6 +237,8 @@ TL_INLINE float ts_integral(float x, int mode) {
         return v > (top) ? (highest) : v < (low) ? (lowest) : kept;                                \
     }
 TL_F32_TO_INT(i8, int8_t, INT8_MIN, INT8_MAX, -0x1p7f, 127.0f)
+TL_F32_TO_INT(i4, int8_t, -8, 7, -8.0f, 7.0f)
+TL_F32_TO_INT(u4, uint8_t, 0, 15, 0.0f, 15.0f)
 TL_F32_TO_INT(i16, int16_t, INT16_MIN, INT16_MAX, -0x1p15f, 32767.0f)
 TL_F32_TO_INT(i32, int32_t, INT32_MIN, INT32_MAX, -0x1p31f, 0x1.fffffep30f)
 TL_F32_TO_INT(i64, int64_t, INT64_MIN, INT64_MAX, -0x1p63f, 0x1.fffffep62f)

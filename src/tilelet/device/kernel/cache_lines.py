@@ -96,7 +96,7 @@ class LineCache:
                 rate *= min(1.0, moved / self.line)
                 covered = moved * (loop.trips or math.inf)
             elif covered <= self.capacity:
-                # What the first of these iterations loads stays in the cache.
+                # Lines that the first of these iterations loads stay in the cache.
                 rate /= loop.trips or 1
         return rate
 

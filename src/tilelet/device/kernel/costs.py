@@ -80,6 +80,10 @@ def _round_up(nbytes: int, step: int) -> int:
 
 def vector_cycles(work: VectorWork, machine: Machine) -> float:
     """Return the cycles of one op: one instruction, or as many as its implementation needs."""
+    return machine.body.mask_cycles + _instruction_cycles(work, machine)
+
+
+def _instruction_cycles(work: VectorWork, machine: Machine) -> float:
     across = -(-work.nbytes // (work.rows * machine.vector_repeat))
     if work.cost is Cost.ROW_REDUCE or work.cost is Cost.COL_REDUCE:
         return _reduction(work, machine, across)

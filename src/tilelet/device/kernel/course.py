@@ -36,7 +36,7 @@ class IterationRun:
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """All iterations of a loop; those in no run are like the average of those before them."""
+    """All iterations of a loop; iterations outside every run cost the average of earlier ones."""
 
     loop: Loop
     count: int

@@ -1,8 +1,8 @@
 """Which slices of L2 serve a transfer.
 
 Memory lines are distributed round-robin over the slices of L2. Rows at a pitch of many lines fall
-on few slices, and if all cores that run a kernel request the same columns, on the same ones, which
-serve one request at a time.
+on few slices. If all cores of a kernel request the same columns, these are the same slices, and a
+slice serves one request at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tilelet.ir.types import TensorType
 def pitch_of(tensor: TensorType) -> int:
     """Return the row pitch in bytes, or 0 if unknown."""
     width = tensor.shape[-1] if tensor.shape else 1
-    return width * tensor.dtype.itemsize if isinstance(width, int) else 0
+    return tensor.dtype.packed(width) if isinstance(width, int) else 0
 
 
 def slices_of(pitch: int, row_bytes: int, gm: Gm) -> int:

@@ -44,7 +44,8 @@ class StepCost:
 
 @dataclass(frozen=True)
 class Event:
-    """A step's work on its pipe, from the first instruction on; or skipped identical iterations.
+    """A step's work on its pipe from its first instruction, or a run of skipped identical
+    iterations.
 
     position  of the step; -1 for `repeats` repetitions of the preceding events, which are not
               listed

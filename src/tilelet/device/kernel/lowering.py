@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from tilelet.analysis.aliases import Aliases
+from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.cache_lines import LineCache
 from tilelet.device.kernel.l2_slices import SliceUse
 from tilelet.device.kernel.liveness import with_live_ranges
@@ -44,10 +45,28 @@ def core_of(space: Mem) -> Core:
     return _CORE_OF.get(space, Core.AIC)
 
 
-def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
-    """Return the device view of an in-core function."""
-    lowering = _Lowering(function, machine)
+@dataclass(frozen=True)
+class Ring:
+    """Slots of the ring through which the two kinds of core pass tiles, unless a scope states them.
+
+    one_way, both_ways  if tiles pass in one direction, and if they do in both
+    """
+
+    one_way: int
+    both_ways: int
+
+
+def lower_kernel(function: Function, machine: Machine, ring: Ring | None = None) -> DeviceKernel:
+    """Return the device view of an in-core function.
+
+    The tiles that pass from one kind of core to the other share the slots of `ring`, direction by
+    direction; without it each has as many as it can use.
+    """
+    lowering = _Lowering(function, machine, shares_slots=ring is not None)
     body = lowering.block(function.body)
+    if ring is not None:
+        both = len(lowering.rings) > 1
+        lowering.set_slots(function.slots or (ring.both_ways if both else ring.one_way))
     cores = frozenset(lowering.cores) or frozenset({Core.AIV})
     mixed_and_split = len(cores) > 1 and function.split not in (None, "NONE")
     tiles = with_live_ranges(lowering.tiles, body)
@@ -59,13 +78,16 @@ def lower_kernel(function: Function, machine: Machine) -> DeviceKernel:
         lanes=2 if mixed_and_split else 1,
         split=function.split if mixed_and_split else None,
         steps=lowering.position,
+        rings=tuple(lowering.rings.values()),
     )
     return _halve_vector_side(kernel) if mixed_and_split else kernel
 
 
 class _Lowering:
-    def __init__(self, function: Function, machine: Machine) -> None:
+    def __init__(self, function: Function, machine: Machine, shares_slots: bool) -> None:
         self.machine = machine
+        self.shares_slots = shares_slots
+        self.rings: dict[Core, int] = {}
         self.function = function
         self.storage = Storage(function)
         self.aliases = Aliases(function.body, {})
@@ -264,11 +286,26 @@ class _Lowering:
             self.step(core_of(src), pipe, "move", work, (source,), (target,), loc)
             return
         out_path, out_pipe = _TO_GM[src]
-        slot = self.new_tile("exchange", t.shape, t.dtype, Mem.DDR, EXCHANGE_SLOTS, loc)
+        slot = self.slot(t, core_of(dst), loc)
         out = Transfer(out_path, rows, row_bytes, writes_gm=True)
         self.step(core_of(src), out_pipe, "push", out, (source,), (slot,), loc)
         back = Transfer(_FROM_GM[dst], rows, row_bytes)
         self.step(core_of(dst), Pipe.MTE2, "pop", back, (slot,), (target,), loc)
+
+    def slot(self, t: TileType, to: Core, loc: Loc) -> int:
+        """Return the tile that stands for the slots of an exchange; those of one way share them."""
+        made = self.new_tile("exchange", t.shape, t.dtype, Mem.DDR, EXCHANGE_SLOTS, loc)
+        if not self.shares_slots:
+            return made
+        ring = self.rings.setdefault(to, made)
+        if ring != made:
+            larger = max(self.tiles[ring], self.tiles.pop(), key=lambda tile: tile.nbytes)
+            self.tiles[ring] = dataclasses.replace(larger, id=ring)
+        return ring
+
+    def set_slots(self, slots: int) -> None:
+        for ring in self.rings.values():
+            self.tiles[ring] = dataclasses.replace(self.tiles[ring], buffers=slots)
 
     # Ops
 
@@ -581,7 +618,7 @@ L0_STAGES = 2
 """Stages of the loop over the pieces of a product."""
 
 EXCHANGE_SLOTS = 8
-"""Number of tiles in flight between the two kinds of core."""
+"""Tiles in flight between the two kinds of core that no exchange waits for."""
 
 _DIRECT = {
     (Mem.Acc, Mem.Vec): ("l0c_to_ub", Pipe.FIXPIPE),
@@ -646,7 +683,7 @@ def _accumulates(op: Op) -> bool:
 
 def _rows(shape: tuple[int, ...], dtype: DType) -> tuple[int, int]:
     """Return number and bytes of the contiguous rows of a box."""
-    return math.prod(shape[:-1]), (shape[-1] if shape else 1) * dtype.itemsize
+    return math.prod(shape[:-1]), dtype.packed(shape[-1] if shape else 1)
 
 
 def _carries(op: Op, params: tuple[Value, ...], body: Block) -> tuple[Carry, ...]:

@@ -82,7 +82,7 @@ class StepCosts:
         dense = work.dense_if_whole and work.param not in self.strided
         rows, run = (1, work.nbytes) if dense else (work.rows, work.row_bytes)
         together = 1.0 if work.same_lines or not work.slices else gm.lockstep
-        # A line that all request is served whole, rows of their own by sectors.
+        # A line that all cores request is served as a whole; rows of single cores, by sectors.
         step = gm.granule if work.same_lines or not work.slices else gm.l2_sector
         served = -(-run // step) * step / gm.granule
         return together * rows * served / (work.slices or gm.l2_slices)
@@ -96,5 +96,5 @@ def _columns(kernel: DeviceKernel) -> dict[int, int]:
         tensor = kernel.function.params[touched.param].type
         if touched.extents and not touched.writes and isinstance(tensor, TensorType):
             last = touched.extents[-1]
-            found[touched.param] = (last.high - last.low) * tensor.dtype.itemsize
+            found[touched.param] = tensor.dtype.packed(last.high - last.low)
     return found

@@ -155,15 +155,14 @@ def padded_bytes(shape: tuple[int, ...], dtype: DType, space: Mem, fractal: int)
     rows = 1
     for n in shape[:-1]:
         rows *= n
-    columns, item = (shape[-1] if shape else 1), dtype.itemsize
-    if space is Mem.Acc:
-        item = 4  # products are kept in FP32 or INT32, whatever type they are stored as
-    if space in (Mem.Mat, Mem.Left, Mem.Right, Mem.Acc):
-        per_row = max(1, 32 // item) if space is not Mem.Acc else fractal
-        return round_up(rows, fractal) * round_up(columns, per_row) * item
+    columns = shape[-1] if shape else 1
+    if space is Mem.Acc:  # products are kept in FP32 or INT32, whatever type they are stored as
+        return round_up(rows, fractal) * round_up(columns, fractal) * 4
+    if space in (Mem.Mat, Mem.Left, Mem.Right):
+        return round_up(rows, fractal) * round_up(dtype.packed(columns), 32)
     if columns == 1:
-        return round_up(rows * item, 32)
-    return rows * round_up(columns * item, 32)
+        return round_up(dtype.packed(rows), 32)
+    return rows * round_up(dtype.packed(columns), 32)
 
 
 def round_up(n: int, step: int) -> int:

@@ -253,6 +253,7 @@ class DeviceKernel:
     lanes     vector cores of the cluster that share its vector work (2 with a split mode)
     split     "UP_DOWN", "LEFT_RIGHT" or None
     serialized  memories too small for every stage of a pipelined loop: fewer buffers there
+    rings     tiles that stand for the rings through which its cores pass others, by direction
     """
 
     function: Function
@@ -264,6 +265,7 @@ class DeviceKernel:
     steps: int = 0
     notes: tuple[str, ...] = field(default=())
     serialized: tuple[Mem, ...] = ()
+    rings: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:

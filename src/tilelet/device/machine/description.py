@@ -21,6 +21,7 @@ from tilelet.diag.catalogue.device import (
     UnknownMachine,
     UnknownPeriod,
 )
+from tilelet.dtypes import NARROW, DType
 from tilelet.ir.types import Mem
 
 T = TypeVar("T")
@@ -154,6 +155,8 @@ class Body:
 
     start_cycles     from the kernel's entry to its first instruction, and from the last to its end
     issue_cycles     scalar unit time to issue one instruction
+    mask_cycles      setting the vector mask before an op and resetting it afterwards, in the order
+                     of the vector instructions
     sync_cycles      one pipe waiting for another
     exchange_cycles  signaling a tile between the AIC and an AIV of a cluster
     element_cycles   accessing a single element of GM whose line is in the scalar cache
@@ -164,6 +167,7 @@ class Body:
 
     start_cycles: float = _natural()
     issue_cycles: float = _natural()
+    mask_cycles: float = _natural()
     sync_cycles: float = _natural()
     exchange_cycles: float = _natural()
     element_cycles: float = _natural()
@@ -193,6 +197,8 @@ class Runtime:
     slots         tasks that may wait at a busy core (0: none)
     rule          how written arguments are treated, see `schedule/callsites.py`
     windows       which of them are narrowed to the written window, see `schedule/windows.py`
+    ring_slots, ring_slots_both  tiles in flight from one kind of core to the other inside a
+                  kernel: if they pass in one direction, and if in both
     task_window, heap_bytes  limits of the runtime's rings
     """
 
@@ -214,6 +220,8 @@ class Runtime:
     windows: str = _field(choices=WINDOWS)
     graphs: str = _field(choices=GRAPHS)
     node_us: float = _natural()
+    ring_slots: int = _count(1 << 10)
+    ring_slots_both: int = _count(1 << 10)
     task_window: int = _count()
     heap_bytes: int = _count()
 
@@ -280,6 +288,8 @@ class Evidence:
 class Machine:
     """A whole machine; `evidence` maps field names (`gm.hbm_gbs`) to their source.
 
+    `narrow_types` are those of `dtypes.NARROW` that its instructions know.
+
     `errors` (by cause of time) and `pairs` describe the known errors of the model; they are
     empty for a machine without published comparisons.
     """
@@ -296,6 +306,7 @@ class Machine:
     body: Body
     runtime: Mapping[str, Runtime]
     default_period: str
+    narrow_types: frozenset[DType]
     evidence: Mapping[str, Evidence]
     file: str
     errors: Mapping[str, Spread] = field(default_factory=dict[str, Spread])
@@ -366,6 +377,7 @@ _TOP = (
     "title",
     "extends",
     "default_period",
+    "narrow_types",
     "cores",
     "buffers",
     "gm",
@@ -482,6 +494,7 @@ class _Reader:
             body=self.read(data, "body", Body),
             runtime=MappingProxyType(runtime),
             default_period=period,
+            narrow_types=self.narrow_types(data),
             evidence=MappingProxyType(self.evidence),
             file=self.file,
             errors=MappingProxyType(self.group(data, "errors", Spread) if "errors" in data else {}),
@@ -504,6 +517,14 @@ class _Reader:
                 table = {**found[base], **{k: v for k, v in table.items() if k != "like"}}
             found[name] = table
         return found
+
+    def narrow_types(self, data: Mapping[str, Any]) -> frozenset[DType]:
+        known = {d.name: d for d in NARROW}
+        given = cast("list[object]", data.get("narrow_types", []))
+        if not isinstance(given, list) or not known.keys() >= {str(name) for name in given}:  # pyright: ignore[reportUnnecessaryIsInstance]
+            wanted = f"a list of {', '.join(sorted(known))}"
+            raise MachineFieldValue(self.file, "narrow_types", given, wanted)
+        return frozenset(known[str(name)] for name in given)
 
     def check_consistency(self, m: Machine) -> None:
         for space, memory in m.buffers.items():

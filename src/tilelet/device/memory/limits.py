@@ -11,7 +11,7 @@ from tilelet.device.kernel.parts import is_gm, is_tile
 from tilelet.device.kernel.pipes import kernel_cost
 from tilelet.device.kernel.storage import round_up
 from tilelet.device.kernel.view import DeviceKernel, loops_in
-from tilelet.device.machine.description import Machine
+from tilelet.device.machine.description import Machine, load_machine, machine_names
 from tilelet.device.memory.plan import (
     MemoryPlan,
     Placement,
@@ -23,6 +23,7 @@ from tilelet.device.memory.retile import Fit, sizes_that_fit
 from tilelet.device.memory.stages import SharedStages, shared_stages, with_depths
 from tilelet.diag.catalogue.device import (
     MatmulExtent,
+    MissingDType,
     NonFractalTile,
     OnChipOverflow,
     Resident,
@@ -34,7 +35,7 @@ from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import shape_text, size_text
 from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.spec import Engine, Trait
-from tilelet.ir.types import Mem, TileType
+from tilelet.ir.types import Mem, TensorType, TileType
 from tilelet.ir.views import carried_values, yielded
 
 BLOCK = 32
@@ -146,6 +147,7 @@ def _resident(p: Placement, kernel: DeviceKernel) -> Resident:
 def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
     """Check rows, cube blocks, product extents and element types."""
     ops = list(walk(function.body))
+    yield from _missing_types(function, ops, machine)
     for_cube = _cube_only(ops)
     products = _products(function.body)
     narrow: set[Value] = set()
@@ -164,6 +166,21 @@ def shape_findings(function: Function, machine: Machine) -> Iterator[UserError]:
                     narrow.add(value)
 
 
+def _missing_types(
+    function: Function, ops: Sequence[Op], machine: Machine
+) -> Iterator[MissingDType]:
+    """Report each element type that the machine does not have, where it is first used."""
+    first: dict[dtypes.DType, Loc] = {}
+    for value in (*function.params, *(r for op in ops for r in op.results)):
+        if isinstance(value.type, (TensorType, TileType)):
+            first.setdefault(value.type.dtype, value.loc)
+    for dtype, loc in first.items():
+        if dtype in dtypes.NARROW and dtype not in machine.narrow_types:
+            known = machine_names()
+            others = [name for name in known if dtype in load_machine(name).narrow_types]
+            yield MissingDType(dtype.name, machine.name, others, loc)
+
+
 def _cube_only(ops: list[Op]) -> set[Value]:
     """Return the values that only the cube uses, to which its own rule (`_product`) applies."""
     made = {r for op in ops if op.spec.engine is Engine.CUBE for r in op.results}
@@ -177,18 +194,16 @@ def _cube_only(ops: list[Op]) -> set[Value]:
 def _rows(value: Value, op: Op, machine: Machine) -> UnalignedTile | None:
     t = value.type
     assert isinstance(t, TileType)
-    item = t.dtype.itemsize
     # A column is stored along its rows; a single element takes a whole block.
     contiguous = t.shape[-1] if t.shape[-1] > 1 else math.prod(t.shape)
-    if contiguous == 1 or contiguous * item % BLOCK == 0:
+    nbytes = t.dtype.packed(contiguous)
+    if contiguous == 1 or nbytes % BLOCK == 0:
         return None
     wider = list(t.shape)
     axis = len(wider) - 1 if t.shape[-1] > 1 else len(wider) - 2
-    wider[axis] = round_up(wider[axis], BLOCK // item)
+    wider[axis] = round_up(wider[axis], BLOCK * 2 // t.dtype.packed(2))
     loc = value.loc if value.loc.line > 0 else op.loc
-    return UnalignedTile(
-        value.name, _tile_text(t), contiguous * item, machine.name, tuple(wider), loc
-    )
+    return UnalignedTile(value.name, _tile_text(t), nbytes, machine.name, tuple(wider), loc)
 
 
 def _product(op: Op, machine: Machine) -> Iterator[UserError]:

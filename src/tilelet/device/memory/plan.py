@@ -173,7 +173,7 @@ def _row_views(tiles: Sequence[TileStorage], steps: Iterable[Step]) -> dict[int,
 
 
 def _in_place(tiles: Sequence[TileStorage], steps: Sequence[Step], packed: bool) -> dict[int, int]:
-    """Return which tile takes over the memory of which: a result of a same-sized dying operand.
+    """Return the tile whose memory each result takes over: an operand of equal size that dies here.
 
     If the operand has several buffers, the result takes the current one. With `packed`, results of
     broadcast ops also overwrite their tile, and rows need no copy.

@@ -124,7 +124,7 @@ def budget_rows(kernels: Iterable[DeviceKernel]) -> list[JsonObject]:
             unit = _unit(tile)
             if tile.id not in used or unit is None:
                 continue
-            nbytes = math.prod(tile.shape) * tile.dtype.itemsize
+            nbytes = tile.dtype.packed(math.prod(tile.shape))
             key = (kernel.name, tile.name, tile.shape, tile.dtype.name, unit)
             rows.setdefault(
                 key,

@@ -410,11 +410,11 @@ class _Summary:
         return rows
 
     def serialized(self, number: int, name: str, view: DeviceKernel) -> float:
-        """Return the time on the critical path that an ideal memory plan would save.
+        """Return the time on the critical path that an ideal memory plan and long rings would save.
 
         Its share is that of the longest execution.
         """
-        if not view.serialized:
+        if not view.serialized and not view.rings:
             return 0.0
         stream = self.stream
         mine = [i for i, kernel in enumerate(stream.cost_kernel) if kernel == number]

@@ -30,6 +30,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "FIXPIPE per row": _paths(("l0c_to_gm",), "row_cycles", "fixed_cycles"),
     "start of a kernel": ("body.start_cycles",),
     "issue of an instruction": ("body.issue_cycles",),
+    "mask of a vector op": ("body.mask_cycles",),
     "wait of one pipe for another": ("body.sync_cycles",),
     "hand-over between cube and vector": ("body.exchange_cycles",),
     "access of a single element": ("body.element_cycles", "body.miss_cycles"),

@@ -8,10 +8,10 @@ import numpy as np
 
 from tilelet.device.kernel.control_path import Signature, control_path_of
 from tilelet.device.kernel.footprint import Control, control
-from tilelet.device.kernel.lowering import lower_kernel
+from tilelet.device.kernel.lowering import Ring, lower_kernel
 from tilelet.device.kernel.pipes import KernelCost, follow_reference, kernel_cost
 from tilelet.device.kernel.view import DeviceKernel
-from tilelet.device.machine.description import Machine
+from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.plan import with_stages_that_fit
 from tilelet.device.schedule.native_walk import follower
 from tilelet.device.schedule.region_arrays import Ints, RegionArrays
@@ -27,13 +27,17 @@ NOTHING = KernelCost(0, 0, 0, {}, {}, {}, 0, 0)
 class CostCache:
     """Costs of kernels on one machine, by signature; reuse it to model a program several times."""
 
-    def __init__(self, machine: Machine, *, reference: bool = False, ideal: bool = False) -> None:
+    def __init__(
+        self, machine: Machine, runtime: Runtime, *, reference: bool = False, ideal: bool = False
+    ) -> None:
         """`reference`: simulate kernels in Python, which defines their costs.
 
-        `ideal`: give stages their buffers even if they do not fit.
+        `ideal`: give stages their buffers even if they do not fit, and rings between cores as many
+        slots as they can use.
         """
         self.machine = machine
         self.ideal = ideal
+        self.ring = None if ideal else Ring(runtime.ring_slots, runtime.ring_slots_both)
         self.follow = follow_reference if reference else follower()
         self.kernels: dict[str, tuple[object, DeviceKernel]] = {}
         self.costs: dict[tuple[object, ...], KernelCost] = {}
@@ -43,7 +47,7 @@ class CostCache:
         known = self.kernels.get(name)
         if known is None or known[0] is not function:
             self.costs = {k: v for k, v in self.costs.items() if k[0] != name}
-            kernel = lower_kernel(function, self.machine)
+            kernel = lower_kernel(function, self.machine, self.ring)
             if not self.ideal:
                 kernel = with_stages_that_fit(kernel, self.machine)
             known = self.kernels[name] = (function, kernel)

@@ -133,6 +133,8 @@ def _sides(kernel: DeviceKernel | None, old: Machine, new: Machine) -> Sides:
     unused: set[str] = set()
     if len(kernel.cores) == 1:
         unused.add("exchange_cycles")
+    if not has_vector:
+        unused.add("mask_cycles")
     if not has_scalar and not has_vector:
         unused |= {"element_cycles", "miss_cycles"}
     body = (f.name for f in dataclasses.fields(Body) if f.name not in unused)

@@ -206,7 +206,7 @@ def simulate(
     if tasks.total == 0:
         raise NoTasks(program.name, program.main.loc)
     if cache is None or cache.machine is not machine:
-        cache = CostCache(machine, reference=reference)
+        cache = CostCache(machine, runtime, reference=reference)
     stream = with_windows(build_stream(tasks, program, runtime, cache), runtime.windows)
     lib = None if reference else library()
     if graph is None:

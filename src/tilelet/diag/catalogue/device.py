@@ -263,6 +263,22 @@ class ShortTransferRows(Caution, code="W0921", consequence=Consequence.SLOW):
         )
 
 
+class ShortRing(Caution, code="W0923", consequence=Consequence.SLOW):
+    """The cores of a mixed kernel wait for slots of the ring between them."""
+
+    def __init__(
+        self, kernel: str, slots: int, slot: int, us: float, loc: Loc, enough: int, enough_us: float
+    ) -> None:
+        better = f"pl.cross_core_slot(slot_num={enough})"
+        super().__init__(
+            f"the cores of `{kernel}` wait for slots: they pass tiles through a ring of "
+            f"{plural(slots, 'slot')} of {size_text(slot)}",
+            [Label(loc, "passed to the other core")],
+            notes=[f"modelled: {us:.2f} us per execution"],
+            helps=[f"`{better}`: {size_text(enough * slot)}, {enough_us:.2f} us"],
+        )
+
+
 def _lines_text(lines: Collection[int], file: str) -> str:
     """Return `lines 3, 5 of kernels.py`; without a file, the numbers alone."""
     numbers = ", ".join(map(str, sorted(lines)))
@@ -343,6 +359,19 @@ class VectorDType(UserError, code="E0915", consequence=Consequence.REFUSED):
             f"`pl.{op}` on {dtype}: the vector unit of `{machine}` has no {dtype} arithmetic",
             [Label(loc, f"computes in {dtype}")],
             helps=["cast to `pl.FP32` before, and back afterwards"],
+        )
+        self.causes = (dtype,)
+
+
+class MissingDType(UserError, code="E0922", consequence=Consequence.REFUSED):
+    """The machine does not have this element type."""
+
+    def __init__(self, dtype: str, machine: str, others: Sequence[str], loc: Loc) -> None:
+        where = " and ".join(f"`{name}`" for name in others) or "no known machine"
+        super().__init__(
+            f"`{machine}` has no {dtype}",
+            [Label(loc, f"of {dtype}")],
+            notes=[f"{where} has it" if len(others) < 2 else f"{where} have it"],
         )
         self.causes = (dtype,)
 

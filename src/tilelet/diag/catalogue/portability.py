@@ -271,6 +271,16 @@ class SeveralToExport(UserError, code="E1252"):
         )
 
 
+class NothingToExport(UserError, code="E1253"):
+    """The script runs no program with specs, so there are no inputs to write down."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__(
+            f"`{script}` runs no program with specs",
+            helps=["call `run_jit(kernel, specs, golden_fn=golden)` in it"],
+        )
+
+
 class UnknownDialect(UserError, code="E1251"):
     """Tilelet does not know this dialect."""
 
