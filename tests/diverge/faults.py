@@ -50,7 +50,7 @@ from tilelet.runtime.session import Session
 from tilelet.scripts.target import Target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PAGE = Path(__file__).parents[2] / "docs" / "checks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence.md"
 FEW = 5
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
@@ -189,7 +189,8 @@ def _operands(op: Op) -> tuple[Value, ...]:
 def place(name: str, case: GoldenCase, kind: str, fault: Edit, budget: float) -> Placed:
     """Look for the fault with the checks, as a user would."""
     start = time.perf_counter()
-    broken = replace(case, program=apply_edit(case.program, fault), written=None)
+    program = apply_edit(case.program, fault)  # the source does not have the fault
+    broken = replace(case, program=program, written=None, source=None)
     check, named, text = _answer(name, broken, budget)
     right = bool(named & places(case, fault))
     return Placed(name, kind, check, right, time.perf_counter() - start, text, _named(fault))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import runpy
 import time
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,13 @@ def helper(x: Any) -> Any:
     return scaled + 1.0
 
 
+def halved(x: Any) -> Any:
+    if len(x) > 2:
+        return halved(x[: len(x) // 2])
+    doubled = x * 2.0
+    return doubled
+
+
 def seen(golden: Any, **tensors: Any) -> dict[str, Intermediate]:
     trace = GoldenTrace(golden)
     assert trace.note == ""
@@ -54,6 +62,26 @@ def test_locals_temporaries_and_helpers_are_seen_with_their_lines() -> None:
     np.testing.assert_allclose(found["np.exp(tensors['x'])"].array, np.exp(x))
     assert {"y", "scaled", "y.T"} <= set(found)
     assert found["scaled"].line == helper.__code__.co_firstlineno + 1
+
+
+def test_a_helper_that_calls_itself_is_seen() -> None:
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["out"] = halved(tensors["x"])
+
+    found = seen(golden, x=RNG.normal(size=8))
+    assert "doubled" in found
+
+
+def test_packages_outside_of_the_environment_are_not_followed(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "foreign.py"
+    package.parent.mkdir()
+    package.write_text("def twice(x):\n    doubled = x * 2.0\n    return doubled\n")
+    names = runpy.run_path(str(package))
+
+    def golden(tensors: dict[str, Any]) -> None:
+        tensors["out"] = names["twice"](tensors["x"])
+
+    assert "doubled" not in seen(golden, x=RNG.normal(size=8))
 
 
 def attention_numpy(tensors: dict[str, Any]) -> None:

@@ -38,6 +38,7 @@ from tilelet.divergence.source_text import source_diff
 from tilelet.dtypes import Array
 from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
+from tilelet.numerics.casts import computable
 
 _GROWTH_SHARE = 0.05
 """Share of output elements that may differ from the golden in double precision, too, if the program
@@ -61,7 +62,7 @@ class Options:
     limit: float = math.inf
 
 
-SHORT = Options(budget=1.0, limit=STEPS_PER_SECOND / 4)
+SHORT = Options(budget=0.5, limit=STEPS_PER_SECOND / 8)
 """The search after a failed comparison of `run`."""
 
 
@@ -339,18 +340,20 @@ def _error_of(found: Divergence) -> UserError:
 def _repaired(found: Divergence) -> UserError:
     statement, repair = found.listed[0], found.repairs[0]
     agrees = [label for label in _agrees(found) if label[0] != statement.loc]
-    what = f"{found.kind}: a change of this statement corrects the outputs"
+    change = "an assignment after" if repair.edit.kind == "missing assignment" else "a change of"
+    what = f"{found.kind}: {change} this statement corrects the outputs"
     helps = [*source_diff(repair.edit), f"{repair.edit.text}: {_outcome(repair)}"]
-    notes = [_where_text(statement), *_worst_text(found)]
+    notes = [*([_where_text(statement)] if statement.tile else []), *_worst_text(found)]
     return FirstWrongStatement(what, statement.loc, found.kind, agrees, notes, helps)
 
 
 def _outcome(repair: Repair) -> str:
-    if not repair.trials:
-        return "then the outputs match the golden"
-    return (
-        f"then the outputs match the golden, for these inputs and {plural(repair.trials, 'other')}"
-    )
+    match = "then the outputs match the golden"
+    if repair.trials + repair.failed == 0:
+        return match
+    others = f" and {plural(repair.trials, 'other')}" if repair.trials else ""
+    but = f", but not for {plural(repair.failed, 'other')}" if repair.failed else ""
+    return f"{match}, for these inputs{others}{but}"
 
 
 def _candidates(found: Divergence) -> UserError:
@@ -365,6 +368,10 @@ def _candidates(found: Divergence) -> UserError:
     if len(found.listed) == 1:
         what = "a change of this statement corrects the outputs; not all others were tried"
         notes = _worst_text(found)
+    if all(repair.failed for repair in found.repairs):
+        what = "changes correct the outputs for these inputs, but not for others"
+        meant = f"if the others are not meant for the program, the mistake is at lines {lines}"
+        notes = [meant, *_worst_text(found)]
     if not found.is_complete:
         notes.append("the budget is spent before all changes were tried: try a larger --budget")
     helps = [f"line {r.edit.loc.line}: {r.edit.text}: {_outcome(r)}" for r in found.repairs]
@@ -390,7 +397,9 @@ def _bounded(found: Divergence) -> UserError:
 
 
 def _agreeing_text(found: Divergence) -> list[str]:
-    """List the computed tiles that agree, for the reader to see whether they are those meant."""
+    """List the computed tiles that agree, so that the reader can tell whether they are the intended
+    ones.
+    """
     made = {
         one.statement.loc.line: f"line {one.statement.loc.line}, `{one.statement.tile}`: "
         f"{one.array.where}"
@@ -497,7 +506,7 @@ def _arrays_of(trace: Trace) -> list[Intermediate]:
     for event in trace.events:
         if event.tile is None or event.tile.data.dtype.kind in "iub" or event.tile.data.size < 8:
             continue
-        array = event.tile.cut.astype(np.float64)
+        array = computable(event.tile.cut).astype(np.float64)
         key = array.tobytes()
         if key in seen or elements > 16 << 20:
             continue

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
 from tilelet.diag.json_types import JsonObject
 from tilelet.divergence.error_map import Bools
 from tilelet.divergence.golden_trace import Intermediate
-from tilelet.dtypes import Array
+from tilelet.dtypes import Arguments, Array
 from tilelet.ir.core import Program
 
 Masks = Mapping[str, Bools]
@@ -20,13 +20,22 @@ Masks = Mapping[str, Bools]
 class Trial:
     """Other inputs of a program, and whether its outputs are correct for them."""
 
-    arguments: Mapping[str, Any]
+    arguments: Arguments
     passes: Callable[[Mapping[str, Array]], bool]
 
 
 def no_parts(_: Iterable[int]) -> Sequence[Intermediate]:
     """Do not call the golden over parts of its reductions."""
     return ()
+
+
+@dataclass(frozen=True)
+class Source:
+    """The definition of a program's control function, and the program that another one gives."""
+
+    file: str
+    definition: ast.FunctionDef
+    lower: Callable[[ast.FunctionDef], Program]
 
 
 @dataclass(frozen=True)
@@ -42,10 +51,11 @@ class GoldenCase:
     numbers        the fractional numbers that it used
     trials         makes other inputs, if the golden can be called again
     written        makes the program with the statements that have no effect
+    source         its definition, if known
     """
 
     program: Program
-    arguments: Mapping[str, Any]
+    arguments: Arguments
     expected: Mapping[str, Array]
     passes: Callable[[Mapping[str, Array]], bool]
     differ: Callable[[Mapping[str, Array], Mapping[str, Array]], Masks]
@@ -56,6 +66,7 @@ class GoldenCase:
     numbers: Sequence[float] = ()
     trials: Callable[[], Sequence[Trial]] = lambda: ()
     written: Callable[[], Program] | None = None
+    source: Source | None = None
     partial: Callable[[Iterable[int]], Sequence[Intermediate]] = no_parts
 
     def mismatches(self, made: Mapping[str, Array]) -> Masks:

@@ -8,7 +8,8 @@ be changed. *not found*: nothing before the wrong output agrees.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from tilelet.divergence.slices import Slice, Slicer
 from tilelet.divergence.source_text import assignments_without_op
 from tilelet.ir.core import Op
 from tilelet.ir.spec import Trait
+from tilelet.numerics.casts import computable
 from tilelet.tasks.window import Shape, Window
 
 REPAIRED, BOUNDED, NOT_FOUND = "repaired", "bounded", "not found"
@@ -44,6 +46,7 @@ KINDS = {
     "wrong operand": "wrong operand",
     "transposed operand": "wrong operand",
     "carried value": "wrong carried value",
+    "missing assignment": "missing assignment",
     "cast mode": "rounding mode",
     "pad value": "padding read",
     "valid region": "wrong valid region",
@@ -170,8 +173,13 @@ class Diagnosis:
         agreement = Agreement(self._trace, matcher, self._errors, self._closest(writer))
         near = self._slicer.slice(writer, agreement)
         undefined = self._undefined_read(near)
-        ranked = self._ranked(near)
+        ranked = [op for op in self._ranked(near) if op in self._common]
         behind = set(near.everything)
+        if self._overwriting(writer):
+            also = self._slicer.before(*self._overwriting(writer))
+            behind |= also
+            ops = self._slicer.with_indices(self._slicer.ops(sorted(also, reverse=True)))
+            ranked = list(dict.fromkeys([*ranked, *(op for op in ops if op in self._common)]))
         if undefined is not None:
             writers = self._writers_of(undefined)
             behind.update(writers)  # one of them may be meant for this place
@@ -190,6 +198,9 @@ class Diagnosis:
         base = self._with_windows(base, near, matcher, agreement, region)
         if undefined is not None and not base.repairs:
             return self._about_undefined_read(base, undefined)
+        weak = list(self._search.for_these_inputs.values())
+        if weak and not base.repairs:
+            return replace(self._graded(weak, near, output), grade=BOUNDED)
         return base
 
     def _with_windows(
@@ -200,7 +211,7 @@ class Diagnosis:
         agreement: Agreement,
         region: WrongElements,
     ) -> Divergence:
-        """Look for windows that loads should have taken, and for repairs that give them these.
+        """Search for the windows that loads should have read, and for repairs that select them.
 
         Any of the statements that compute an index may be the wrong one.
         """
@@ -223,7 +234,7 @@ class Diagnosis:
         return replace(found, grade=grade, listed=listed, windows=windows)
 
     def _graded(self, repairs: Sequence[Repair], near: Slice, output: str) -> Divergence:
-        """Return the divergence by its repairs, else by the slice."""
+        """Grade the divergence by its repairs, else by the slice."""
         first = self._first_difference(near)
         found = Divergence(
             NOT_FOUND,
@@ -236,8 +247,7 @@ class Diagnosis:
         if repairs:
             listed = tuple(self._changed(repairs, near))
             is_sure = len(listed) == 1 and self._search.is_complete
-            if not self._search.is_complete:
-                listed = _by_line([*listed, *self._between(near)])
+            listed = _by_line([*listed, *self._between(near, self._search.left)])
             return replace(
                 found,
                 grade=REPAIRED if is_sure else BOUNDED,
@@ -246,18 +256,21 @@ class Diagnosis:
                 repairs=tuple(repairs),
                 after=repairs[0].after,
             )
-        listed = self._between(near)
+        listed = self._between(near, self._common)
         grade = BOUNDED if near.agreeing else NOT_FOUND
         return replace(found, grade=grade, listed=listed)
 
     def _changed(self, repairs: Sequence[Repair], near: Slice) -> Iterator[Statement]:
-        """Yield the statements of repairs, and the assignments without an op beside them."""
+        """Yield the repaired statements, and adjacent assignments that have no op."""
         seen: set[tuple[str, int]] = set()
         for repair in repairs:
             op = repair.edit.op
+            if repair.edit.lowered is not None:
+                yield Statement(repair.edit.loc, "", "", NOBODY, (), "")
+                continue
             places = [part.loc for part in repair.edit.parts]
-            # The statement that computes an index may as well compute another one.
-            places += [value.loc for value in replaced_scalars(repair.edit)]
+            # The repair may as well be in a statement that computes one of the replaced indices.
+            places += [op.loc for op in self._slicer.computing(replaced_scalars(repair.edit))]
             beside = assignments_without_op(
                 repair.edit.loc, self._slicer.lines, self._search.edits.carrying_lines
             )
@@ -266,14 +279,32 @@ class Diagnosis:
                     seen.add((loc.file, loc.line))
                     yield replace(self._slicer.statement_of(op, near.everything), loc=loc)
 
-    def _between(self, near: Slice) -> tuple[Statement, ...]:
-        """Return the statements between agreement and the wrong output."""
-        ops = self._slicer.ops([*near.suspects, *self._uncertain_loads(near)])
-        found = self._slicer.statements(self._slicer.with_scalars(ops), near.everything)
-        return self._with_silent(found)
+    def _between(self, near: Slice, among: Collection[Op | None]) -> tuple[Statement, ...]:
+        """Return the statements between agreement and the wrong output, of some ops."""
+        others = self._overwriting(near.suspects[-1]) if near.suspects else []
+        ops = self._slicer.ops([*near.suspects, *self._uncertain_loads(near), *others])
+        ops = [op for op in self._slicer.with_scalars(ops) if op in among]
+        return self._with_silent(self._slicer.statements(ops, near.everything))
+
+    @cached_property
+    def _common(self) -> set[Op]:
+        """The ops that every wrong region depends on, and those that may have missed one.
+
+        One mistake is behind all wrong regions. A store may be meant for another place, and what
+        was read from memory may decide where, or whether it is executed.
+        """
+        events = self._trace.events
+        reads = [n for n, event in enumerate(events) if event.op.name == "read"]
+        writes = [n for n, event in enumerate(events) if event.writes]
+        stores = self._slicer.ops([*self._slicer.before(*reads), *writes])
+        found: set[Op] | None = None
+        for writer, _ in self._wrong_writers():
+            ops = set(self._slicer.with_indices(self._slicer.ops(self._slicer.before(writer))))
+            found = ops if found is None else found & ops
+        return {*(found or ()), *self._slicer.with_indices(stores)}
 
     def _with_silent(self, statements: Sequence[Statement]) -> tuple[Statement, ...]:
-        """Return statements with the assignments beside them that have no op."""
+        """Add the adjacent assignments that have no op to the statements."""
         silent = [
             replace(statement, loc=loc)
             for statement in statements
@@ -316,13 +347,35 @@ class Diagnosis:
 
     def _focus(self) -> tuple[int, str]:
         """Return the wrong write with the fewest statements before it, and its output."""
+        candidates = self._wrong_writers()
+        return min(candidates, key=lambda c: (len(self._slicer.before(c[0])), c[0]))
+
+    def _overwriting(self, writer: int) -> list[int]:
+        """Return the writes of other statements to the memory of a write.
+
+        They may be meant to overwrite it.
+        """
+        events = self._trace.events
+        window = events[writer].window
+        return [
+            n
+            for n, e in enumerate(events)
+            if e.writes
+            and e.op is not events[writer].op
+            and e.window is not None
+            and window is not None
+            and e.window.buffer is window.buffer
+        ]
+
+    def _wrong_writers(self) -> list[tuple[int, str]]:
+        """Return the writes with most wrong elements, and their outputs."""
         candidates: list[tuple[int, str]] = []
         for output, bad in self._wrong.items():
             origins = self._trace.origins.view(self._replay.run.parameters[output])
             writers, counts = np.unique(origins[bad], return_counts=True)
             pairs = sorted(zip((-counts).tolist(), writers.tolist()))
             candidates += [(int(n), output) for _, n in pairs[:_MAX_WRITERS] if n != NOBODY]
-        return min(candidates, key=lambda c: (len(self._slicer.before(c[0])), c[0]))
+        return candidates
 
     def _written_by(self, writer: int, output: str) -> Bools:
         return self._trace.origins.view(self._replay.run.parameters[output]) == writer
@@ -363,7 +416,7 @@ class Diagnosis:
         return list(dict.fromkeys([*nearest, *self._slicer.with_indices(rest)]))
 
     def _predicted(self, near: Slice, matcher: Matcher) -> Iterator[Edit]:
-        """Yield factors with which a tile would be one of the golden's."""
+        """Yield factors that would make a tile equal to an array of the golden."""
         events: dict[Op, list[int]] = {}
         for n in (*near.suspects, *near.agreeing):
             events.setdefault(self._trace.events[n].op, []).append(n)
@@ -373,7 +426,7 @@ class Diagnosis:
                 tile = self._trace.events[number].tile
                 if tile is None or Trait.TILE_VIEW in op.spec.traits:
                     continue
-                for _, factor in matcher.multiples(tile.cut.astype(np.float64)):
+                for _, factor in matcher.multiples(computable(tile.cut).astype(np.float64)):
                     if all(abs(k - factor) > CLOSE * abs(factor) for k in known):
                         yield from edits.scale_result(op, [factor])
 
@@ -401,12 +454,12 @@ class Diagnosis:
             fits = unstored.for_output(self._trace, output, self._case.expected[output], missing)
             found = None if fits is None else self._slicer.statement(fits)
             unused = self._unused_results()
-            places = [found] if found else [*self._slicer.statements(stores, writes), *unused]
+            places = [found] if found else self._slicer.statements(stores, writes)
             return replace(
                 base,
                 grade=BOUNDED,
                 kind="missing write",
-                listed=_by_line(places),
+                listed=_by_line([*places, *unused]),
                 first=None,
                 agreeing=(),
                 writers=self._slicer.statements(self._slicer.ops(writes), writes),
@@ -471,8 +524,8 @@ class Diagnosis:
         )
 
     def _worst(self, output: str) -> Worst:
-        a = self._actual[output].astype(np.float64)
-        e = self._case.expected[output].astype(np.float64)
+        a = computable(self._actual[output]).astype(np.float64)
+        e = computable(self._case.expected[output]).astype(np.float64)
         difference = np.where(self._wrong[output], np.nan_to_num(np.abs(a - e), nan=np.inf), -1.0)
         index = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), a.shape))
         return Worst(output, index, float(a[index]), float(e[index]))

@@ -7,7 +7,7 @@ so that nothing else in the program has to change.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tilelet.analysis.aliases import is_tensor
 from tilelet.dataclasses import dataclass, replace
@@ -19,13 +19,10 @@ from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType
 from tilelet.numerics import MODES
 from tilelet.ops.padding import pad_kind
 
-_MIN_EXPRESSION = 3
-"""Ops of an edit that computes more than one operand."""
-
 
 @dataclass(frozen=True, eq=False)
 class Edit:
-    """A change of one op, and of a second one if it takes two.
+    """A change of one op, or of two.
 
     ops       the replacement; the last of them defines the results
     alias     without `ops`: the value that replaces the result
@@ -37,6 +34,7 @@ class Edit:
     place     where the change belongs, if not at the op: the assignment of a carried variable
     effect    a value and the expression that replaces all its uses, if that is all that changes;
               edits of one effect are equivalent
+    lowered   the program with the edit, if it is one of the source; `op` is then only near it
     """
 
     op: Op
@@ -50,6 +48,7 @@ class Edit:
     also: Edit | None = None
     place: Loc | None = None
     effect: tuple[Value, str] | None = None
+    lowered: Callable[[], Program] | None = None
 
     @property
     def loc(self) -> Loc:
@@ -61,15 +60,17 @@ class Edit:
 
 
 def replaced_scalars(edit: Edit) -> list[Value]:
-    """Return the scalars for which an edit puts an expression of several ops."""
-    if len(edit.ops) < _MIN_EXPRESSION:
+    """Return the scalars that an edit replaces by an expression, which may contain them."""
+    if len(edit.ops) == 1:
         return []
-    gone = set(edit.op.operands).difference(*(op.operands for op in edit.ops))
-    return [v for v in edit.op.operands if v in gone and isinstance(v.type, ScalarType)]
+    kept = {v for op in edit.ops[-1:] for v in op.operands}
+    return [v for v in edit.op.operands if v not in kept and isinstance(v.type, ScalarType)]
 
 
 def apply_edit(program: Program, edit: Edit) -> Program:
     """Apply the edit to the program."""
+    if edit.lowered is not None:
+        return edit.lowered()
     functions = {name: edited_function(f, edit) for name, f in program.functions.items()}
     return program.with_functions(functions)
 
@@ -85,7 +86,7 @@ class _Applying(Rewriter):
         self._edit = edit
 
     def rewrite(self, op: Op) -> Sequence[Op]:
-        # An op whose operands were mapped is another one, but has the same results.
+        # Mapping the operands of an op builds a new op with the same results.
         edit = next(
             (
                 e
@@ -147,12 +148,14 @@ def _append_op(op: Op, name: str, **args: Arg) -> tuple[Op, ...] | None:
 
 
 def is_float_tile(value: object) -> bool:
-    return (
-        isinstance(value, Value)
-        and isinstance(value.type, TileType)
-        and value.type.dtype.is_float
-        and value.type.dtype.bits >= 16
-    )
+    type_ = value.type if isinstance(value, Value) else None
+    return is_number_tile(value) and isinstance(type_, TileType) and type_.dtype.is_float
+
+
+def is_number_tile(value: object) -> bool:
+    """Return whether a value is a tile of numbers that are computed with."""
+    type_ = value.type if isinstance(value, Value) else None
+    return isinstance(type_, TileType) and type_.dtype.bits >= 16
 
 
 def unary_specs() -> list[OpSpec]:
@@ -207,7 +210,7 @@ def other_ops(op: Op) -> Iterator[Edit]:
     kind = op.spec.traits & (Trait.ELEMENTWISE | Trait.FOLD)
     if "cmp_type" in op.args:
         return  # a mask, not a number
-    if Trait.ARITHMETIC not in op.spec.traits or not kind or not is_float_tile(op.results[0]):
+    if Trait.ARITHMETIC not in op.spec.traits or not kind or not is_number_tile(op.results[0]):
         return
     wanted = _required_params(op.spec)
     for spec in REGISTRY.values():
@@ -336,7 +339,7 @@ def drop_op(op: Op) -> Iterator[Edit]:
 
 def add_accumulation(op: Op, carried: Iterable[Value]) -> Iterator[Edit]:
     """Accumulate the result of an op into a loop-carried value."""
-    if not op.results or not is_float_tile(op.results[0]):
+    if not op.results or not is_number_tile(op.results[0]):
         return
     for value in carried:
         if value.type != op.results[0].type or value in op.operands:
@@ -383,19 +386,23 @@ def scale_result(op: Op, factors: Iterable[float], kind: str = "scale") -> Itera
             yield Edit(op, kind, text, ops, cost=3, new=f"pl.mul({{}}, {factor:.6g})")
 
 
+_LIKELY_INTEGERS = (0, 1, 4, 7, 8, 15, 16, 127, 128, 255)
+"""Shifts, masks and zero points."""
+
+
 def constants(op: Op, factors: Iterable[float], numbers: Iterable[float] = ()) -> Iterator[Edit]:
-    """Change a number among the arguments of an elementwise op: to a multiple, to one of `numbers`,
-    or, for an integer, to a neighbor.
+    """Change a number among the arguments of an elementwise op, or the value of a constant tile: to
+    a multiple, to one of `numbers`, or, for an integer, to a neighbor or a likely one.
     """
-    if Trait.ELEMENTWISE not in op.spec.traits:
+    if Trait.ELEMENTWISE not in op.spec.traits and op.name != "full":
         return
     for name, old in op.args.items():
         others: Iterable[float] = ()
         if isinstance(old, float):
             scaled = (-old, 1.0 / old, *(old * f for f in factors)) if old else (-1.0,)
-            others = (*numbers, 1.0, *scaled)
-        elif type(old) is int and name in ("lhs", "rhs"):
-            others = (old + 1, old - 1, 2 * old, old // 2)
+            others = (*numbers, 1.0, 0.0, *scaled)
+        elif type(old) is int and name in ("lhs", "rhs", "value"):
+            others = (old + 1, old - 1, 2 * old, old // 2, *_LIKELY_INTEGERS)
         else:
             continue
         for new in dict.fromkeys(others):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tilelet.dataclasses import dataclass
 from tilelet.diag.json_types import JsonObject
 from tilelet.dtypes import Array
+from tilelet.numerics.casts import computable
 
 Bools = NDArray[np.bool_]
 
@@ -203,7 +204,7 @@ def shape_of(actual: Array, expected: Array, bad: Bools, ulp: float = 0.0) -> Sh
 
     `ulp` is the relative spacing of the output's type, or 0 if it has none.
     """
-    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    a, e = computable(actual).astype(np.float64), computable(expected).astype(np.float64)
     wrong_a, wrong_e = a[bad], e[bad]
     if not wrong_a.size:
         return Shape("unknown", "close values: only the script's own comparison rejects them")
@@ -335,7 +336,9 @@ def _match_moved(a: Array, e: Array, bad: Bools) -> Shape | None:
 
 
 def _shifts(a: Array, e: Array, mask: Bools) -> list[int]:
-    """Return how far away the equal line is for some wrong lines; [] unless all have one."""
+    """Return the distances from some wrong lines to the lines they equal; [] unless each equals
+    one.
+    """
     lines = np.flatnonzero(mask.any(axis=1))
     wanted = lines[np.linspace(0, lines.size - 1, min(lines.size, 8)).astype(int)]
     found: list[int] = []

@@ -34,9 +34,8 @@ class Agreement:
         self._agreeing: dict[int, Match | None] = {}
 
     def of(self, number: int) -> Match | None:
-        """Return what a tile agrees with, or None if one of its inputs agrees with the same.
-
-        In that case the op did nothing, which is not its purpose.
+        """Return the array that a tile agrees with, or None if an input agrees with the same array:
+        an op that changed nothing has not done its work.
         """
         if number not in self._agreeing:
             match = self._match(number)
@@ -58,7 +57,7 @@ class Agreement:
     def _moved(self, event: Event, match: Match) -> Iterator[int]:
         """Yield the tiles that an op moves; for a load, those stored there.
 
-        Of larger tiles the rest may be wrong, so they must be known.
+        A larger tile may be wrong outside the moved part, so it must have a match of its own.
         """
         assert event.tile is not None
         for n in event.inputs:
@@ -83,7 +82,7 @@ class Agreement:
         return self._found[number]
 
     def _has_role(self, number: int, match: Match) -> bool:
-        """Return whether a value that a loop carries agrees with more than a later block alone."""
+        """Return whether agreement is evidence: a carried value must match a prefix of blocks."""
         part = match.array.part
         carried = self._running.intersection(self._trace.events[number].op.results)
         return part is None or part.start == 0 or not carried

@@ -42,6 +42,8 @@ _MAX_PARTS = 40
 
 _SEEN, _NAMED, _CALLEE = "__tilelet_seen__", "__tilelet_named__", "__tilelet_callee__"
 _NUMBER, _PRODUCT = "__tilelet_number__", "__tilelet_product__"
+_INNER = "__tilelet_golden__"
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
 _FOLDS = frozenset({"sum", "max", "amax", "min", "amin", "mean", "prod", "logsumexp"})
 _PRODUCTS = frozenset({"matmul", "dot", "mm", "bmm"})
 
@@ -128,7 +130,7 @@ class GoldenTrace:
     def partial_arrays(
         self, call: Callable[[Callable[..., Any]], object], blocks: Iterable[int]
     ) -> list[Intermediate]:
-        """Return the arrays of the golden over parts of reduced axes: the first blocks, and each.
+        """Return the arrays of the golden over parts of reduced axes: prefixes and single blocks.
 
         `call` calls a golden on its inputs.
         """
@@ -283,9 +285,10 @@ class GoldenTrace:
         instrumented = _Notes(code.co_filename).visit(node)
         text = _factory([*free, *mine], instrumented)
         module = compile(text, code.co_filename, "exec", dont_inherit=True)
-        inner = _find_code(module, code.co_name)
+        inner = _find_code(module, _INNER if isinstance(node, ast.FunctionDef) else code.co_name)
         if inner is None:
             return None
+        inner = inner.replace(co_name=code.co_name)
         cells |= {name: types.CellType(value) for name, value in mine.items()}
         closure = tuple(cells[name] for name in inner.co_freevars)
         made = types.FunctionType(
@@ -327,6 +330,8 @@ def _is_users(file: str) -> bool:
     path = Path(file)
     if file.startswith("<"):
         return bool(linecache.getlines(file))
+    if not _PACKAGES.isdisjoint(path.parts):  # also those of another prefix, found by PYTHONPATH
+        return False
     return not any(path.resolve().is_relative_to(folder) for folder in _foreign_folders())
 
 
@@ -343,11 +348,14 @@ def _definition(tree: ast.Module, code: types.CodeType) -> ast.AST | None:
 
 
 def _factory(names: list[str], node: ast.AST) -> ast.Module:
-    """Build a module with a function whose parameters are the free names of the inner one."""
+    """Build a module with a function whose parameters are the free names of the inner one.
+
+    The inner function is renamed: a call of itself by its global name must not become a free name.
+    """
     arguments = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
     body: list[ast.stmt]
     if isinstance(node, ast.FunctionDef):
-        node.decorator_list = []
+        node.decorator_list, node.name = [], _INNER
         body = [node]
     else:
         body = [ast.Expr(cast("ast.expr", node))]
@@ -439,6 +447,9 @@ class _Notes(ast.NodeTransformer):
         is_super = isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "vars")
         if not is_super:
             node.func = _call(node.func, _CALLEE, node.func)
+            node.args = [self._operand(n, whole=False) for n in node.args]
+            for keyword in node.keywords:
+                keyword.value = self._operand(keyword.value, whole=False)
         return self._noted(node, text)
 
     def _assigned(self, node: Any, targets: list[ast.expr]) -> Any:

@@ -56,10 +56,8 @@ def _in_order(values: Array) -> tuple[Array, Ints]:
 
 def _within(ordered: Array, value: float, slack: float) -> slice:
     """Return the slice of values from `_in_order` that are near `value`."""
-    low, high = (
-        np.float32(value - slack),
-        np.float32(value + slack),
-    )  # a double would convert them all
+    # In FP32: `searchsorted` would convert the whole array for a double.
+    low, high = np.float32(value - slack), np.float32(value + slack)
     return slice(
         int(np.searchsorted(ordered, low)), int(np.searchsorted(ordered, high, side="right"))
     )

@@ -38,7 +38,7 @@ _MAX_EDITS = 8
 
 @dataclass(frozen=True)
 class Load:
-    """An executed load, the first index of the window that it takes, and of those that agree."""
+    """An executed load: the first index of its window, and of the windows that agree."""
 
     event: int
     taken: Shape
@@ -149,7 +149,7 @@ class WindowSearch:
         return right
 
     def _computed(self, number: int, path: Sequence[int], tile: TileValue) -> Array | None:
-        """Return the last tile of a path if a load gives another tile."""
+        """Return the last tile of a path, recomputed from another loaded tile."""
         before = number
         for n in path:
             event = self._trace.events[n]
@@ -215,7 +215,7 @@ class WindowSearch:
 
 
 def _offsets(shape: Shape, extents: Shape, taken: Shape) -> Iterator[Shape]:
-    """Yield the first indices of windows side by side, the one taken left out."""
+    """Yield the first indices of adjacent windows, except that of the window taken."""
     axes = [range(t % n, whole - n + 1, n) for whole, n, t in zip(shape, extents, taken)]
     yield from (offset for offset in itertools.product(*axes) if offset != taken)
 

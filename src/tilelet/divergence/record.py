@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tilelet.analysis.aliases import accesses, infer_directions, is_tensor
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
-from tilelet.dtypes import Array
+from tilelet.dtypes import Argument, Arguments, Array
 from tilelet.interp.compute import Operands
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Frame, Lowering, Step
@@ -44,8 +44,8 @@ NOBODY = -1
 MAX_BYTES = 2 << 30
 """Limit on the bytes of tiles that a trace keeps."""
 
-STEPS_PER_SECOND = 12_000
-"""Steps of work in one second of a budget, about what one core of a 2 GHz CPU does.
+STEPS_PER_SECOND = 24_000
+"""Steps of work in one second of a budget, about what one core does (20,000 to 60,000).
 
 Budgets are given in seconds and counted in steps, so that the answer does not depend on the load.
 """
@@ -514,15 +514,13 @@ class Followed:
     state: State
 
 
-def follow(recorder: Recorder, arguments: Mapping[str, object]) -> Followed:
+def follow(recorder: Recorder, arguments: Arguments) -> Followed:
     """Run the recorder's program on copies of the memory that it writes."""
     program = recorder.program
     directions = infer_directions(program.main, program.functions)
     written = {p.name for p, how in zip(program.main.params, directions) if how is not Direction.In}
-    given: dict[str, Any] = {
-        name: cast("Array", value).copy()
-        if name in written and isinstance(value, np.ndarray)
-        else value
+    given: dict[str, Argument] = {
+        name: value.copy() if name in written and isinstance(value, np.ndarray) else value
         for name, value in arguments.items()
     }
     state, bound = Interpreter(observer=recorder).begin(program, given)
@@ -531,4 +529,4 @@ def follow(recorder: Recorder, arguments: Mapping[str, object]) -> Followed:
     recorder.shapes.update({w.buffer.id: w.shape for w in windows.values()})
     with np.errstate(all="ignore"):
         state.code(program.entry).run(bound)
-    return Followed(windows, {n: given[n] for n in windows}, state)
+    return Followed(windows, {n: np.asarray(given[n]) for n in windows}, state)

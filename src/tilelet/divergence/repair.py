@@ -9,13 +9,14 @@ first repair: another statement that can be changed as well makes both of them c
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from tilelet.dataclasses import dataclass, replace
-from tilelet.diag.core import UserError
+from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.divergence.case import GoldenCase, Trial
 from tilelet.divergence.edits import Edit, apply_edit
@@ -23,16 +24,26 @@ from tilelet.divergence.error_map import Bools
 from tilelet.divergence.replay import Replay
 from tilelet.divergence.reuse import RejectedError
 from tilelet.divergence.scoped_edits import ScopedEdits
+from tilelet.divergence.source_edits import SourceEdits
 from tilelet.dtypes import Array
-from tilelet.interp.interpreter import Interpreter
-from tilelet.ir.core import Op, Value
+from tilelet.ir.core import Op, Program, Value
+from tilelet.numerics.casts import computable
 from tilelet.tasks.window import Window
 
-_LAST_COST = 3
+_LAST_COST = 4
+"""Edits of this cost are only tried if no other edit corrects the outputs."""
 _MAX_LEFT_WRONG = 0.02
 """Share of a wrong region that an edit may leave wrong before the whole program is tried."""
 
-_FAILURES = (UserError, InternalError, ValueError, FloatingPointError, IndexError, KeyError)
+_FAILURES = (
+    RejectedError,
+    UserError,
+    InternalError,
+    ValueError,
+    FloatingPointError,
+    IndexError,
+    KeyError,
+)
 
 
 @dataclass(frozen=True)
@@ -50,11 +61,17 @@ class WrongElements:
 
 @dataclass(frozen=True)
 class Repair:
-    """An edit with which all outputs are correct, and their largest relative error then."""
+    """An edit that corrects all outputs.
+
+    after   their largest remaining relative error
+    trials  the number of other inputs for which they are correct, too
+    failed  the number of other inputs for which they are not
+    """
 
     edit: Edit
     after: float
     trials: int
+    failed: int = 0
 
     @property
     def place(self) -> tuple[str, int]:
@@ -75,8 +92,21 @@ class RepairSearch:
         self._trials: Sequence[Trial] | None = None
         self._by_effect: dict[tuple[Value, str], Repair | None] = {}
         self.edits = ScopedEdits(replay.program, case.numbers)
+        self._source: SourceEdits | None = None
+        if case.source is not None:
+            integers = self.edits.likely_integers
+            self._source = SourceEdits(case.source, replay.program, integers, self.edits.likely)
         self.tried = 0
-        self.is_complete = False
+        self.left: set[Op | None] = set()
+        self.for_these_inputs: dict[tuple[str, int], Repair] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every edit was tried; if not, `left` are the ops of the others.
+
+        `for_these_inputs` are the edits that correct the outputs for the inputs of the case alone.
+        """
+        return not self.left
 
     @property
     def is_spent(self) -> bool:
@@ -87,17 +117,18 @@ class RepairSearch:
     ) -> list[Repair]:
         """Return the repairs found, cheapest first; of one statement only the first."""
         found: dict[tuple[str, int], Repair] = {}
-        by_op = {op: list(self.edits.of(op)) for op in ranked}
-        for cost in range(1, _LAST_COST + 1):
-            for edit in self._edits(by_op, predicted, cost):
-                if self.is_spent:
-                    return list(found.values())
-                if (edit.loc.file, edit.loc.line) not in found:
-                    repair = self._repair(edit, region)
-                    if repair is not None:
-                        found[repair.place] = repair
-        self.is_complete = True
-        return list(found.values())
+        early = [*predicted, *(self._source.edits() if self._source else ())]
+        left: dict[Op | None, deque[Edit]] = {None: deque(sorted(early, key=_cost))}
+        left |= {op: deque(sorted(self.edits.of(op), key=_cost)) for op in ranked}
+        for edit in _in_turn(left, found):
+            if self.is_spent:
+                self.left = {op for op, some in left.items() if some}
+                break
+            if (edit.loc.file, edit.loc.line) not in found:
+                repair = self._repair(edit, region)
+                if repair is not None:
+                    found[repair.place] = repair
+        return sorted(found.values(), key=lambda repair: repair.edit.cost)
 
     def run_inferred(self, edits: Sequence[Edit], region: WrongElements) -> list[Repair]:
         """Return the repairs among a few edits, whatever the budget."""
@@ -108,17 +139,13 @@ class RepairSearch:
                 found.setdefault(repair.place, repair)
         return list(found.values())
 
-    def _edits(
-        self, by_op: Mapping[Op, Sequence[Edit]], predicted: Sequence[Edit], cost: int
-    ) -> Iterator[Edit]:
-        yield from (edit for edit in predicted if edit.cost == cost)
-        for some in by_op.values():
-            yield from (edit for edit in some if edit.cost == cost)
-
     def _repair(self, edit: Edit, region: WrongElements) -> Repair | None:
-        """Return the repair if the edit is one; edits of one effect are tried once."""
+        """Return the repair if the edit is one; edits with the same effect are tried once."""
+        self.tried += 1
+        if self.tried % 50 == 0:
+            self._say(f"{self.tried} repairs tried")
         if edit.effect is None or edit.effect not in self._by_effect:
-            mends = self._mends(edit, region)
+            mends = edit.lowered is not None or self._mends(edit, region)
             repair = self._accepted(edit, region.output) if mends else None
             if edit.effect is None:
                 return repair
@@ -128,9 +155,6 @@ class RepairSearch:
 
     def _mends(self, edit: Edit, region: WrongElements) -> bool:
         """Return whether the edit corrects the region."""
-        self.tried += 1
-        if self.tried % 50 == 0:
-            self._say(f"{self.tried} repairs tried")
         made = self._made(edit, region.tasks, self._rejects(region))
         if made is None:
             return False
@@ -147,7 +171,7 @@ class RepairSearch:
         expected = np.ndarray(
             window.reach, flat.dtype, flat, window.offset * flat.itemsize, strides
         )
-        e = expected.astype(np.float64)
+        e = computable(expected).astype(np.float64)
         near = case.atol + case.rtol * np.abs(e)
         allowed = _MAX_LEFT_WRONG * int(region.mask.sum())
 
@@ -160,7 +184,7 @@ class RepairSearch:
             if at.reach != window.reach or at.array.dtype != expected.dtype:
                 return False
             with np.errstate(all="ignore"):
-                close = np.abs(at.array.astype(np.float64) - e) <= near
+                close = np.abs(computable(at.array).astype(np.float64) - e) <= near
             return int(close.size - close.sum()) > allowed
 
         return rejects
@@ -173,38 +197,67 @@ class RepairSearch:
     ) -> dict[str, Array] | None:
         try:
             return self._replay.outputs(edit, tasks, rejects)
-        except (RejectedError, *_FAILURES):
+        except _FAILURES:
             return None
 
     def _accepted(self, edit: Edit, output: str) -> Repair | None:
         """Return the repair if all outputs pass with it, for these and for other inputs."""
-        made = self._made(edit, None)
+        if edit.lowered is None:
+            made, program = self._made(edit, None), None
+        else:
+            program = self._lowered(edit)
+            made = None if program is None else self._run(program, self._case.arguments)
         if made is None or not self._case.passes(made):
             return None
         if self._trials is None:
             self._trials = self._case.trials()
-        program = apply_edit(self._replay.program, edit) if self._trials else None
+        passed = 0
         for trial in self._trials:
-            assert program is not None
-            given: dict[str, Any] = {
-                n: cast("Array", a).copy() if isinstance(a, np.ndarray) else a
-                for n, a in trial.arguments.items()
-            }
-            self._replay.add_run()
-            try:
-                with np.errstate(all="ignore"):
-                    Interpreter().run(program, given)
-            except _FAILURES:
-                return None
-            if not trial.passes(given):
-                return None
-        expected = self._case.expected[output]
-        return Repair(edit, relative_error(made[output], expected), len(self._trials))
+            program = program or apply_edit(self._replay.program, edit)
+            given = self._run(program, trial.arguments)
+            passed += given is not None and trial.passes(given)
+        failed = len(self._trials) - passed
+        error = relative_error(made[output], self._case.expected[output])
+        repair = Repair(edit, error, passed, failed)
+        if failed and not _new_numbers(edit):  # a number can be fitted to any inputs
+            self.for_these_inputs.setdefault(repair.place, repair)
+        return None if failed else repair
+
+    def _lowered(self, edit: Edit) -> Program | None:
+        try:
+            return apply_edit(self._replay.program, edit)
+        except (UserError, UserErrors):
+            return None
+
+    def _run(self, program: Program, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        try:
+            return self._replay.run_program(program, arguments)
+        except _FAILURES:
+            return None
+
+
+def _new_numbers(edit: Edit) -> set[float]:
+    numbers = {a for op in edit.ops for a in op.args.values() if isinstance(a, float)}
+    return numbers.difference(a for a in edit.op.args.values() if isinstance(a, float))
+
+
+def _cost(edit: Edit) -> int:
+    return edit.cost
+
+
+def _in_turn(left: Mapping[Op | None, deque[Edit]], found: Collection[object]) -> Iterator[Edit]:
+    """Yield edits in order of cost; once a repair is found, op by op."""
+    for cost in range(1, _LAST_COST + 1):
+        if found and cost == _LAST_COST:
+            return
+        for some in left.values():
+            while some and some[0].cost <= (max(cost, _LAST_COST - 1) if found else cost):
+                yield some.popleft()
 
 
 def relative_error(actual: Array, expected: Array) -> float:
     """Return the relative L2 error of the finite elements."""
-    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    a, e = computable(actual).astype(np.float64), computable(expected).astype(np.float64)
     keep = np.isfinite(a) & np.isfinite(e)
     norm = float(np.linalg.norm(e[keep]))
     return float(np.linalg.norm((a - e)[keep])) / norm if norm else math.inf

@@ -7,8 +7,10 @@ are tracked per buffer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +28,16 @@ from tilelet.divergence.record import (
 )
 from tilelet.divergence.reuse import ReusedCode
 from tilelet.dtypes import Array
+from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Program
+from tilelet.numerics.casts import computable
 from tilelet.tasks.arguments import Argument, bind_arguments
 from tilelet.tasks.window import Buffer, Window
 
 _STEPS_TO_LOWER_FUNCTION = 20.0
+_MOST_TIMES, _LEAST_STEPS = 8, 1000
+"""Work after which an edited run is stopped: a multiple of the recorded run's, and a constant."""
 _MAX_STEPS_TO_FILL = 20_000
 """The longest run whose tiles are all kept for reuse."""
 
@@ -75,9 +81,9 @@ class Replay:
 
     def __init__(self, program: Program, arguments: Mapping[str, Argument]) -> None:
         self.program = program
-        self.arguments = arguments
+        self.arguments = _copied(arguments)  # an edit may write into any of them
         self.trace = Trace(program)
-        self.run: Followed = follow(self.trace, arguments)
+        self.run: Followed = follow(self.trace, self.arguments)
         self._code = ReusedCode()
         self._state = State(
             program.functions, execute=True, poison=True, seed_valid=False, observer=self._code
@@ -91,6 +97,7 @@ class Replay:
         ]
         self.parts = self._parts()
         self._all_steps = sum(part.steps for part in self.parts)
+        self._most_steps = _MOST_TIMES * self._all_steps + _LEAST_STEPS
         self._output_elements = sum(a.size for a in self.run.arrays.values())
 
     def _all_buffers(self) -> list[Buffer]:
@@ -149,6 +156,7 @@ class Replay:
             self._fill(tasks)
         self._code.rejects = rejects
         self.add_steps(steps_of(self._output_elements))
+        self._code.most = self._code.steps + self._most_steps
         try:
             if edit is not None and self._is_control(edit):
                 raise ControlChangedError
@@ -159,6 +167,18 @@ class Replay:
             self._everything(edit, rejects)
         return {name: array.copy() for name, array in self.run.arrays.items()}
 
+    def run_program(self, program: Program, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Run another program on copies of the arguments; return the copies."""
+        code = ReusedCode()
+        code.most = self._most_steps
+        given = _copied(arguments)
+        try:
+            with np.errstate(all="ignore"):
+                Interpreter(observer=code).run(program, given)
+        finally:
+            self.add_steps(_STEPS_TO_LOWER_FUNCTION + code.steps)
+        return given
+
     def _is_control(self, edit: Edit) -> bool:
         return self.trace.function[edit.op].kind is not FunctionKind.InCore
 
@@ -167,16 +187,12 @@ class Replay:
         """The work done so far."""
         return self._code.steps
 
-    def add_run(self) -> None:
-        """Count the work of one complete run."""
-        self.add_steps(self._all_steps)
-
     def add_steps(self, steps: float) -> None:
         self._code.steps += steps
 
     @contextmanager
     def _edited(self, edit: Edit | None) -> Generator[None]:
-        """Run the code with an edit for a while."""
+        """Apply an edit to the code within the block."""
         if edit is None:
             yield
             return
@@ -207,7 +223,7 @@ class Replay:
         if self._filled.issuperset(tasks):
             return
         self._filled.update(tasks)
-        self._code.rejects = None
+        self._code.rejects, self._code.most = None, math.inf
         self._reset()
         self._code.is_filled = True
         with np.errstate(all="ignore"):
@@ -256,11 +272,15 @@ class Replay:
         self._state.run_kernel(task.kernel, task.arguments, task.blocks)
 
 
+def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+
+
 def _differs(a: Array, b: Array) -> Array:
     """Return the elements whose bits differ, treating all NaNs as equal."""
     if a.dtype.kind in "iub":
         return a != b
-    x, y = a.astype(np.float64), b.astype(np.float64)
+    x, y = computable(a).astype(np.float64), computable(b).astype(np.float64)
     return ~((x == y) | (np.isnan(x) & np.isnan(y)))
 
 

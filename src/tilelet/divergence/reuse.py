@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from tilelet.dataclasses import dataclass
 from tilelet.divergence.edits import Edit
 from tilelet.divergence.record import is_tensor_load, steps_of, writes_tensor
+from tilelet.interp.control import while_step
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.movement import written_window
 from tilelet.ir.core import Op
@@ -45,7 +46,7 @@ class _Cell:
 class ReusedCode:
     """Lowers ops such that their tiles are reused and their steps can be exchanged.
 
-    steps      the work done
+    steps      the work done; at `most`, the run stops
     windows    the global memory written since `windows` was cleared
     rejects    asked about every window that was written; if it returns True, the run stops
     is_filled  whether tiles are kept for reuse
@@ -53,6 +54,7 @@ class ReusedCode:
 
     def __init__(self) -> None:
         self.steps = 0.0
+        self.most = math.inf
         self.windows: list[Window] = []
         self.rejects: Callable[[Window], bool] | None = None
         self.is_filled = False
@@ -74,7 +76,7 @@ class ReusedCode:
 
     @contextmanager
     def exchanged(self, edit: Edit) -> Generator[None]:
-        """Apply an edit to the lowered code for a while."""
+        """Apply an edit to the lowered code within the block."""
         cells = [self._cells[part.op] for part in edit.parts]
         before = [cell.step for cell in cells]
         try:
@@ -88,7 +90,7 @@ class ReusedCode:
 
     @contextmanager
     def unexchangeable(self) -> Generator[None]:
-        """Lower functions for a while whose ops are not exchanged."""
+        """Lower functions without exchangeable ops within the block."""
         self._is_exchanging = True
         try:
             yield
@@ -96,7 +98,7 @@ class ReusedCode:
             self._is_exchanging = False
 
     def _edited(self, low: Lowering, edit: Edit) -> Step:
-        """Return the step of an edit, which leaves its results where those of the op are."""
+        """Return the step of an edit, which stores its results in place of the op's."""
         old = [low.slot(r) for r in edit.op.results]
         if edit.alias is not None:
             steps, new = (), [low.slot(edit.alias)]
@@ -117,6 +119,8 @@ class ReusedCode:
     # Steps of ops
 
     def _step(self, low: Lowering, op: Op) -> Step:
+        if op.name == "while":
+            return while_step(low, op, self._holds)
         if writes_tensor(op):
             return self._store(low, op)
         if is_tensor_load(op):
@@ -127,13 +131,23 @@ class ReusedCode:
             return self._compute(low, op)
         return low.plain_op(op)
 
+    def _spend(self, steps: float) -> None:
+        """Count work; an edit of a bound or condition may make a loop endless."""
+        self.steps += steps
+        if self.steps > self.most:
+            raise RejectedError
+
+    def _holds(self, condition: object) -> bool:
+        self._spend(_STEPS_TO_MOVE)
+        return bool(condition)
+
     def _store(self, low: Lowering, op: Op) -> Step:
         window, step = written_window(low, op), low.plain_op(op)
 
         def store(frame: Frame) -> None:
             at = window(frame)
             self.windows.append(at)
-            self.steps += _STEPS_TO_MOVE * steps_of(at.array.size)
+            self._spend(_STEPS_TO_MOVE * steps_of(at.array.size))
             step(frame)
             if self.rejects is not None and self.rejects(at):
                 raise RejectedError
@@ -147,7 +161,7 @@ class ReusedCode:
         def load(frame: Frame) -> None:
             step(frame)
             tile: TileValue = frame[result]
-            self.steps += _STEPS_TO_MOVE * steps_of(tile.data.size)
+            self._spend(_STEPS_TO_MOVE * steps_of(tile.data.size))
             key = tile.data.tobytes(), tile.data.dtype.str, tile.data.shape, tile.valid
             known = self._loaded.get(key)
             if known is not None:
@@ -177,7 +191,7 @@ class ReusedCode:
                 for slot, tile in zip(results, found[0]):
                     frame[slot] = tile
                 return
-            self.steps += work
+            self._spend(work)
             step(frame)
             if self.is_filled:
                 known[key] = [frame[s] for s in results], [frame[s] for s in tiles]

@@ -7,6 +7,7 @@ visible at the op, and by sums and multiples of these.
 
 from __future__ import annotations
 
+import itertools
 import linecache
 import math
 import re
@@ -18,12 +19,12 @@ from tilelet.analysis.aliases import is_tensor
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import Loc, UserError
 from tilelet.divergence import edits
-from tilelet.divergence.edits import Edit, is_float_tile, rebuild_op, replace_op
+from tilelet.divergence.edits import Edit, is_float_tile, is_number_tile, rebuild_op, replace_op
 from tilelet.divergence.source_text import assignment_of
 from tilelet.ir.core import Arg, Block, Function, Op, Program, Value, walk
 from tilelet.ir.rebuild import make_op
 from tilelet.ir.spec import REGISTRY, Cost, Trait, bind
-from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType
+from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType, Type
 from tilelet.ir.views import ForView
 
 _MAX_SCALARS = 12
@@ -32,6 +33,7 @@ _MAX_FLOAT_SCALARS = 4
 _MAX_EXTENTS = 6
 _NEAR = 10
 """How many ops before and after a factor it may belong to."""
+_MAX_TERMS = 6
 _LIKELY_NUMBERS = 3
 """How many of the golden's numbers are tried as factors everywhere."""
 
@@ -61,7 +63,7 @@ _OTHER_SCALAR_OPS = {
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _ASYMMETRIC = frozenset({"sub", "floordiv", "mod", "lt", "le", "gt", "ge"})
 
-_COMBINE = ("mul", "add", "sub", "div")
+_COMBINE = ("mul", "add", "sub", "div", "maximum", "minimum")
 _COMBINE_ROW = ("row_expand_mul", "row_expand_div", "row_expand_sub", "row_expand_add")
 _COMBINE_COLUMN = ("col_expand_mul", "col_expand_div", "col_expand_sub", "col_expand_add")
 
@@ -115,7 +117,7 @@ class ScopedEdits:
         return self._visible[function.name]
 
     def of(self, op: Op) -> Iterator[Edit]:
-        """Yield all edits of an op, in no order; `Edit.cost` ranks them."""
+        """Yield all edits of an op, in no particular order; `Edit.cost` ranks them."""
         visible = self.visible_in(self._function[op])
         yield from self._indices(op, visible)
         yield from self._operands(op, visible)
@@ -130,7 +132,7 @@ class ScopedEdits:
         yield from edits.pads(op)
         yield from _comparisons(op)
         yield from edits.other_ops(op)
-        yield from edits.other_limits(op, self._likely)
+        yield from edits.other_limits(op, self.likely)
         yield from edits.flags(op)
         yield from edits.offsets(op)
         yield from (replace(e, cost=2) for e in edits.drop_op(op))
@@ -149,7 +151,8 @@ class ScopedEdits:
         return list(dict.fromkeys(f for n in self._numbers for f in (n, 1 / n)))
 
     @property
-    def _likely(self) -> list[float]:
+    def likely(self) -> list[float]:
+        """The golden's first numbers and their reciprocals."""
         return self._reciprocals[: 2 * _LIKELY_NUMBERS]
 
     def factors(self, op: Op) -> list[float]:
@@ -160,6 +163,11 @@ class ScopedEdits:
                 extents.update(n for n in value.type.shape if n > 1)
         found = [f for n in sorted(extents) for f in (n**-0.5, 1.0 / n)]
         return list(dict.fromkeys([-1.0, *self._reciprocals, *found]))
+
+    @property
+    def likely_integers(self) -> list[int]:
+        """The extents of parameters and tiles, and the integers of scalar arithmetic."""
+        return sorted({n for op in self._function for n in self._constants(op) if n > 1})
 
     # Indices
 
@@ -283,13 +291,13 @@ class ScopedEdits:
                 kind = "carried value" if op.spec.terminator else "wrong operand"
                 place = self._assigned(op, path, old) if op.spec.terminator else None
                 yield Edit(op, kind, text, (made,), None, cost, old.name, new.name, place=place)
-            if op.spec.terminator and is_float_tile(old):
+            if op.spec.terminator and is_number_tile(old):
                 yield from self._accumulated(op, path, old, visible)
-            elif is_float_tile(old):
+            elif is_number_tile(old):
                 # What a loop or branch leaves has no op after which to scale it.
                 maker = visible.made_by.get(old)
                 is_left = maker is None or bool(maker.blocks)
-                numbers = self.factors(op) if is_left else self._likely
+                numbers = self.factors(op) if is_left else self.likely
                 for text, before, value in self._transformed(op, old, visible, numbers):
                     made = _with(op, path, value)
                     if made is not None:
@@ -297,6 +305,13 @@ class ScopedEdits:
                         kind, ops, effect = _kind_of_change(before), (*before, made), (old, text)
                         edit = Edit(op, kind, what, ops, None, 3, old.name, text, effect=effect)
                         yield edit if visible.uses[old] == 1 else replace(edit, effect=None)
+                others = [*_expressions(op, old, visible)]
+                for text, before, value in [*others, *(self._limited(op, old) if is_left else ())]:
+                    made = _with(op, path, value)
+                    if made is not None:
+                        what = f"`{text}` in place of `{old.name}`"
+                        ops = (*before, made)
+                        yield Edit(op, "wrong operand", what, ops, None, 4, old.name, text)
 
     def _accumulated(self, op: Op, path: Path, old: Value, visible: Visible) -> Iterator[Edit]:
         """Add a tile that nothing uses to a value that a loop or branch passes on."""
@@ -329,25 +344,43 @@ class ScopedEdits:
             yield from _applied("mul", (old, old), op.loc)
         yield from _normalized(old, op.loc)
         yield from _masked(op, old, visible)
-        for number in (*numbers, *visible.float_scalars(op)):
+        is_float = is_float_tile(old)
+        for number in numbers if is_float else ():
             yield from _applied("mul", (old, number), op.loc)
+        for scalar in visible.float_scalars(op) if is_float else ():
+            for name in ("mul", "sub", "add", "div"):
+                yield from _applied(name, (old, scalar), op.loc)
         for other in visible.tiles(op):
             if other is not old:
                 for name in _combining_ops(old, other):
                     yield from _applied(name, (old, other), op.loc)
+
+    def _limited(self, op: Op, old: Value) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+        """Add a number to a tile, or limit it by one."""
+        if not is_float_tile(old):
+            for number in (1, -1):
+                yield from _applied("add", (old, number), op.loc)
+            return
+        signed = [f for n in self._numbers[:_LIKELY_NUMBERS] for f in (n, -n)]
+        for number in (1.0, -1.0, *signed):
+            yield from _applied("add", (old, number), op.loc)
+        for number in signed:
+            for name in ("maximum", "minimum"):
+                yield from _applied(name, (old, number), op.loc)
 
     # Results
 
     def _results(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Apply an op to the result."""
         moves = op.spec.is_window_load or Trait.TILE_VIEW in op.spec.traits
-        if len(op.results) != 1 or not is_float_tile(op.results[0]):
+        if len(op.results) != 1 or not is_number_tile(op.results[0]):
             return
-        numbers = self._likely if moves else self.factors(op)
+        numbers = self.likely if moves else self.factors(op)
         middle = _like(op.result)
         first = replace(op, results=(middle,))
         changes = self._transformed(op, middle, visible, numbers, moves)
-        for text, ops, _ in (*changes, *self._by_unused(op, middle, visible)):
+        more = (*self._by_unused(op, middle, visible), *self._limited(op, middle))
+        for text, ops, _ in (*changes, *more):
             parts = first, *ops[:-1], replace(ops[-1], results=op.results)
             is_once = len(re.findall(rf"\b{re.escape(middle.name)}\b", text)) == 1
             shown = text.replace(f"({middle.name}", "({}", 1) if is_once else ""
@@ -357,7 +390,7 @@ class ScopedEdits:
     def _by_unused(
         self, op: Op, old: Value, visible: Visible
     ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
-        """Combine a tile with a parameter that the program uses nowhere."""
+        """Combine a tile with an unused parameter of the program."""
         spec = REGISTRY["slice"]
         for tensor in visible.before[op]:
             shape = tensor.type.shape if isinstance(tensor.type, TensorType) else ()
@@ -577,7 +610,7 @@ def _remainders(
 
 
 def _rounded_up(op: Op, lhs: Arg, rhs: Arg) -> Iterator[Edit]:
-    """Round a quotient up, in place of down."""
+    """Round a quotient up instead of down."""
     if type(rhs) is not int or rhs < 2:
         return
     added = scalar_op("add", lhs, rhs - 1, op.loc)
@@ -591,16 +624,16 @@ def _rounded_up(op: Op, lhs: Arg, rhs: Arg) -> Iterator[Edit]:
 
 
 def _applied(
-    name: str, args: Sequence[Arg], loc: Loc
+    name: str, args: Sequence[Arg], loc: Loc, wanted: Type | None = None
 ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
-    """Apply an op that keeps the type of its first operand."""
+    """Apply an op that keeps the type of its first operand, or has the `wanted` type."""
     spec, first = REGISTRY[name], args[0]
     assert isinstance(first, Value)
     try:
         made = make_op(spec, bind(spec, *args), in_scope=True, loc=loc)
     except (UserError, TypeError):
         return
-    if len(made.results) == 1 and made.result.type == first.type:
+    if len(made.results) == 1 and made.result.type == (wanted or first.type):
         shown = ", ".join(f"{a:.6g}" if isinstance(a, float) else show(a) for a in args)
         yield f"pl.{name}({shown})", (made,), made.result
 
@@ -640,6 +673,24 @@ def _masked(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tuple[O
                 )
                 if full.result.type == old.type:
                     yield text, (cut, full), full.result
+
+
+def _expressions(
+    op: Op, old: Value, visible: Visible
+) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+    """Yield functions of one or two other visible tiles that have the type of a tile."""
+    others = [v for v in visible.tiles(op) if v is not old][:_MAX_TERMS]
+    alike = [v for v in others if v.type == old.type]
+    for value in alike:
+        for spec in edits.unary_specs():
+            yield from _applied(spec.name, (value,), op.loc)
+    for name in ("add", "mul", "sub", "div", "maximum", "minimum"):
+        pairs = itertools.permutations if name in ("sub", "div") else itertools.combinations
+        for pair in pairs(alike, 2):
+            yield from _applied(name, pair, op.loc)
+    for value in others:
+        for name in ("row_sum", "row_max", "col_sum", "col_max"):
+            yield from _applied(name, (value,), op.loc, old.type)
 
 
 def _combining_ops(old: Value, value: Value) -> Sequence[str]:
@@ -698,7 +749,7 @@ class Visible:
         self._unused_tiles = {v for v in defined if v not in used and isinstance(v.type, TileType)}
 
     def scalars(self, op: Op) -> list[Value]:
-        """Return the nearest integer scalars: variables that still have them, and parameters."""
+        """Return the nearest integer scalars: variables that still hold them, and parameters."""
         found = [
             v
             for v in self.before.get(op, ())
@@ -724,7 +775,9 @@ class Visible:
 
     def tiles(self, op: Op) -> list[Value]:
         """Return the nearest float tiles that the source can name."""
-        found = [v for v in self.before.get(op, ()) if is_float_tile(v) and self.is_nameable(op, v)]
+        found = [
+            v for v in self.before.get(op, ()) if is_number_tile(v) and self.is_nameable(op, v)
+        ]
         return found[:_MAX_TILES]
 
     def like(self, op: Op, old: Value) -> list[Value]:
@@ -739,7 +792,7 @@ class Visible:
         return [v for v in found if v is not old][:_MAX_TILES]
 
     def is_nameable(self, op: Op, value: Value) -> bool:
-        """Return whether the variable of a value still has it at the op."""
+        """Return whether the variable of a value still holds it at the op."""
         names = (v for v in self.before.get(op, ()) if v.name == value.name)
         return next((v for v in names if self._is_variable(v)), None) is value
 

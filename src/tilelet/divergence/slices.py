@@ -46,6 +46,11 @@ class Slicer:
         self._calls: dict[str, list[Op]] = {}
         for function in trace.program.functions.values():
             self._enter(function.body, ())
+        self._passed: dict[Value, list[Value]] = {}
+        for name, calls in self._calls.items():
+            params = trace.program.functions[name].params
+            for param, *given in zip(params, *(CallView(call).operands for call in calls)):
+                self._passed[param] = [v for v in given if isinstance(v, Value)]
         self.lines = {(op.loc.file, op.loc.line) for op in self._around if not op.spec.terminator}
 
     def _enter(self, block: Block, around: tuple[Op, ...]) -> None:
@@ -102,9 +107,20 @@ class Slicer:
         """Return ops with the scalar arithmetic of their indices."""
         return list(dict.fromkeys(found for op in ops for found in (op, *self._scalars(op))))
 
+    def computing(self, scalars: Iterable[Value]) -> list[Op]:
+        """Return the scalar arithmetic that computes some values, without loops and branches.
+
+        A kernel's parameter is computed by what is passed for it.
+        """
+        given = [v for scalar in scalars for v in self._passed.get(scalar, (scalar,))]
+        return [op for op in self._sources(given) if not op.blocks and not op.spec.structural]
+
     def _scalars(self, op: Op) -> Iterator[Op]:
         """Yield the scalar ops, loops and branches that an op's arguments come from."""
-        waiting = [v for v in values_in(op.args.values()) if v in self._made_by]
+        yield from self._sources(values_in(op.args.values()))
+
+    def _sources(self, scalars: Iterable[Value]) -> Iterator[Op]:
+        waiting = [v for v in scalars if v in self._made_by]
         seen = set(waiting)
         while waiting:
             made = self._made_by[waiting.pop()]

@@ -36,15 +36,15 @@ def _tree(file: str) -> ast.Module:
 
 def _assignments(file: str, name: str) -> Iterator[Loc]:
     for node in ast.walk(_tree(file)):
-        if isinstance(node, ast.Assign) and name in _assigned_names(node):
-            yield _loc(file, node)
+        if isinstance(node, ast.Assign) and name in assigned_names(node):
+            yield loc_of(file, node)
 
 
-def _loc(file: str, node: ast.stmt) -> Loc:
+def loc_of(file: str, node: ast.stmt) -> Loc:
     return Loc(file, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
 
 
-def _assigned_names(node: ast.Assign) -> set[str]:
+def assigned_names(node: ast.Assign) -> set[str]:
     return {t.id for t in node.targets if isinstance(t, ast.Name)}
 
 
@@ -65,14 +65,14 @@ def assignments_without_op(
         if isinstance(node, ast.Assign) and (loc.file, node.lineno) not in lines
     ]
     read, made = _names_at(function, loc.line)
-    yield from (_loc(loc.file, node) for node in silent if made & _names_read(node.value))
+    yield from (loc_of(loc.file, node) for node in silent if made & _names_read(node.value))
     seen: set[str] = set()
     while read - seen:
         name = (read - seen).pop()
         seen.add(name)
         for node in silent:
-            if name in _assigned_names(node) and (loc.file, node.lineno) not in edited:
-                yield _loc(loc.file, node)
+            if name in assigned_names(node) and (loc.file, node.lineno) not in edited:
+                yield loc_of(loc.file, node)
                 read |= _names_read(node.value)
 
 
@@ -93,7 +93,7 @@ def _names_at(function: ast.FunctionDef, line: int) -> tuple[set[str], set[str]]
         if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or 0):
             continue
         if isinstance(node, ast.Assign):
-            made |= _assigned_names(node)
+            made |= assigned_names(node)
         if hasattr(node, "body"):  # its header only
             headers = [getattr(node, part, None) for part in ("test", "iter")]
             parts = [part for part in headers if part is not None and node.lineno == line]

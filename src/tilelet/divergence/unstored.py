@@ -18,6 +18,7 @@ from tilelet.dtypes import Array
 from tilelet.ir.core import Function, FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
+from tilelet.numerics.casts import computable
 from tilelet.tasks.window import Buffer, Shape
 
 _MAX_LOOKED_UP = 1000
@@ -28,7 +29,7 @@ def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int 
     """Return the event whose tile equals the golden where an output was not written."""
     if expected.dtype.kind in "iub" or not expected.ndim:
         return None
-    golden = Intermediate(name, "", 0, expected.astype(np.float64))
+    golden = Intermediate(name, "", 0, computable(expected).astype(np.float64))
     matcher = Matcher([golden])
     best: tuple[bool, int] | None = None
     first: dict[Op, int] = {}

@@ -22,7 +22,7 @@ from tilelet.divergence.record import (
     Writes,
     follow,
 )
-from tilelet.dtypes import Array
+from tilelet.dtypes import Arguments, Array
 from tilelet.ir.core import Program
 from tilelet.tasks.window import Window
 
@@ -117,7 +117,7 @@ class Where:
 
 def where_wrong(
     program: Program,
-    arguments: Mapping[str, object],
+    arguments: Arguments,
     outputs: Mapping[str, tuple[str, Array, Array, Bools]],
 ) -> list[Where]:
     """Return the error map of each wrong output, given its name, actual, expected and mask."""
