@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.limits import HUNG
 
 BIN = Path(sys.executable).parent
 MPIEXEC = shutil.which("mpiexec", path=f"{BIN}{os.pathsep}{os.environ['PATH']}")
@@ -31,5 +32,5 @@ def run_processes(
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HUNG,
     )

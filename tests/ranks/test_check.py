@@ -78,6 +78,54 @@ def test_a_wait_that_can_be_overtaken(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
 
 
+CROWDED = """
+import numpy as np
+import tilelet.language as pl
+import tilelet.language.distributed as pld
+from tilelet.ranks.config import DistributedConfig
+from tilelet.runtime import RunConfig
+
+
+@pl.jit
+def chip(y: pl.Out[pl.Tensor[[6, 8], pl.INT32]], s: pld.DistributedTensor[[1, 8], pl.INT32]):
+    with pl.manual_scope():
+        for b in pl.spmd(6):
+            pld.system.wait(s, offsets=[0, b], expected=1, cmp=pld.WaitCmp.Ge)
+            y[b : b + 1, :] = pl.full([1, 8], pl.INT32, 1)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            for b in pl.range(6):
+                pld.system.notify(
+                    s, peer=0, offsets=[0, b], value=1, op=pld.NotifyOp.AtomicAdd
+                )
+    return y
+
+
+@pl.jit.host
+def crowded(y: pl.Out[pl.Tensor[[1, 6, 8], pl.INT32]]):
+    buf = pld.alloc_window_buffer([1, 8], dtype=pl.INT32)
+    for r in pl.range(pld.world_size()):
+        s = pld.window(buf, [1, 8], dtype=pl.INT32)
+        chip(y[r], s, device=r)
+
+
+crowded(np.zeros((1, 6, 8), np.int32), config=RunConfig(distributed_config=DistributedConfig()))
+"""
+
+
+def test_the_number_of_clusters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Six waiting blocks hold all vector cores of three clusters."""
+    script = tmp_path / "crowded.py"
+    script.write_text(CROWDED)
+    machine = tmp_path / "small.toml"
+    machine.write_text('extends = "a2a3"\n[cores]\nclusters = { value = 3, evidence = "G" }\n')
+    assert main(["check", str(script)]) == 0
+    assert main(["check", str(script), "--clusters", "4"]) == 0
+    assert "error[E1710]" not in capsys.readouterr().err
+    for options in (["--clusters", "3"], ["-p", str(machine)]):
+        assert main(["check", str(script), *options]) == 1
+        assert "error[E1710]: deadlock" in capsys.readouterr().err
+
+
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--format", "json", write(tmp_path, "i + 1", "Ge")]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -108,6 +156,7 @@ def test_a_single_rank_program_has_no_schedule_to_replay(
 ) -> None:
     hello = Path(__file__).parents[2] / "examples" / "01_hello.py"
     assert main(["check", str(hello), "--replay", "random:1"]) == 2
+    assert main(["check", str(hello), "--clusters", "1"]) == 2
     assert "`--replay` is for programs of several ranks" in capsys.readouterr().err
 
 

@@ -209,3 +209,41 @@ def test_collectives_of_the_host(ranks: int, mode: str) -> None:
     host(x, y, z, config=world(ranks))
     assert np.array_equal(y, np.broadcast_to(x.sum(axis=0), y.shape))
     assert np.array_equal(z, np.broadcast_to(x[1], z.shape))
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_allreduces_of_the_host_with_signals_of_their_own(ranks: int, cores: int) -> None:
+    row = pl.Tensor[[1, S], pl.FP16]
+    window = pld.DistributedTensor[[1, S], pl.FP16]
+
+    @pl.jit
+    def fill(x: row, w: window):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            w[:] = pl.mul(x, 1.0)
+        return w
+
+    @pl.jit
+    def drain(y: pl.Out[row], w: window):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.mul(w, 1.0)
+        return y
+
+    @pl.jit.host
+    def host(
+        x: pl.Tensor[[ranks, 1, S], pl.FP16],
+        y: pl.Out[pl.Tensor[[ranks, 1, S], pl.FP16]],
+    ):
+        w_buf = pld.alloc_window_buffer([1, S], dtype=pl.FP16)
+        w = pld.window(w_buf, [1, S], dtype=pl.FP16)
+        for r in pl.range(pld.world_size()):
+            fill(x[r], w, device=r)
+        w = pld.tensor.allreduce(w, op=pld.ReduceOp.Max, core_num=cores)
+        w = pld.tensor.allreduce(w)
+        for r in pl.range(pld.world_size()):
+            drain(y[r], w, device=r)
+
+    x = data(ranks, 1, np.float16)
+    y = np.zeros_like(x)
+    host(x, y, config=world(ranks))
+    assert np.array_equal(y, np.broadcast_to(ranks * x.max(axis=0), y.shape))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.limits import HUNG
 from tests.ranks.mpi_processes import needs_mpiexec, process_command, run_processes
 
 from tilelet.diag.catalogue.ranks import NoMpi
@@ -120,12 +121,15 @@ def over_mpi(
 
 
 @needs_mpiexec
+@pytest.mark.parametrize("limit", [0, 1 << 60])
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_results_are_those_of_one_process(tmp_path: Path, ranks: int) -> None:
-    file = script(tmp_path)
+def test_results_are_those_of_one_process(tmp_path: Path, ranks: int, limit: int) -> None:
+    """Natively from the start, and in the interpreter only."""
+    limited = f"from tilelet.ranks import native_calls\nnative_calls.MAX_INTERPRETED = {limit}"
+    file = script(tmp_path, limited)
     done = over_mpi(ranks, file, ranks, "mpi")
     assert done.returncode == 0, done.stdout + done.stderr
-    here = [sys.executable, "-m", "tilelet.cli", "run", str(file), "--"]
+    here = [sys.executable, "-m", "tilelet.cli", "run", "--engine", "interp", str(file), "--"]
     subprocess.run([*here, str(ranks), str(tmp_path / "here")], check=True, cwd=tmp_path)
     expected = np.load(tmp_path / "here.npy")
     assert expected.any()
@@ -154,7 +158,7 @@ def test_ctrl_c_ends_ranks_that_are_blocked(tmp_path: Path) -> None:
     assert "started" in process.stderr.readline()  # of the first rank, which then waits
     time.sleep(2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    process.communicate(timeout=30)
+    process.communicate(timeout=HUNG)
     assert process.returncode != 0
 
 
@@ -204,3 +208,23 @@ def test_without_mpi_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(launch.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(NoMpi, match=r"needs the package mpi4py"):
         launch.start_rank()
+
+
+def test_without_an_mpi_library_one_line_says_so(tmp_path: Path) -> None:
+    """A package without the library that it loads, as with another MPI than that of the cluster."""
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").touch()
+    (tmp_path / "mpi4py" / "MPI.py").write_text("raise RuntimeError('cannot load MPI library')")
+    script = tmp_path / "script.py"
+    script.touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "tilelet", "run", "--ranks", "mpi", str(script)],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=HUNG,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "error[E1718]: `--ranks mpi` needs an MPI library" in done.stderr
+    assert "internal error" not in done.stderr

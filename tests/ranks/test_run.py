@@ -17,13 +17,14 @@ from tilelet.diag.catalogue.ranks import (
     NotDistributed,
     RanksDeadlock,
     TransferMismatch,
-    WrongPlace,
 )
 from tilelet.diag.catalogue.windows import WindowOutOfRange
 from tilelet.diag.core import UserErrors
 from tilelet.diag.tracebacks import user_frames
 from tilelet.ranks.config import DistributedConfig
+from tilelet.ranks.host import plan_of
 from tilelet.runtime import TensorSpec, run
+from tilelet.tasks.arguments import bind_arguments
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 8])
@@ -351,7 +352,7 @@ def test_a_collective_in_a_control_program_is_in_the_wrong_place() -> None:
         for r in pl.range(pld.world_size()):
             chip(pld.window(buf, [2, 1], dtype=pl.INT32), device=r)
 
-    with pytest.raises(WrongPlace, match=r"`pld.tensor.barrier` in a control program"):
+    with pytest.raises(UserErrors, match=r"E1704.*`pld.tensor.barrier` in a control program"):
         host(rows(2), config=world(2))
 
 
@@ -384,3 +385,60 @@ def test_a_dispatch_may_return_a_view_that_its_loops_wrote() -> None:
     y = np.zeros_like(x)
     double_views(x, y, config=world(2))
     assert np.array_equal(y, 2 * x)
+
+
+def test_the_host_submits_dispatches_with_dependencies() -> None:
+    """Without the edge, the second dispatch of a rank would run first: it is named later."""
+
+    @pl.jit
+    def add(x: pl.Tensor[[1, SIZE], pl.FP32], y: pl.Out[pl.Tensor[[1, SIZE], pl.FP32]]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.add(x, x)
+        return y
+
+    @pl.jit.host
+    def host(
+        x: pl.Tensor[[2, 1, SIZE], pl.FP32],
+        y: pl.Out[pl.Tensor[[2, 1, SIZE], pl.FP32]],
+        z: pl.Out[pl.Tensor[[2, 1, SIZE], pl.FP32]],
+    ):
+        for r in pl.range(pld.world_size()):
+            _, first = pl.submit(add, x[r], y[r], device=r)
+            _, second = pl.submit(add, x[r], z[r], device=1, deps=[first])
+            add(y[r], z[r], device=r)
+
+    x = rows(2)
+    y, z = np.zeros_like(x), np.zeros_like(x)
+    host(x, y, z, config=world(2))
+    assert np.array_equal(z, 4 * x)
+    compiled = host.compile(x, y, z, config=world(2))
+    bound = bind_arguments(compiled.program, {"x": x, "y": y, "z": z}, execute=True)
+    plan = plan_of(compiled.program, bound, 2)
+    assert [d.waits_for for d in plan.dispatches] == [[], [0], [0, 1], [], [3], [3, 4]]
+    assert [d.rank for d in plan.dispatches] == [0, 1, 0, 1, 1, 1]
+
+
+def test_the_host_may_read_what_no_dispatch_writes() -> None:
+    row = pl.Tensor[[1, SIZE], pl.FP32]
+
+    @pl.jit
+    def twice(x: row, y: pl.Out[row]):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            y[:] = pl.add(x[:], x[:])
+        return y
+
+    @pl.jit.host
+    def host(
+        n: pl.Tensor[[2], pl.INT32],
+        x: pl.Tensor[[2, 1, SIZE], pl.FP32],
+        y: pl.Out[pl.Tensor[[2, 1, SIZE], pl.FP32]],
+    ):
+        twice(x[0], y[0], device=0)
+        if pl.read(x, [0, 0, 0]) > 0.0:
+            for r in pl.range(1, pl.read(n, [1])):
+                twice(x[r], y[r], device=r)
+
+    x = np.full((2, 1, SIZE), 3, np.float32)
+    y = np.zeros_like(x)
+    host(np.array([0, 2], np.int32), x, y, config=world(2))
+    assert np.array_equal(y, x + x)

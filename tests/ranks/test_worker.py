@@ -137,3 +137,16 @@ def test_callbacks() -> None:
         compiled.prepare(callbacks={"report": print, "nothing": print})
     with pytest.raises(ValueError, match="nothing: not sub-workers"):
         compiled.prepare(sub_worker_overrides={"nothing": print})
+
+
+def test_bytes_of_a_rank() -> None:
+    x = rows(2)
+    with ring.compile(x, x, config=world(2)).prepare() as worker:
+        kept = worker.malloc(x.nbytes, worker_id=1)
+        worker.copy_to(kept, x.ctypes.data, x.nbytes, worker_id=1)
+        back = np.zeros_like(x)
+        worker.copy_from(back.ctypes.data, kept, back.nbytes, worker_id=1)
+        assert np.array_equal(back, x)
+        worker.free(kept, worker_id=1)
+        with pytest.raises(ValueError, match="no tensor of this worker"):
+            worker.copy_from(back.ctypes.data, kept, back.nbytes, worker_id=1)

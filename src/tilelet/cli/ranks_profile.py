@@ -38,6 +38,8 @@ def ranks_modeller(machines: Sequence[Machine], found: list[RanksTimeline]) -> E
         native = native_kernels(run.program) if runs_natively(run.program) else None
         with progress(f"modelling the ranks of {run.name}"):
             plan = plan_of(run.program, bound, world)
+            if run.kept is not None:
+                run.kept.use(run.program.name, plan)
             found.extend(model_ranks(run.name, run.program, plan, machines, native))
         return False  # the script's arrays have their results
 

@@ -15,6 +15,7 @@ from tilelet import dtypes
 from tilelet.diag.catalogue.ops import BadChoice, RankMismatch
 from tilelet.diag.catalogue.ranks import (
     BadCollective,
+    BadDeferredWait,
     BadSignal,
     BadWindowBuffer,
     NotDistributed,
@@ -94,6 +95,14 @@ def _cell(call: Call, param: str) -> None:
     check_window(
         call, "offsets", infer.name_of(call, param), starts, [1] * len(starts), signal.shape
     )
+
+
+def _word(call: Call, param: str) -> None:
+    """Check a number that is compared with a cell, or stored in one."""
+    infer.integer(call, param)
+    found = infer.int_of(call[param])
+    if found is not None:
+        infer.check_constant(found, dtypes.INT32, call.at(param))
 
 
 def _choice(call: Call, param: str, kind: type[Any], allowed: Sequence[Any] | None = None) -> None:
@@ -404,6 +413,14 @@ def _infer_transfer(call: Call, remote: str, local: str) -> infer.Types:
         advice = "give a region: `dst_offsets=`, `src_offsets=` and `shape=`"
         raise TransferMismatch(call.at(local), call.shown, problem, advice)
     chunks = [infer.constant_int(call, p, at_least=0) for p in ("chunk_rows", "chunk_cols")]
+    moved = infer.items(call, "shape") if all(given) else near.shape
+    are_fixed = [not isinstance(n, (SymDim, Value)) for n in moved]
+    fixed = (all(are_fixed[:-1]), all(are_fixed[-1:]))
+    for param, chunk, is_fixed in zip(("chunk_rows", "chunk_cols"), chunks, fixed):
+        if not chunk and not is_fixed:
+            problem = f"a region whose extent is computed needs `{param}=`"
+            advice = "on a device its staging tile has a constant size"
+            raise TransferMismatch(call.at("shape"), call.shown, problem, advice)
     if infer.flag(call, "pipeline") and not all(chunks):
         problem = "`pipeline=True` needs `chunk_rows=` and `chunk_cols=`"
         raise TransferMismatch(call.at("pipeline"), call.shown, problem)
@@ -481,7 +498,7 @@ _SIGNAL: OpFields = {"engine": Engine.SCALAR, "plane": Plane.SCOPE, "on_chip": (
 def _infer_notify(call: Call) -> infer.Types:
     _cell(call, "target")
     infer.integer(call, "peer")
-    infer.integer(call, "value")
+    _word(call, "value")
     _choice(call, "op", NotifyOp)
     return (_distributed(call, "target"),)
 
@@ -510,7 +527,7 @@ def notify(
 
 def _infer_wait(call: Call) -> infer.Types:
     _cell(call, "signal")
-    infer.integer(call, "expected")
+    _word(call, "expected")
     _choice(call, "cmp", WaitCmp)
     return ()
 
@@ -528,6 +545,9 @@ def wait(signal: DistributedTensor, offsets: Ints, expected: Int, *, cmp: WaitCm
 
 def _infer_defer_wait(call: Call) -> infer.Types:
     _infer_wait(call)
+    expected = infer.int_of(call["expected"])
+    if expected is not None and expected < 0:
+        raise BadDeferredWait(call.at("expected"), f"it compares unsigned numbers, not {expected}")
     _choice(call, "cmp", WaitCmp, [WaitCmp.Ge])
     return ()
 
@@ -667,6 +687,9 @@ def _rows(call: Call, param: str, target: TensorType) -> None:
 def _infer_allgather(call: Call) -> infer.Types:
     target = _collective_data(call, "target")
     _rows(call, "local", target)
+    if infer.tensor(call, "local").shape[0] != 1:
+        problem = f"`local` is {infer.tensor(call, 'local')}, not one row"
+        raise BadCollective(call.at("local"), call.shown, problem, "pass `[1, S]`")
     _check_signal(call)
     _differ(call, "local", "target", "signal")
     return (target,)

@@ -1,19 +1,23 @@
 """Suspendable functions: generators over the interpreter's closures.
 
 A function that contains suspending ops becomes nested generators along the blocks that lead to
-those ops; everything else stays plain interpreter steps. A strand is thus a Python generator: while
-it waits it holds only its frame, and a run needs one thread, whatever the schedule.
+those ops; everything else stays plain interpreter steps or, in kernels of a run with native code,
+regions that are compiled. A strand is thus a Python generator: while it waits it holds only its
+frame, and a run needs one thread, whatever the schedule.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilelet.diag.catalogue.scopes import ZeroStep
 from tilelet.interp.lowering import Frame, Lowering, Step
-from tilelet.ir.core import Block, Function, Op, walk
+from tilelet.ir.core import Block, Function, FunctionKind, Op, Value
+from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ranks.regions import with_inner
 from tilelet.ranks.requests import Request
 
 if TYPE_CHECKING:
@@ -26,22 +30,51 @@ Suspends = Callable[[Op], "LowerRoutine | None"]
 
 
 class ResumableBlock:
-    """A block that runs as a generator."""
+    """A block that runs as a generator.
+
+    parts  whether each suspends, its code, and the slots that no later part reads
+    """
 
     __slots__ = ("_parts", "result")
 
     def __init__(
-        self, parts: Sequence[tuple[bool, Any]], result: Callable[[Frame], tuple[Any, ...]]
+        self,
+        parts: Sequence[tuple[bool, Any, Sequence[int]]],
+        result: Callable[[Frame], tuple[Any, ...]],
     ) -> None:
         self._parts = tuple(parts)
         self.result = result
 
     def run(self, frame: Frame) -> Suspension:
-        for suspends, part in self._parts:
+        for suspends, part, dead in self._parts:
             if suspends:
                 yield from part(frame)
             else:
                 part(frame)
+            for slot in dead:
+                frame[slot] = None
+
+
+def _last_uses(block: Block) -> dict[Op, list[Value]]:
+    """Return the tensors and tiles defined in a block that an op of it is the last to use.
+
+    They need not stay in memory until the function ends.
+    """
+    last: dict[Value, Op] = {}
+    for op in block.ops:
+        last.update(dict.fromkeys([v for v in op.results if isinstance(v.type, _MEMORY)], op))
+        for inner in with_inner(op):
+            for v in inner.operands:
+                if v in last:
+                    last[v] = op
+    found: dict[Op, list[Value]] = {}
+    for value, op in last.items():
+        if op is not block.terminator:
+            found.setdefault(op, []).append(value)
+    return found
+
+
+_MEMORY = (TensorType, TileType)
 
 
 class ResumableFunction:
@@ -51,6 +84,8 @@ class ResumableFunction:
         self._low = Lowering(state, function)
         self._state = state
         self._suspends = suspends
+        is_kernel = function.kind is FunctionKind.InCore
+        self._regions = state.world.regions(function.name) if is_kernel else None
         self._params = self._low.define(function.params)
         self._body = self._block(function.body)
 
@@ -60,15 +95,31 @@ class ResumableFunction:
         return self._body.run(frame)
 
     def _block(self, block: Block) -> ResumableBlock:
-        parts = [self._part(op) for op in block.ops[:-1]]
-        return ResumableBlock(parts, self._low.get(yielded(block)))
+        low, dying = self._low, _last_uses(block)
+        parts: list[tuple[bool, Routine | Step, Sequence[int]]] = []
+        for stays, group in itertools.groupby(block.ops[:-1], self._is_whole):
+            ops = list(group)
+            if stays and self._regions is not None and self._regions.compute(ops):
+                parts.append((False, self._regions.code(low, ops), ()))
+            else:
+                for op in ops:
+                    suspends, code = self._part(op, stays)
+                    parts.append((suspends, code, [low.slot(v) for v in dying.get(op, ())]))
+        return ResumableBlock(parts, low.get(yielded(block)))
 
-    def _part(self, op: Op) -> tuple[bool, Routine | Step]:
+    def _is_whole(self, op: Op) -> bool:
+        """Whether an op runs in one piece, natively if there are regions."""
+        regions = self._regions
+        return not any(
+            self._suspends(inner) or (regions is not None and regions.excludes(inner))
+            for inner in with_inner(op)
+        )
+
+    def _part(self, op: Op, is_whole: bool) -> tuple[bool, Routine | Step]:
         own = self._suspends(op)
         if own is not None:
             return True, own(self._low, op)
-        inside = (inner for block in op.blocks for inner in walk(block))
-        if not any(self._suspends(inner) for inner in inside):
+        if is_whole or not op.blocks:
             return False, self._low.op(op)
         nested = {"for": self._for, "while": self._while, "if": self._if, "scope": self._scope}
         return True, nested[op.name](op)

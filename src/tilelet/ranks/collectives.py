@@ -8,7 +8,7 @@ peers are at least g; at the end it subtracts the credits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from tilelet.diag.catalogue.ranks import BadCollective
 from tilelet.dtypes import Array
 from tilelet.interp.lowering import Frame, Lowering
 from tilelet.ir.core import Op
+from tilelet.ops.apply import Args
 from tilelet.ranks.code import LowerRoutine, Routine, Suspension
+from tilelet.ranks.collective_rules import check_collective
 from tilelet.ranks.comm import rank_state, signal
 from tilelet.ranks.memory import moved, read_copy, store, symmetric
 from tilelet.ranks.requests import Condition, Request
@@ -49,9 +51,6 @@ class Meeting:
         self.size = len(self.slices)
         self._cells = cells
         self._phase = 0
-        if cells.shape[0] < self.size and int(np.prod(cells.shape)) < self.size:
-            problem = f"a signal of {list(cells.shape)} cells for {self.size} ranks"
-            raise BadCollective(op.loc, op.name, problem, "one cell per rank")
 
     @property
     def peers(self) -> list[int]:
@@ -108,15 +107,15 @@ def rows_of(window: Window, parts: int, op: Op) -> list[Window]:
     return [window.slice((p * size, *zeros), (size, *rest)) for p in range(parts)]
 
 
-Body = Callable[[Meeting, dict[str, Any]], Suspension]
+Body = Callable[[Meeting, Args], Suspension]
 
 
-def _barrier(_: Meeting, __: dict[str, object]) -> Suspension:
+def _barrier(_: Meeting, __: Args) -> Suspension:
     return
     yield
 
 
-def _allreduce(m: Meeting, args: dict[str, Any]) -> Suspension:
+def _allreduce(m: Meeting, args: Args) -> Suspension:
     target: Window = args["target"]
     combine = REDUCTIONS[args["op"]]
     total = m.read(m.at(target, 0))
@@ -126,7 +125,7 @@ def _allreduce(m: Meeting, args: dict[str, Any]) -> Suspension:
     m.write(target, total)
 
 
-def _broadcast(m: Meeting, args: dict[str, Any]) -> Suspension:
+def _broadcast(m: Meeting, args: Args) -> Suspension:
     target, root = args["target"], args["root"]
     if root >= m.size:
         problem = f"root {root} of a domain of {m.size}"
@@ -137,7 +136,7 @@ def _broadcast(m: Meeting, args: dict[str, Any]) -> Suspension:
     yield
 
 
-def _allgather(m: Meeting, args: dict[str, Any]) -> Suspension:
+def _allgather(m: Meeting, args: Args) -> Suspension:
     row = m.read(args["local"])
     for peer in range(m.size):
         m.write(rows_of(m.at(args["target"], peer), m.size, m.op)[m.me], row)
@@ -145,7 +144,7 @@ def _allgather(m: Meeting, args: dict[str, Any]) -> Suspension:
     yield
 
 
-def _reduce_scatter(m: Meeting, args: dict[str, Any]) -> Suspension:
+def _reduce_scatter(m: Meeting, args: Args) -> Suspension:
     rows = [rows_of(m.at(args["target"], p), m.size, m.op)[m.me] for p in range(m.size)]
     total = m.read(rows[0])
     for row in rows[1:]:
@@ -154,14 +153,14 @@ def _reduce_scatter(m: Meeting, args: dict[str, Any]) -> Suspension:
     m.write(rows[m.me], total)
 
 
-def _all_to_all(m: Meeting, args: dict[str, Any]) -> Suspension:
+def _all_to_all(m: Meeting, args: Args) -> Suspension:
     for peer, row in enumerate(rows_of(args["input"], m.size, m.op)):
         m.write(rows_of(m.at(args["target"], peer), m.size, m.op)[m.me], m.read(row))
     return
     yield
 
 
-def _all_to_all_v(m: Meeting, args: dict[str, Any]) -> Suspension:
+def _all_to_all_v(m: Meeting, args: Args) -> Suspension:
     yield from _all_to_all(m, args)
     limit = args["target"].shape[0] // m.size
     sent = m.read(args["send_counts"]).reshape(-1)
@@ -182,12 +181,15 @@ BODIES: dict[str, Body] = {
 }
 
 
-def meet(state: RankState, op: Op, args: dict[str, Any]) -> Suspension:
+def meet(state: RankState, op: Op, args: Args) -> Suspension:
     """Run one call of a collective: wait for all ranks, exchange data, wait until all have
     finished.
     """
     _check_buffers(op, args)
     m = Meeting(state, op, args["signal"])
+    _check_alike(m, args)
+    if state.strand.task.kernel:  # those of the host are checked when they are planned
+        check_collective(op, args, m.size, in_host=False)
     yield from m.barrier()
     yield from BODIES[op.name](m, args)
     if op.name != "pld.tensor.barrier":
@@ -195,7 +197,35 @@ def meet(state: RankState, op: Op, args: dict[str, Any]) -> Suspension:
     m.leave()
 
 
-def _check_buffers(op: Op, args: dict[str, Any]) -> None:
+def _check_alike(m: Meeting, args: Args) -> None:
+    """Check that this call is the one that the other ranks make at this place of their order."""
+    options = [args[name] for name in ("op", "mode", "root", "core_num") if name in args]
+    shown = [o.name if isinstance(o, ReduceOp) else str(o) for o in options]
+    call = f"{m.op.name}({', '.join(shown)})"
+    shapes = [list(args[name].shape) for name in ("input", "local", "target") if name in args]
+    allocation = symmetric(args["signal"]).allocation
+    calls = m.state.world.collective_calls
+    mine = calls.setdefault((allocation, args["signal"].offset, m.me), [])
+    mine.append((call, shapes, m.op.loc))
+    for peer in m.peers:
+        theirs = calls.get((allocation, args["signal"].offset, peer), [])
+        if len(theirs) < len(mine):
+            continue
+        other, their_shapes, loc = theirs[len(mine) - 1]
+        if (other, their_shapes) == (call, shapes):
+            continue
+        if other == call:
+            other, call = f"{call} of {their_shapes}", f"{call} of {shapes}"
+        here, there = allocation.domain.ranks[m.me], allocation.domain.ranks[peer]
+        problem = (
+            f"call {len(mine)} with this signal is `{call}` on rank {here}"
+            f" and `{other}` on rank {there}"
+        )
+        advice = "all ranks make the same calls in the same order"
+        raise BadCollective(m.op.loc, m.op.name, problem, advice, loc)
+
+
+def _check_buffers(op: Op, args: Args) -> None:
     """Check that the operands of a collective lie in different window buffers."""
     seen: dict[int, str] = {}
     for name, value in args.items():

@@ -191,6 +191,7 @@ def lower_transfer(low: Lowering, op: Op) -> Routine:
 def signal(state: RankState, cell: Window, value: int, kind: NotifyOp, op: Op) -> None:
     """Add to or set a cell, as `notify` does."""
     state.observe("notify" if kind is NotifyOp.AtomicAdd else "set", cell, op, value)
+    state.world.has_notified.add((state.rank, op.loc))
     symmetric(cell).signal(cell, value, kind)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.dataclasses import dataclass, field
+from tilelet.diag.catalogue.ranks import BadWorld
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,15 @@ class DistributedConfig:
     def __post_init__(self) -> None:
         ids = list(self.device_ids)
         if not ids:
-            raise ValueError("device_ids is empty: a program needs at least one rank")
+            raise BadWorld("device_ids is empty: a program needs at least one rank")
         if any(type(i) is not int or i < 0 for i in ids):
-            raise ValueError(f"device_ids are numbers from 0 up, not {ids}")
+            raise BadWorld(f"device_ids are numbers from 0 up, not {ids}")
         if len(set(ids)) != len(ids):
-            raise ValueError(f"device_ids repeat: {ids}")
+            raise BadWorld(f"device_ids repeat: {ids}")
         if self.aicpu_thread_num not in (0, *range(2, 1 << 16)):
-            raise ValueError(f"aicpu_thread_num is 0 or at least 2, not {self.aicpu_thread_num}")
+            raise BadWorld(f"aicpu_thread_num is 0 or at least 2, not {self.aicpu_thread_num}")
+        if self.num_sub_workers < 0:
+            raise BadWorld(f"num_sub_workers is 0 or more, not {self.num_sub_workers}")
 
     @property
     def world(self) -> int:

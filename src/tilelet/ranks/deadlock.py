@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from tilelet.analysis.aliases import Aliases
 from tilelet.dataclasses import dataclass
@@ -13,12 +13,13 @@ from tilelet.diag.text import plural
 from tilelet.ir.core import Block, FunctionKind, Op, Value, walk
 from tilelet.ranks.collectives import BODIES
 from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
+from tilelet.ranks.rank import RankTask
 from tilelet.ranks.requests import Condition, Request
 from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
     from tilelet.ranks.host import Dispatch
-    from tilelet.ranks.rank import RankTask, Strand
+    from tilelet.ranks.rank import Strand
     from tilelet.ranks.scheduler import World
 
 _MAX_SHOWN = 8
@@ -32,19 +33,27 @@ def explain(world: World) -> RanksDeadlock:
 class _Explanation:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._notes: list[str] = []
+        self._notes: list[str] = []  # causes
+        self._others: list[str] = []  # what else has happened to the cells
+        self._past: dict[tuple[int, str, str], list[int]] = {}  # blocks past a notify
 
     def message(self) -> RanksDeadlock:
         labels: list[tuple[Loc, str]] = []
+        waiting: dict[tuple[Loc, int, str, str, str], list[int]] = {}
         for strand in self._world.strands:
             request = strand.request
             assert request is not None
             unmet = [c for c in request.conditions if not c.holds]
             if request.ready is not None:
                 labels.append((request.loc, f"{strand.title} needs the results of its tasks"))
-            labels += [(request.loc, f"{_standing(strand)}{_wanted(c)}") for c in unmet[:1]]
+            for c in unmet[:1]:
+                key = (request.loc, strand.rank, strand.name, _loops(strand), _wanted(c))
+                waiting.setdefault(key, []).append(strand.block if strand.blocks > 1 else -1)
             for c in unmet:
                 self._why(strand, request.op, c)
+        for (loc, rank, name, loops, wanted), blocks in waiting.items():
+            shown = _blocks(sorted(blocks)) if blocks != [-1] else ""
+            labels.append((loc, f"rank {rank}, `{name}`{shown}{loops}: {wanted}"))
         for task in self._world.deferred:
             for c, op in task.deferred:
                 if not c.holds:
@@ -52,7 +61,12 @@ class _Explanation:
                     labels.append((op.loc, f"{who}{_wanted(c)}"))
                     self._why(None, op.name, c)
         self._unstarted()
-        notes = list(dict.fromkeys(self._notes))
+        for (rank, kernel, place), numbers in self._past.items():
+            blocks = sorted(set(numbers))
+            many = "are past their" if len(blocks) > 1 else "is past its"
+            shown = _blocks(blocks) if blocks != [-1] else ""
+            self._others.append(f"rank {rank}, `{kernel}`{shown} {many} notify at {place}")
+        notes = list(dict.fromkeys([*self._notes, *self._others]))
         more = len(notes) - _MAX_SHOWN
         if more > 0:
             notes = [*notes[:_MAX_SHOWN], f"and {more} more"]
@@ -74,8 +88,14 @@ class _Explanation:
         done: dict[int, int] = {}
         for owner, at, state in sources:
             if isinstance(owner, _Strand):
-                if owner.is_past:
-                    self._notes.append(f"{owner.strand.title} is past its notify at {_place(at)}")
+                has_run = (owner.strand.rank, at) in self._world.has_notified
+                if owner.is_past and not has_run:
+                    text = f"has not run its notify at {_place(at)}, and is past it"
+                    self._notes.append(f"{owner.strand.title} {text}")
+                elif owner.is_past:
+                    key = (owner.strand.rank, owner.strand.name, _place(at))
+                    block = owner.strand.block if owner.strand.blocks > 1 else -1
+                    self._past.setdefault(key, []).append(block)
                 elif owner.strand is strand:
                     text = "notifies only after this wait, or not at all"
                     self._notes.append(f"{owner.strand.title} {text}: {_place(at)}")
@@ -83,15 +103,19 @@ class _Explanation:
                     self._notes.append(
                         f"{owner.strand.title} would notify at {_place(at)}, {state}"
                     )
-            elif owner is not None:
+            elif isinstance(owner, RankTask):
+                if (owner.rank, at) not in self._world.has_notified:
+                    who = f"rank {owner.rank}, `{owner.kernel}`"
+                    self._notes.append(f"{who} has ended without its notify at {_place(at)}")
+            elif owner:
                 self._notes.append(f"{owner} would notify at {_place(at)}, {state}")
         watcher = self._world.watcher
         notified = getattr(watcher, "notified", {}).get((buffer.id, c.cell.bytes.start), [])
         for access in notified:
             done[access.strand.rank] = done.get(access.strand.rank, 0) + 1
         for rank, count in done.items():
-            self._notes.append(f"rank {rank} has notified {cell} {plural(count, 'time')}")
-        if sources and not done and all(owner is None for owner, _, _ in sources):
+            self._others.append(f"rank {rank} has notified {cell} {plural(count, 'time')}")
+        if sources and not done and all(isinstance(owner, RankTask) for owner, _, _ in sources):
             self._notes.append(f"every task that could notify {cell} has ended")
 
     def _missing(self, buffer: SymmetricBuffer, c: Condition, op: str) -> None:
@@ -111,7 +135,9 @@ class _Explanation:
         else:
             self._notes.append(f"rank {rank} has ended without calling `{op}`")
 
-    def _sources(self, allocation: Allocation) -> Iterator[tuple[_Strand | str | None, Loc, str]]:
+    def _sources(
+        self, allocation: Allocation
+    ) -> Iterator[tuple[_Strand | RankTask | str, Loc, str]]:
         """Return every notify that could reach a window buffer: its strand, location, and what
         blocks it.
         """
@@ -127,13 +153,14 @@ class _Explanation:
                 seen.add(id(strand.task))
         for state in world.ranks:
             for task in state.by_index.values():
-                if id(task) in seen or not task.kernel:
+                rest = _unstarted_blocks(task)
+                if (id(task) in seen and not rest) or not task.kernel:
                     continue
                 for op in self._notifies(task, allocation):
-                    if task.started:
-                        yield None, op.loc, "ended"
+                    if task.started and not rest:
+                        yield task, op.loc, "ended"
                     else:
-                        who = f"rank {state.rank}, `{task.kernel}`"
+                        who = f"rank {state.rank}, `{task.kernel}`{rest}"
                         yield who, op.loc, f"and has not started: {self._blocker(task)}"
         for i in world.pending:
             dispatch = world.plan.dispatches[i]
@@ -193,8 +220,12 @@ class _Explanation:
         for state in self._world.ranks:
             lacking = [t for t in state.waiting if t.kernel and not t.waits_for]
             if lacking:
-                who = f"rank {state.rank}, `{lacking[0].kernel}`"
-                self._notes.append(f"{who} has no core: {self._blocker(lacking[0])}")
+                who = f"rank {state.rank}, `{lacking[0].kernel}`{_unstarted_blocks(lacking[0])}"
+                self._notes.append(f"{who}: no core is free, {self._blocker(lacking[0])}")
+
+
+Notifier: TypeAlias = "_Strand | RankTask | str"
+"""What could notify: a running strand, a task that has ended, or the name of one to come."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +234,21 @@ class _Strand:
 
     strand: Strand
     is_past: bool
+
+
+def _unstarted_blocks(task: RankTask) -> str:
+    """Return which blocks of a task that has begun have no core yet."""
+    if not 0 < task.begun < (task.blocks or 1):
+        return ""
+    return _blocks(range(task.begun, task.blocks or 1))
+
+
+def _blocks(numbers: Sequence[int]) -> str:
+    """Return the name of a range of blocks, after the name of their task."""
+    first, last = numbers[0], numbers[-1]
+    if last - first + 1 != len(numbers):
+        return f" ({len(numbers)} blocks)"
+    return f" block {first}" if first == last else f" blocks {first} to {last}"
 
 
 def _is_past(body: Block, notify: Op, request: Request) -> bool:
@@ -221,9 +267,8 @@ def _inside(op: Op) -> Iterator[Op]:
         yield from walk(block)
 
 
-def _standing(strand: Strand) -> str:
-    loops = "".join(f", {name} = {value}" for name, value in strand.loops)
-    return f"{strand.title}{loops}: "
+def _loops(strand: Strand) -> str:
+    return "".join(f", {name} = {value}" for name, value in strand.loops)
 
 
 def _wanted(c: Condition) -> str:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from tilelet.dataclasses import dataclass
+from tilelet.dataclasses import dataclass, field
+from tilelet.dtypes import Arguments
 from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.record import RankStreams, record_streams
 from tilelet.ranks.scheduler import Callbacks, World
-from tilelet.ranks.static import check_text, check_waits
+from tilelet.ranks.static import check_shards, check_text, check_waits
 from tilelet.ranks.windows import KeptWindows
 from tilelet.tasks.arguments import bind_arguments
 
@@ -53,14 +54,15 @@ class RanksEngine:
     """Run a host function and everything that it dispatches.
 
     is_native  kernels that do not communicate become native code once they have done enough work
-    resident   parameters whose shards stay on their ranks: processes do not share what is written
+    resident   ranks of the shards of each parameter whose shards stay on their ranks: processes do
+               not share what is written
     """
 
     config: DistributedConfig
     callbacks: Callbacks | None = None
     kept: KeptWindows | None = None
     is_native: bool = False
-    resident: frozenset[str] = frozenset()
+    resident: Mapping[str, Sequence[int]] = field(default_factory=dict[str, "Sequence[int]"])
 
     def prepare(self, program: Program) -> None:
         """Do nothing: ranks need no preparation."""
@@ -69,12 +71,14 @@ class RanksEngine:
         return native_kernels(program) if self.is_native else None
 
     def run(
-        self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
+        self, program: Program, arguments: Arguments, *, execute: bool = True
     ) -> RanksExecution:
         check_text(program)
         bound = bind_arguments(program, arguments, execute=execute)
         plan = plan_of(program, bound, self.config.world)
-        check_waits(program, plan)
+        if self.kept is None or self.kept.zeroes:
+            check_waits(program, plan)
+        check_shards(program, bound, plan, self.resident)
         if not execute:
             return RanksExecution(record_streams(program, plan))
         if self.kept is not None:

@@ -10,7 +10,7 @@ preemptions.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tilelet.analysis.overlap import meet
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.ranks import BadSeed
 from tilelet.diag.core import UserError
+from tilelet.dtypes import Argument, Arguments
 from tilelet.ir.core import Direction, Program
 from tilelet.ranks import static
 from tilelet.ranks.config import DistributedConfig
@@ -30,6 +31,7 @@ from tilelet.ranks.rank import Strand
 from tilelet.ranks.requests import Condition
 from tilelet.ranks.scheduler import InOrder, Policy, Random, World
 from tilelet.ranks.schedules import Schedules
+from tilelet.ranks.windows import KeptWindows
 from tilelet.tasks.arguments import bind_arguments
 
 Key = tuple[int, ...]
@@ -155,13 +157,14 @@ class Explorer:
         self,
         name: str,
         program: Program,
-        arguments: Mapping[str, Any],
+        arguments: Arguments,
         config: DistributedConfig | None,
         *,
         cores: Sequence[int] = (),
         covered: int = MAX_COVERED,
         seeded: int = 40,
         steps: int = MAX_STEPS,
+        kept: KeptWindows | None = None,
         is_native: bool = False,
     ) -> None:
         static.check_text(program)
@@ -173,6 +176,7 @@ class Explorer:
         self._world = (config or DistributedConfig()).world
         self._cores = cores
         self._is_native = is_native
+        self._kept = kept
         self._covered, self._seeded, self._steps = covered, seeded, steps
         self.result = Schedules(name, self._world)
         self._seen: set[tuple[object, ...]] = set()
@@ -181,12 +185,14 @@ class Explorer:
 
     def run(self, policy: Policy) -> tuple[list[UserError], World, HappensBefore]:
         """Run one execution; return its findings."""
-        given: dict[str, Any] = {
+        given: dict[str, Argument] = {
             n: a.copy() if isinstance(a, np.ndarray) and n in self._written else a
             for n, a in self._arguments.items()
         }
         bound = bind_arguments(self._program, given, execute=True)
         plan = plan_of(self._program, bound, self._world)
+        if self._kept is not None:
+            self._kept.copy_into(self._program.name, plan)
         watcher = HappensBefore()
         watcher.place([(a.name, a.nbytes) for a in plan.allocations])
         native = native_kernels(self._program) if self._is_native else None
@@ -414,7 +420,7 @@ def policy_of_seed(seed: int) -> tuple[str, Policy]:
 def explore(
     name: str,
     program: Program,
-    arguments: Mapping[str, Any],
+    arguments: Arguments,
     config: DistributedConfig | None = None,
     **options: Any,
 ) -> Schedules:

@@ -9,17 +9,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilelet import dtypes
+from tilelet.analysis.aliases import Access, accesses
 from tilelet.dataclasses import dataclass, field
-from tilelet.diag.catalogue.ranks import BadDevice, BadDispatch, BadWindowBuffer
+from tilelet.diag.catalogue.ranks import (
+    BadCollective,
+    BadDevice,
+    BadDispatch,
+    BadWindowBuffer,
+    HostTooEarly,
+)
 from tilelet.diag.core import Loc
 from tilelet.dtypes import DType
 from tilelet.interp import interpreter  # noqa: F401 - fills the table of lowerings
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
 from tilelet.interp.movement import as_tuple
 from tilelet.interp.state import State
-from tilelet.interp.submit import CalleeSketch
+from tilelet.interp.submit import CalleeSketch, flat_deps
 from tilelet.ir.core import Direction, Op, Program
 from tilelet.ir.views import CallView
+from tilelet.ranks.collective_rules import check_collective
 from tilelet.ranks.collectives import BODIES
 from tilelet.ranks.memory import Allocation, Domain, MakeSlice, SymmetricBuffer, TemplateBuffer
 from tilelet.tasks.window import Window, row_major
@@ -32,6 +40,7 @@ class Dispatch:
     function   control program to run; "" for a collective or a callback
     operands   as the host sees them: views of window buffers have no memory yet
     op         the statement
+    after      dispatches that it names as dependencies
     args       arguments of a collective, by name
     callback   name of the sub-worker, or None
     waits_for  positions of the dispatches that must finish first
@@ -43,6 +52,7 @@ class Dispatch:
     directions: tuple[Direction, ...]
     op: Op
     args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    after: Sequence[Dispatch] = ()
     callback: str | None = None
     waits_for: list[int] = field(default_factory=list[int])
 
@@ -89,14 +99,17 @@ class Plan:
                 domain = Domain(len(self.domains), ranks)
                 self.domains.append(domain)
             allocation.place(domain, make)
+        for dispatch in self.dispatches:
+            _check_one_domain(dispatch)
         self._order()
 
     def _order(self) -> None:
         """Order dispatches by shared tensors, and by the windows of their rank."""
         touched: dict[int, list[tuple[int, Window, bool]]] = {}
         last: dict[tuple[int, int], int] = {}
+        position = {dispatch: i for i, dispatch in enumerate(self.dispatches)}
         for i, dispatch in enumerate(self.dispatches):
-            found: list[int] = []
+            found = [position[earlier] for earlier in dispatch.after]
             for window, direction in dispatch.windows:
                 if isinstance(window.buffer, TemplateBuffer):
                     continue
@@ -111,6 +124,20 @@ class Plan:
                 found += [] if before is None else [before]
                 last[domain, dispatch.rank] = i
             dispatch.waits_for = sorted(set(found) - {i})
+
+
+def _check_one_domain(dispatch: Dispatch) -> None:
+    """Check that the operands of a collective belong to the same ranks, and suit their number."""
+    if dispatch.function or dispatch.callback is not None:
+        return
+    op = dispatch.op
+    first, *others = sorted(dispatch.allocations, key=lambda a: a.name)
+    for other in others:
+        if other.domain is not first.domain:
+            sets = [f"`{a.name}` of ranks {list(a.domain.ranks)}" for a in (first, other)]
+            problem = f"operands of different ranks: {' and '.join(sets)}"
+            raise BadCollective(op.loc, op.name, problem, "dispatch views of both to all of them")
+    check_collective(op, dispatch.args, len(first.domain.ranks), in_host=True)
 
 
 class HostState(State):
@@ -130,7 +157,31 @@ class _HostObserver:
             return _dispatch(low, op)
         if op.name in BODIES:
             return _collective(low, op)
-        return low.plain_op(op)
+        step = low.plain_op(op)
+        if op.spec.structural or op.name.startswith("pld."):
+            return step
+        touched = list(accesses(op, _state(low).functions))
+        return _checked_access(low, op, step, touched) if touched else step
+
+
+def _checked_access(low: Lowering, op: Op, step: Step, touched: Sequence[Access]) -> Step:
+    """Return the step of an op that must not touch what dispatches before it use."""
+    plan = _state(low).plan
+    slots = [(low.slot(v), how is not Direction.In) for v, how in touched]
+    at = low.get(as_tuple(op.args["indices"])) if op.name in ("read", "write") else None
+
+    def checked(frame: Frame) -> None:
+        for slot, writes in slots:
+            window: Window = frame[slot]
+            if at is not None:
+                window = window.slice(at(frame), (1,) * len(window.shape))
+            for dispatch in plan.dispatches:
+                for used, direction in dispatch.windows:
+                    if (writes or direction is not Direction.In) and window.overlaps(used):
+                        raise HostTooEarly(op.loc, window.name, writes, dispatch.loc)
+        step(frame)
+
+    return checked
 
 
 def _state(low: Lowering) -> HostState:
@@ -211,6 +262,7 @@ def _dispatch(low: Lowering, op: Op) -> Step:
     options: dict[Any, Any] = dict(op.args["options"] or ())  # type: ignore[arg-type]
     device = None if options.get("device") is None else low.slot(options["device"])
     directions = state.directions(callee)
+    deps, has_id = low.get(view.deps), bool(op.args["task_id"])
     sketch = CalleeSketch(state, callee, view.data_results)
 
     def step(frame: Frame) -> None:
@@ -229,8 +281,10 @@ def _dispatch(low: Lowering, op: Op) -> Step:
             state.next_chip += 1
         if not 0 <= rank < plan.world:
             raise BadDevice(op.loc, rank, plan.world)
-        plan.dispatches.append(Dispatch(rank, callee.name, given, directions, op))
-        frame[results] = sketch.run(given)
+        after = [plan.dispatches[d] for d in flat_deps(deps(frame))]
+        values = sketch.run(given)
+        frame[results] = (*values, len(plan.dispatches)) if has_id else values
+        plan.dispatches.append(Dispatch(rank, callee.name, given, directions, op, after=after))
 
     return step
 
@@ -243,6 +297,8 @@ def _collective(low: Lowering, op: Op) -> Step:
 
     def step(frame: Frame) -> None:
         args = {name: get(frame) for name, get in getters.items()}
+        if args["signal"] is None:
+            args["signal"] = _own_signal(state.plan, op, args)
         names = [n for n, v in args.items() if isinstance(v, Window)]
         operands = tuple([args[n] for n in names])
         directions = tuple([Direction.InOut if n in writes else Direction.In for n in names])
@@ -250,6 +306,17 @@ def _collective(low: Lowering, op: Op) -> Step:
         frame[result] = args[first]
 
     return step
+
+
+def _own_signal(plan: Plan, op: Op, args: Mapping[str, Any]) -> Window:
+    """Allocate the signal that an all-reduce without one uses alone."""
+    if args["mode"] == "ring":
+        raise BadCollective(op.loc, op.name, "a ring without a signal", "pass a signal window")
+    shape = (plan.world, args["core_num"])
+    name = f"signal {len(plan.allocations)} of `{args['target'].name}`"
+    allocation = Allocation(name, 4 * math.prod(shape), op.loc)
+    plan.allocations.append(allocation)
+    return Window(TemplateBuffer(allocation), dtypes.INT32, 0, shape, row_major(shape))
 
 
 def plan_of(

@@ -26,6 +26,10 @@ def start_rank() -> int:
     if hasattr(os, "fork"):
         _supervise()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a call of MPI would not let Python see it
+    try:
+        from mpi4py import MPI  # noqa: F401 - finds the library
+    except (ImportError, RuntimeError):
+        raise NoMpi("an MPI library, which mpi4py does not find") from None
     from tilelet.ranks.mpi import COMM
 
     if COMM.rank:

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -22,7 +22,7 @@ from tilelet import numerics
 from tilelet.diag.catalogue.ranks import RanksDeadlock, RanksDiffer, WrongWorld
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_text
-from tilelet.dtypes import Array
+from tilelet.dtypes import Arguments, Array
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.printer import print_program
 from tilelet.ranks.deadlock import explain
@@ -31,7 +31,7 @@ from tilelet.ranks.host import Dispatch, Plan, plan_of
 from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
 from tilelet.ranks.rank import RankTask
 from tilelet.ranks.scheduler import World
-from tilelet.ranks.static import check_text, check_waits
+from tilelet.ranks.static import check_shards, check_text, check_waits
 from tilelet.ranks.terminal import say
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.arguments import bind_arguments
@@ -325,7 +325,7 @@ class MpiEngine(RanksEngine):
     """Run the rank of this process."""
 
     def run(
-        self, program: Program, arguments: Mapping[str, Any], *, execute: bool = True
+        self, program: Program, arguments: Arguments, *, execute: bool = True
     ) -> RanksExecution:
         check_text(program)
         if self.config.world != COMM.size:
@@ -341,7 +341,9 @@ class MpiEngine(RanksEngine):
             return MpiSlice(allocation, index, regions[allocation], control)
 
         plan = plan_of(program, bound, self.config.world, make)
-        check_waits(program, plan)
+        if self.kept is None or self.kept.zeroes:
+            check_waits(program, plan)
+        check_shards(program, bound, plan, self.resident)
         if self.kept is not None:
             self.kept.use(program.name, plan)
         COMM.Barrier()

@@ -183,6 +183,8 @@ class SliceAccesses:
 class HappensBefore:
     """An observer that finds races; `findings` has each pair of statements once."""
 
+    sees_loads = True
+
     def __init__(self) -> None:
         self.findings: dict[tuple[object, ...], UserError] = {}
         self.footprint: list[Touch] = []

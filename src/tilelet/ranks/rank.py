@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilelet.analysis.aliases import accesses
+from tilelet.analysis.overlap import Bytes, meet
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.windows import BlockCount
+from tilelet.diag.core import UNKNOWN
 from tilelet.dtypes import Array
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.state import State
@@ -72,6 +74,7 @@ class RankTask:
 
     waits_for  unfinished tasks that must finish first
     deferred   conditions of `defer_wait` that keep it open after its blocks are done
+    begun      how many of its blocks have started
     open       unfinished strands; for a dispatch also its tasks
     dispatch   position of its dispatch
     """
@@ -89,12 +92,30 @@ class RankTask:
     followers: list[RankTask] = field(default_factory=list["RankTask"])
     edges: list[RankTask] = field(default_factory=list["RankTask"])
     deferred: list[tuple[Condition, Op]] = field(default_factory=list[tuple[Condition, Op]])
+    begun: int = 0
     open: int = 0
     started: bool = False
     done: bool = False
     cores: tuple[int, int] = (0, 0)
     clock: Any = None
     end_clock: Any = None
+
+
+@dataclass(eq=False)
+class Use:
+    """Bytes of a buffer that a task accesses, from `low` to `high`."""
+
+    bytes: Bytes
+    low: int
+    high: int
+    writes: bool
+    task: RankTask
+
+    @staticmethod
+    def of(window: Window, writes: bool, task: Any = None) -> Use:
+        touched = window.bytes
+        low, high = (0, 0) if 0 in window.reach else touched.limits
+        return Use(touched, low, high, writes, task)
 
 
 class RankCores:
@@ -127,8 +148,6 @@ class _RankObserver:
             return _named(state, step)
         if op.name == "read" and low.function.kind is not FunctionKind.InCore:
             return _noted(state, low.slot(op.result), step)
-        if op.spec.engine is Engine.CUBE and state.world.native is not None:
-            return state.world.native.product_step(low, op, step)
         if state.world.watcher is not None and low.function.kind is FunctionKind.InCore:
             return state.world.watcher.watched(state, low, op, step)
         return step
@@ -145,7 +164,7 @@ def _named(state: RankState, step: Step) -> Step:
 
 
 def _noted(state: RankState, result: int, step: Step) -> Step:
-    """A read of a control program, whose value is kept for `record_streams`."""
+    """Wrap a read of the control program to keep its value for `record_streams`."""
 
     def read(frame: Frame) -> None:
         step(frame)
@@ -165,11 +184,13 @@ class RankState(State):
             seed_valid=False,
             observer=_RankObserver(),
         )
+        # A control program runs ahead: memory is taken when a task needs it.
+        self.allocates = False
         self.world = world
         self.rank = rank
         self.strand: Strand = None  # type: ignore[assignment]
         self.cores = RankCores(*world.cores)
-        self.unfinished: dict[int, list[tuple[RankTask, Window, bool]]] = {}
+        self.unfinished: dict[int, list[Use]] = {}  # by buffer
         self.by_index: dict[int, RankTask] = {}
         # Tasks waiting for a core, in the order in which they became ready.
         self.waiting: list[RankTask] = []
@@ -197,9 +218,15 @@ class RankState(State):
 
     def sees_windows(self, task: RankTask) -> bool:
         """Whether a task receives views of window buffers, whose accesses are observed."""
-        return any(
-            isinstance(v, Window) and isinstance(v.buffer, SymmetricBuffer) for v in task.values
-        )
+        return any(map(_is_slice, task.values))
+
+    def allocate(self, values: Iterable[object]) -> None:
+        """Allocate the memory of windows that tasks have not used yet."""
+        for value in values:
+            if isinstance(value, Window) and value.buffer.data is None:
+                buffer = value.buffer
+                buffer.data = self.memory(buffer.name, buffer.nbytes, buffer.made or UNKNOWN)
+                buffer.fill()
 
     def needs(self, kernel: str) -> tuple[int, int]:
         """Return the clusters and vector lanes that one block of a kernel occupies."""
@@ -274,7 +301,7 @@ class RankState(State):
         if not manual or self.world.orders_all:
             edges += self._conflicts(accessed)
         for window, writes in accessed:
-            self.unfinished.setdefault(window.buffer.id, []).append((task, window, writes))
+            self.unfinished.setdefault(window.buffer.id, []).append(Use.of(window, writes, task))
         task.edges = list(dict.fromkeys(edges))
         task.waits_for = {e for e in task.edges if not e.done}
         for earlier in task.waits_for:
@@ -286,31 +313,40 @@ class RankState(State):
 
     def _conflicts(self, accessed: Sequence[tuple[Window, bool]]) -> list[RankTask]:
         """Return unfinished tasks that touch the same memory, if either of the two writes."""
-        return [
-            task
-            for window, writes in accessed
-            for task, other, wrote in self.unfinished.get(window.buffer.id, ())
-            if (writes or wrote) and window.overlaps(other)
-        ]
+        return [use.task for access in accessed for use in self._conflicting(*access)]
 
     def free_of(self, window: Window, writes: bool) -> bool:
         """Whether no unfinished task conflicts with the control program's access."""
-        return not any(
-            (writes or wrote) and window.overlaps(other)
-            for _task, other, wrote in self.unfinished.get(window.buffer.id, ())
-        )
+        return not any(True for _ in self._conflicting(window, writes))
+
+    def _conflicting(self, window: Window, writes: bool) -> Iterator[Use]:
+        known = self.unfinished.get(window.buffer.id)
+        if not known:
+            return
+        now = Use.of(window, writes)
+        for use in known:
+            if (
+                (writes or use.writes)
+                and now.low < use.high
+                and use.low < now.high
+                and meet(now.bytes, use.bytes)
+            ):
+                yield use
 
     def retire(self, task: RankTask) -> None:
-        """Finish a task; tasks that waited only for it become ready."""
+        """Finish a task, and release its memory; tasks that waited only for it become ready."""
         task.done = True
         for value in task.values:
             if isinstance(value, Window):
                 rest = self.unfinished.get(value.buffer.id)
                 if rest:
-                    self.unfinished[value.buffer.id] = [e for e in rest if e[0] is not task]
+                    self.unfinished[value.buffer.id] = [u for u in rest if u.task is not task]
         if task.predicate is not None:
             rest = self.unfinished.get(task.predicate[0].buffer.id, [])
-            self.unfinished[task.predicate[0].buffer.id] = [e for e in rest if e[0] is not task]
+            self.unfinished[task.predicate[0].buffer.id] = [u for u in rest if u.task is not task]
+            task.predicate = None
+        # An explanation of a deadlock looks for views of window buffers.
+        task.values = [v if _is_slice(v) else None for v in task.values]
         for follower in task.followers:
             follower.waits_for.discard(task)
             if not follower.waits_for and not follower.started:
@@ -332,6 +368,11 @@ class RankState(State):
         """Report an access to the run's observer, if there is one."""
         if self.world.watcher is not None:
             self.world.watcher.access(self.strand, how, window, op, value)
+
+
+def _is_slice(value: object) -> bool:
+    """Whether a value is a window of a slice of a window buffer."""
+    return isinstance(value, Window) and isinstance(value.buffer, SymmetricBuffer)
 
 
 def _suspends_kernel(op: Op) -> LowerRoutine | None:
@@ -364,6 +405,7 @@ class _ControlSuspension:
                 yield Request(op.name, op.loc, ready=ready)
                 if state.world.watcher is not None:
                     state.world.watcher.awaited(state.strand)
+            state.allocate([frame[at] for at, _ in touched])
             step(frame)
 
         return run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.core import Loc
@@ -20,13 +21,16 @@ class Condition:
 
     @property
     def value(self) -> int:
-        return int(self.cell.array.reshape(-1)[0])
+        return int(self.cell.array.item())
 
     @property
     def holds(self) -> bool:
         if self.cmp is WaitCmp.Eq:
             return self.value == self.expected
         return self.value >= self.expected
+
+
+_HOLDS = attrgetter("holds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,4 +51,4 @@ class Request:
     def holds(self) -> bool:
         if self.ready is not None:
             return self.ready()
-        return all(c.holds for c in self.conditions)
+        return all(map(_HOLDS, self.conditions))

@@ -7,14 +7,15 @@ run.
 
 from __future__ import annotations
 
+import bisect
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from tilelet.diag.core import UserError
+from tilelet.diag.core import Loc, UserError
 from tilelet.interp.lowering import Lowering, Step
 from tilelet.interp.movement import read_element
 from tilelet.ir.core import Op, Program
@@ -27,12 +28,17 @@ from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
     from tilelet.ranks.native import NativeKernels
+    from tilelet.ranks.regions import Regions
 
 
 class Policy(Protocol):
     """Choose which ready strand runs next."""
 
     def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand: ...
+
+
+def _program_order(strand: Strand) -> tuple[int, int]:
+    return strand.task.dispatch, strand.number
 
 
 class InOrder:
@@ -43,7 +49,7 @@ class InOrder:
 
     def choose(self, ready: Sequence[Strand], last: Strand | None) -> Strand:
         del last
-        return min(ready, key=lambda s: (s.task.dispatch, s.number))
+        return min(ready, key=_program_order)
 
 
 class Random:
@@ -58,7 +64,12 @@ class Random:
 
 
 class Watcher(Protocol):
-    """Observer of a run, for finding races and explaining deadlocks."""
+    """Observer of a run, for finding races and explaining deadlocks.
+
+    sees_loads  `watched` observes loads and stores of window buffers
+    """
+
+    sees_loads: bool
 
     def access(self, strand: Strand, how: str, window: Window, op: Op, value: int) -> None: ...
 
@@ -76,6 +87,9 @@ class Watcher(Protocol):
 Callbacks = Mapping[str, Callable[..., Any]]
 
 
+CollectiveCall: TypeAlias = "tuple[str, list[list[int]], Loc]"
+
+
 def _land(strand: Strand) -> None:
     """Complete the pending remote stores, as the fence after them does."""
     for window, data, atomic in strand.landing:
@@ -89,7 +103,7 @@ class World:
     orders_all  tasks in `pl.manual_scope()` are also ordered by their tensors
     lands_late  a remote store becomes visible when its strand continues, not immediately: the
                 compiler's fence follows the store, and other ranks may read before it
-    native      runs kernels that do not communicate; None: they are interpreted
+    native      runs kernels and parts of kernels; None: all are interpreted
     """
 
     def __init__(
@@ -116,9 +130,13 @@ class World:
         self.control_reads: dict[int, list[Any]] = defaultdict(list)  # by dispatch
         self.counts: Counter[str] = Counter()
         self.steps = 0
+        self.has_notified: set[tuple[int, Loc]] = set()  # which rank has run which notify
+        # By signal and rank: what each collective is, its shapes, and where it is called.
+        self.collective_calls: dict[tuple[object, ...], list[CollectiveCall]] = {}
         self.lacked_cores = False  # a task once waited for a core
         self.ranks = [RankState(self, r) for r in range(plan.world)]
         self.strands: list[Strand] = []
+        self._in_order: list[Strand] = []  # the same ones, in program order
         self.dispatched: list[RankTask | None] = [None] * len(plan.dispatches)
         self.active: dict[int, RankTask] = {}  # the dispatch that each rank runs
         self.deferred: list[RankTask] = []
@@ -134,14 +152,21 @@ class World:
         with np.errstate(all="ignore"):
             while True:
                 self._start()
-                ready = [s for s in self.strands if s.is_ready]
-                if not ready:
-                    if not (self.strands or self.pending or self.deferred):
-                        return
+                chosen = self._choose(last)
+                if chosen is not None:
+                    last = chosen
+                    self.step(chosen)
+                elif self.strands or self.pending or self.deferred:
                     self.stall()
-                    continue
-                last = self.policy.choose(ready, last)
-                self.step(last)
+                else:
+                    return
+
+    def _choose(self, last: Strand | None) -> Strand | None:
+        """Return the strand to run next; None if none is ready."""
+        if type(self.policy) is InOrder:  # as `choose`, without looking at all strands
+            return next((s for s in self._in_order if s.is_ready), None)
+        ready = [s for s in self.strands if s.is_ready]
+        return self.policy.choose(ready, last) if ready else None
 
     def stall(self) -> None:
         """Handle that no strand here can proceed: raise an error unless another process can change
@@ -178,6 +203,7 @@ class World:
 
     def _finished(self, strand: Strand) -> None:
         self.strands.remove(strand)
+        self._in_order.remove(strand)
         task = strand.task
         if task.kernel:
             cores = self.ranks[strand.rank].cores
@@ -270,6 +296,17 @@ class World:
             strand.run = meet(state, dispatch.op, args)
         self._add(strand, earlier)
 
+    @property
+    def _is_watched(self) -> bool:
+        """Whether loads and stores of window buffers are observed."""
+        return self.watcher is not None and self.watcher.sees_loads
+
+    def regions(self, kernel: str) -> Regions | None:
+        """Return the regions of a kernel that run natively; None if it is interpreted."""
+        if self.native is None:
+            return None
+        return self.native.regions(kernel, watched=self._is_watched)
+
     def _call(self, dispatch: Dispatch) -> None:
         assert dispatch.callback is not None
         function = self._callbacks.get(dispatch.callback)
@@ -281,6 +318,7 @@ class World:
         self._started += 1
         strand.task.open += 1
         self.strands.append(strand)
+        bisect.insort(self._in_order, strand, key=_program_order)
         if self.watcher is not None:
             self.watcher.begin(strand, earlier)
 
@@ -292,16 +330,20 @@ class World:
                 task.started, task.open = True, 1
                 self._release(task)
                 started = True
-            elif self._start_task(state, task):
+                continue
+            begun = task.begun
+            if self._start_task(state, task):
                 state.waiting.remove(task)
                 started = True
+            started = started or task.begun > begun
         return started
 
     def _start_task(self, state: RankState, task: RankTask) -> bool:
-        """Start a task on free cores; a kernel that communicates needs cores for all blocks at
-        once.
+        """Start a task on free cores; return whether all of it has started.
+
+        Blocks of a kernel that communicates start as cores become free.
         """
-        if task.predicate is not None:
+        if task.predicate is not None and not task.begun:
             window, at, compare, limit = task.predicate
             if not compare(read_element(state, window, at, task.loc), limit):
                 task.started, task.open = True, 1
@@ -309,36 +351,36 @@ class World:
                 return True
         apart = state.communicates(task.kernel)
         need = state.needs(task.kernel)
-        if not state.cores.take(need):
-            self.lacked_cores = True
-            return False
-        task.started, task.cores = True, need
-        blocks = task.blocks or 1
-        if not apart:
-            strand = Strand(state.rank, task.kernel, task.loc, task)
-            strand.run = self._whole(state, task)
+        blocks = (task.blocks or 1) if apart else 1
+        while task.begun < blocks:
+            if not state.cores.take(need):
+                self.lacked_cores = True
+                return False
+            if not task.begun:
+                task.started, task.cores = True, need
+                task.open += 1  # until its last block has started
+                state.allocate(task.values)
+            strand = Strand(state.rank, task.kernel, task.loc, task, task.begun, blocks)
+            strand.run = (
+                state.resumable(task.kernel).start(task.values)
+                if apart
+                else self._whole(state, task)
+            )
+            task.begun += 1
             state.cores.holders.append(strand)
             self._add(strand, task.edges)
-            return True
-        code = state.resumable(task.kernel)
-        for block in range(blocks):
-            # Blocks beyond the free cores start when one ends; they are one task, and the runtime
-            # keeps them together, so the core count is checked once.
-            strand = Strand(state.rank, task.kernel, task.loc, task, block, blocks)
-            strand.run = code.start(task.values)
-            if block:
-                state.cores.free = [f - n for f, n in zip(state.cores.free, need)]
-            state.cores.holders.append(strand)
-            self._add(strand, task.edges)
+        task.open -= 1
         return True
 
     def _whole(self, state: RankState, task: RankTask) -> Any:
         """Run a task that does not communicate in one step."""
-        native = self.native if self.watcher is None or not state.sees_windows(task) else None
-        if native is None or not native.run(task.kernel, task.values, task.blocks):
+        native = self.native
+        if native is not None and self._is_watched and state.sees_windows(task):
+            code = state.resumable(task.kernel)
+            for _ in state.each_block(task.blocks or 1):
+                yield from code.start(task.values)
+        elif native is None or not native.run(task.kernel, task.values, task.blocks):
             state.run_kernel(task.kernel, task.values, task.blocks)
-        return
-        yield
 
     # Events reported by ranks
 

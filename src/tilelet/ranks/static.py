@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tilelet.diag.catalogue.ranks import (
+    BadCollective,
     BadDeferredWait,
     BadDevice,
     NotifiedTwice,
     RanksDeadlock,
-    WrongPlace,
+    WrongShard,
 )
 from tilelet.diag.core import UserError
-from tilelet.ir.core import Block, Function, FunctionKind, Op, Program, Value, walk
+from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.spec import Engine
 from tilelet.ir.types import DistributedType, TileType
 from tilelet.ir.views import CallView, ForView
@@ -24,58 +25,99 @@ from tilelet.tasks.window import Window
 
 # A kernel with deferred waits may also read and compute scalars.
 _BESIDE_DEFERRED = ("pld.system.defer_wait", "pld.get_comm_ctx", "pld.rank", "pld.nranks")
-_HOST_ONLY = ("pld.world_size", "pld.alloc_window_buffer", "pld.window", "pld.callback")
 
 
 def check_text(program: Program) -> None:
     """Raise an error at the first statement that no rank could run."""
-    _check_places(program)
     _check_devices(program)
-    for kernel in program.kernels:
-        _check_deferred(kernel)
+    _check_repeated(program.main.body, in_loop=False)
+    _check_deferred(program)
 
 
 def _check_devices(program: Program) -> None:
-    """Check that a dispatch with windows names its rank by a constant or a loop variable."""
+    """Check that a dispatch with windows names its rank by a constant or the variable of a loop
+    over known ranks.
+    """
     host = program.main
-    loops = {ForView(op).index for op in walk(host.body) if op.name == "for"}
-    for op in walk(host.body):
+    ops = list(walk(host.body))
+    worlds = {op.result for op in ops if op.name == "pld.world_size"}
+    loops = {ForView(op).index: op for op in ops if op.name == "for"}
+    for op in ops:
         if op.name != "call":
             continue
         options: Any = op.args["options"] or ()
         rank = dict(options).get("device")
         has_windows = any(isinstance(v.type, DistributedType) for v in op.operands)
-        if has_windows and isinstance(rank, Value) and rank not in loops:
+        if not has_windows or not isinstance(rank, Value):
+            continue
+        if rank not in loops:
             raise BadDevice(op.loc, rank.name)
+        start, stop, step = ForView(loops[rank]).bounds
+        is_constant = isinstance(start, int) and isinstance(stop, int)
+        if step != 1 or not (is_constant or (start == 0 and stop in worlds)):
+            raise BadDevice(op.loc, rank.name, ranks_of=loops[rank].loc)
 
 
-def _check_deferred(kernel: Function) -> None:
+def _check_repeated(block: Block, *, in_loop: bool) -> None:
+    """Check that collectives of the host that may not be repeated are in no loop."""
+    for op in block.ops:
+        if in_loop and op.name == "pld.tensor.all_to_all_v":
+            raise BadCollective(
+                op.loc, op.name, "in a loop of the host function", "call it in a kernel"
+            )
+        if in_loop and op.name == "pld.tensor.allreduce" and op.args["signal"] is None:
+            problem = "without a signal in a loop of the host function"
+            raise BadCollective(op.loc, op.name, problem, "pass a signal window")
+        for inner in op.blocks:
+            _check_repeated(inner, in_loop=in_loop or op.name in ("for", "while"))
+
+
+def _check_deferred(program: Program) -> None:
     """Check that `defer_wait` stands alone: its task ends immediately and only registers
     conditions.
     """
-    ops = list(walk(kernel.body))
-    first = next((op for op in ops if op.name == "pld.system.defer_wait"), None)
-    if first is None:
-        return
-    for op in ops:
-        has_tiles = any(isinstance(v.type, TileType) for v in (*op.operands, *op.results))
-        talks = op.name.startswith("pld.") and op.name not in _BESIDE_DEFERRED
-        if not op.spec.structural and (has_tiles or talks or op.spec.writes):
-            raise BadDeferredWait(op.loc, f"its kernel has `{op.name}`, too")
-
-
-def _check_places(program: Program) -> None:
-    """Raise an error at the first `pld` name used where it has no meaning."""
-    for function in program.functions.values():
-        if function.kind is FunctionKind.InCore or function.kind is FunctionKind.Host:
+    deferring: set[str] = set()
+    for kernel in program.kernels:
+        ops = list(walk(kernel.body))
+        waits = [op for op in ops if op.name == "pld.system.defer_wait"]
+        if not waits:
             continue
+        deferring.add(kernel.name)
+        for op in ops:
+            has_tiles = any(isinstance(v.type, TileType) for v in (*op.operands, *op.results))
+            talks = op.name.startswith("pld.") and op.name not in _BESIDE_DEFERRED
+            if not op.spec.structural and (has_tiles or talks or op.spec.writes):
+                raise BadDeferredWait(op.loc, f"its kernel has `{op.name}`, too")
+        for op in _from_first_registration(kernel.body):
+            if op.name == "read":
+                raise BadDeferredWait(op.loc, "an element is read between its conditions")
+        for op in waits:
+            if op.args["signal"] not in kernel.params:
+                raise BadDeferredWait(op.loc, "its signal is a part of a window")
+    for function in program.functions.values():
         for op in walk(function.body):
-            if not op.name.startswith("pld.") or op.name == "pld.get_comm_ctx":
-                continue
-            if op.name in ("pld.rank", "pld.nranks"):
-                continue
-            belongs = "the host function" if op.name in _HOST_ONLY else "a scope or a kernel"
-            raise WrongPlace(op.loc, op.name, "a control program", belongs)
+            if op.name == "call" and CallView(op).callee in deferring:
+                _check_deferring_call(op)
+
+
+def _from_first_registration(body: Block) -> Iterator[Op]:
+    """Yield the ops of a kernel from the statement on that registers its first condition."""
+    has_begun = False
+    for op in body.ops:
+        inner = [op, *(o for block in op.blocks for o in walk(block))]
+        has_begun = has_begun or any(o.name == "pld.system.defer_wait" for o in inner)
+        if has_begun:
+            yield from inner
+
+
+def _check_deferring_call(op: Op) -> None:
+    options: Any = op.args["options"] or ()
+    if op.args.get("predicate") is not None:
+        raise BadDeferredWait(op.loc, "its task has a predicate")
+    if op.args["count"] is not None:
+        raise BadDeferredWait(op.loc, "its task has several blocks")
+    if dict(options).get("allow_early_resolve"):
+        raise BadDeferredWait(op.loc, "its task may resolve early")
 
 
 def findings(program: Program) -> Iterator[UserError]:
@@ -125,6 +167,28 @@ def check_waits(program: Program, plan: Plan) -> None:
             for a, op in dict.fromkeys(hopeless)
         ]
         raise RanksDeadlock(labels, [], ["notify it on the rank that waits, or remove the wait"])
+
+
+def check_shards(
+    program: Program,
+    arguments: Sequence[object],
+    plan: Plan,
+    resident: Mapping[str, Sequence[int]],
+) -> None:
+    """Raise an error if a dispatch takes a resident shard of another rank."""
+    stacks = {
+        value.buffer.id: (value, param.name, resident[param.name])
+        for param, value in zip(program.main.params, arguments)
+        if param.name in resident and isinstance(value, Window)
+    }
+    for dispatch in plan.dispatches if stacks else ():
+        for operand, _ in dispatch.windows:
+            stack, name, owners = stacks.get(operand.buffer.id, (None, "", ()))
+            if stack is None or dispatch.rank < 0:
+                continue
+            shard = (operand.offset - stack.offset) // stack.strides[0]
+            if len(operand.shape) < len(stack.shape) and owners[shard] != dispatch.rank:
+                raise WrongShard(dispatch.loc, name, shard, owners[shard], dispatch.rank)
 
 
 class _Signals:

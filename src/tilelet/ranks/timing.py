@@ -117,7 +117,9 @@ def model_ranks(
         if machine.links is None:
             raise NoLinks(machine.name)
     trace = RunTrace()
-    world = World(program, plan, watcher=trace, native=native)
+    smallest = min((m.cores for m in machines), key=lambda cores: cores.clusters)
+    cores = smallest.clusters, smallest.vectors
+    world = World(program, plan, watcher=trace, native=native, cores=cores)
     world.run()
     streams = record_streams(program, plan, world.control_reads).streams
     found: list[RanksTimeline] = []

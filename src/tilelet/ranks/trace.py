@@ -21,6 +21,8 @@ AWAITED = -1
 class RunTrace:
     """A watcher that writes down what the ranks do."""
 
+    sees_loads = False
+
     def __init__(self) -> None:
         self.events: list[tuple[Any, ...]] = []
         self._awaited = 0

@@ -61,14 +61,22 @@ class BadDispatch(UserError, code="E1705"):
 class BadDevice(UserError, code="E1706"):
     """`device=` names no rank of the world."""
 
-    def __init__(self, loc: Loc, found: object, world: int | None = None) -> None:
+    def __init__(
+        self, loc: Loc, found: object, world: int | None = None, ranks_of: Loc | None = None
+    ) -> None:
         if world is None:
             message, what = "`device=` of a dispatch with windows is computed", f"`{found}`"
         else:
             message, what = f"rank {found} of a world of {world}", "no such rank"
+        labels = [Label(loc, what)]
+        if ranks_of is not None:
+            labels.append(Label(ranks_of, "not a range of known ranks"))
         super().__init__(
             message,
-            [Label(loc, what)],
+            [
+                Label(loc, what),
+                *([Label(ranks_of, "not a range of known ranks")] if ranks_of else []),
+            ],
             helps=["give a constant rank, or the variable of `for r in pl.range(pld.world_size())`"]
             if world is None
             else [f"ranks are 0 to {world - 1}: see `device_ids=` of the `DistributedConfig`"],
@@ -99,10 +107,11 @@ class NoSuchPeer(UserError, code="E1708"):
 class BadCollective(UserError, code="E1709"):
     """A collective is called in a way that cannot work."""
 
-    def __init__(self, loc: Loc, op: str, problem: str, advice: str = "") -> None:
-        super().__init__(
-            f"`{op}`: {problem}", [Label(loc, "here")], helps=[advice] if advice else []
-        )
+    def __init__(
+        self, loc: Loc, op: str, problem: str, advice: str = "", other: Loc | None = None
+    ) -> None:
+        labels = [Label(loc, "here"), *([] if other is None else [Label(other, "and here")])]
+        super().__init__(f"`{op}`: {problem}", labels, helps=[advice] if advice else [])
 
 
 class RanksDeadlock(UserError, code="E1710"):
@@ -199,20 +208,24 @@ class NotInRanks(UserError, code="E1713"):
     """A name that `pld` does not offer here."""
 
     def __init__(self, loc: Loc, name: str) -> None:
+        self.name = name
+        instead = "`pld.tensor.put` or `pld.tensor.get`, which wait until they are done"
+        if name.endswith(".test"):
+            instead = "`pld.system.wait`, or read the cell with `pl.read`"
         super().__init__(
             f"`{name}` is not supported",
             [Label(loc, "below the language")],
-            helps=["use `pld.tensor.put` or `pld.tensor.get`, which wait until they are done"],
+            helps=[f"use {instead}"],
         )
 
 
 class NoMpi(UserError, code="E1718"):
-    """`--ranks mpi` is used, and the package mpi4py is not installed."""
+    """`--ranks mpi` is used, and the package mpi4py or an MPI library is missing."""
 
-    def __init__(self) -> None:
+    def __init__(self, missing: str = "the package mpi4py") -> None:
         super().__init__(
-            "`--ranks mpi` needs the package mpi4py", [],
-            helps=["`pip install 'tilelet[mpi]'` installs it together with an MPI"],
+            f"`--ranks mpi` needs {missing}", [],
+            helps=["`pip install 'tilelet[mpi]'` installs mpi4py together with an MPI"],
         )  # fmt: skip
 
 
@@ -260,4 +273,55 @@ class BadDeferredWait(UserError, code="E1722"):
             f"`pld.system.defer_wait`: {problem}",
             [Label(loc)],
             helps=["give it a scope of its own, and let the work after it take `deps=[tid]`"],
+        )
+
+
+class BadWorld(UserError, ValueError, code="E1723"):
+    """A `DistributedConfig` describes no world."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+
+
+class BadWorker(UserError, ValueError, code="E1724"):
+    """A `DistributedWorker` is asked for something that it does not have."""
+
+    def __init__(self, problem: str, advice: str = "") -> None:
+        super().__init__(problem, helps=[advice] if advice else [])
+
+
+class BadWorkerCall(UserError, TypeError, code="E1725"):
+    """A `DistributedWorker` is called with other arguments than it takes."""
+
+    def __init__(self, problem: str, advice: str = "") -> None:
+        super().__init__(problem, helps=[advice] if advice else [])
+
+
+class WorkerClosed(UserError, RuntimeError, code="E1726"):
+    """A `DistributedWorker` is used after it was closed."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} called after close", helps=["use it inside its `with` block"])
+
+
+class WrongShard(UserError, ValueError, code="E1727"):
+    """A dispatch takes a shard that is resident on another rank."""
+
+    def __init__(self, loc: Loc, name: str, shard: int, owner: int, rank: int) -> None:
+        super().__init__(
+            f"shard {shard} of `{name}` is on rank {owner}, and rank {rank} takes it",
+            [Label(loc, f"dispatched to rank {rank}")],
+            helps=["`worker_ids[i]` of `alloc_stacked_tensor` is the rank that takes `x[i]`"],
+        )
+
+
+class HostTooEarly(UserError, code="E1728"):
+    """A host function reads or writes a tensor that a dispatch before it uses."""
+
+    def __init__(self, loc: Loc, name: str, is_write: bool, dispatch: Loc) -> None:
+        what = "writes" if is_write else "reads"
+        super().__init__(
+            f"the host function {what} `{name}` before its dispatches have run",
+            [Label(loc, f"{what} it at once"), Label(dispatch, "uses it later")],
+            helps=["let a task of the rank do it, or end the host function here and start another"],
         )

@@ -10,6 +10,7 @@ since the difference between their starts counts once per call, not per layer.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -20,13 +21,17 @@ import numpy as np
 from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import Machine, load_machine
 from tilelet.diag.text import size_text
-from tilelet.ir.core import Op
+from tilelet.ir.core import Op, Program
+from tilelet.ir.spec import Engine
+from tilelet.ir.types import TensorType, TileType
+from tilelet.ir.views import ForView
 from tilelet.models.qwen3 import expert_parallel, tensor_parallel
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.published import Kind
 from tilelet.models.qwen3.reference import Array
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.native import NativeKernels
+from tilelet.ranks.regions import Regions, with_inner
 from tilelet.ranks.timing import RanksTimeline, model_ranks
 from tilelet.runtime import compile_program
 from tilelet.runtime.progress import progress
@@ -43,28 +48,76 @@ BEGIN, END = "<!-- modelled: begin -->", "<!-- modelled: end -->"
 BATCH, CONTEXT, PROMPT, TOKENS = 16, 4096, 128, 16
 _DENSE, _SPARSE = "32B", "30B-A3B"
 # Kernels whose results decide what is sent to which rank.
-_ROUTING = ("post_norm", "router", "dispatch", "count_rows", "sort_received", "result_rows")
+_ROUTING = (
+    "post_norm",
+    "router",
+    "dispatch",
+    "count_rows",
+    "pack_counts",
+    "unpack_counts",
+    "sort_received",
+    "result_rows",
+)
 
 
 class ControlOnly(NativeKernels):
-    """Leaves out kernels that decide nothing, and the products of those that communicate."""
+    """Leaves out what decides nothing: kernels, and products of those that communicate."""
 
-    def __init__(self, executed: Sequence[str]) -> None:
+    def __init__(self, program: Program, executed: Sequence[str]) -> None:
+        super().__init__(program)
         self._executed = tuple(executed)
 
     def run(self, name: str, values: Sequence[object], blocks: int | None) -> bool:
         return not name.startswith(self._executed)
 
-    def product_step(self, low: Lowering, op: Op, interpreted: Step) -> Step:
-        if low.function.name.startswith(self._executed):
-            return interpreted
-        result, made = low.slot(op.result), op.result.type
-        zeros = TileValue(np.zeros(made.shape, made.dtype.numpy))  # type: ignore[union-attr]
+    def regions(self, name: str, *, watched: bool) -> Regions:
+        if name.startswith(self._executed):
+            return super().regions(name, watched=watched)
+        return BlankRegions(self.program.functions[name], watched=watched)
 
-        def step(frame: Frame) -> None:
-            frame[result] = zeros
 
-        return step
+class BlankRegions(Regions):
+    """Regions whose products, and loops of products, are zero instead of computed."""
+
+    def code(self, low: Lowering, ops: Sequence[Op]) -> Step:
+        steps = [_blank_step(low, op) or low.op(op) for op in ops]
+
+        def run(frame: Frame) -> None:
+            for step in steps:
+                step(frame)
+
+        return run
+
+
+def _blank_step(low: Lowering, op: Op) -> Step | None:
+    """Return a step that sets the results of an op to zero tiles; None to run the op.
+
+    A loop leaves the tensors that it carries as they are.
+    """
+    carried = ForView(op).init if op.name == "for" else [None for _ in op.results]
+    multiplies = any(o.spec.engine is Engine.CUBE for o in with_inner(op))
+    if not multiplies or (op.blocks and op.name != "for"):
+        return None
+    makers: list[Callable[[Frame], object]] = []
+    for result, init in zip(op.results, carried, strict=True):
+        made = result.type
+        if isinstance(made, TileType):
+            zeros = TileValue(np.zeros(made.shape, made.dtype.numpy))
+            makers.append(functools.partial(_constant, zeros))
+        elif isinstance(made, TensorType) and init is not None:
+            makers.append(low.get(init))
+        else:
+            return None
+    results = low.define(op.results)
+
+    def step(frame: Frame) -> None:
+        frame[results] = [make(frame) for make in makers]
+
+    return step
+
+
+def _constant(value: object, _frame: Frame) -> object:
+    return value
 
 
 @dataclass(frozen=True)
@@ -82,7 +135,7 @@ class LayerFigure:
         program = compile_program(host).program
         with progress(f"modelling {self.name}, {self.ranks} ranks, {self.variant}"):
             plan = plan_of(program, bind_arguments(program, tensors, execute=True), self.ranks)
-            native = ControlOnly(self.executed)
+            native = ControlOnly(program, self.executed)
             return model_ranks(self.name, program, plan, machines, native)
 
 
