@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.interp.build import Build, index, ramp, tensor
+from tests.limits import HUNG
 
 from tilelet.cpu.emit.program import emit_program
 from tilelet.cpu.run import build, engine
@@ -406,7 +407,7 @@ def test_many_processes_at_once(folder: Path) -> None:
     started = [
         subprocess.Popen([sys.executable, "-c", _WORKER], env=env, cwd=root) for _ in range(4)
     ]
-    assert [p.wait(timeout=120) for p in started] == [0] * 4
+    assert [p.wait(timeout=HUNG) for p in started] == [0] * 4
 
 
 def test_kept_text_names_the_source(tmp_path: Path) -> None:
@@ -428,15 +429,6 @@ def _endless() -> Program:
     return run_passes(b.program())
 
 
-@pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
-    """Also where the tests run in the background, and Ctrl-C is ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_stops_a_kernel() -> None:
     program = _endless()
     CpuEngine().run(program, {"x": ramp(64, 64), "n": 1})
@@ -446,7 +438,6 @@ def test_ctrl_c_stops_a_kernel() -> None:
         CpuEngine().run(program, {"x": ramp(64, 64), "n": 2**40})
 
 
-@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_ends_compilers(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -514,10 +505,12 @@ def test_no_compiler_outlives_a_process_that_is_ended(
     compiler, pids = slow_compiler(tmp_path)
     settings = {"CC": str(compiler), "TILELET_CACHE_DIR": str(tmp_path / "cache")}
     environment = {**os.environ, **settings, "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    heed = f"import signal; signal.signal({number:d}, signal.SIG_DFL)"  # nohup ignores SIGHUP
+    command = [sys.executable, "-c", f"{heed}\n{script}"]
+    process = subprocess.Popen(command, env=environment)
     wait_for(lambda: pids.exists() and bool(pids.read_text().split()))
     process.send_signal(number)
-    assert process.wait(timeout=60) == -number
+    assert process.wait(timeout=HUNG) == -number
     wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
     assert not list((tmp_path / "cache" / "cpu").glob(f"{cache.DRAFT}*"))
 
@@ -536,16 +529,15 @@ def test_no_compiler_of_another_thread_outlives_its_process(
     wait_for(lambda: pids.exists() and bool(pids.read_text().split()))
     time.sleep(0.5)  # a process that is killed before it has told the watcher leaves a compiler
     process.send_signal(number)
-    assert process.wait(timeout=60) == -number
+    assert process.wait(timeout=HUNG) == -number
     wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if condition():
-            return
+    deadline = time.monotonic() + HUNG
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to that"
         time.sleep(0.1)
-    pytest.fail("it never came to that")
 
 
 def is_running(pid: int) -> bool:
@@ -576,5 +568,5 @@ def test_a_child_forked_while_a_thread_compiles(tmp_path: Path) -> None:
     compiler, _ = slow_compiler(tmp_path)
     settings = {"CC": str(compiler), "TILELET_CACHE_DIR": str(tmp_path / "cache")}
     command = [sys.executable, "-c", FORK]
-    done = subprocess.run(command, env={**os.environ, **settings}, timeout=200, check=False)
+    done = subprocess.run(command, env={**os.environ, **settings}, timeout=HUNG, check=False)
     assert done.returncode == 0

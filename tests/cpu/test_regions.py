@@ -56,6 +56,21 @@ def test_a_load_is_whole_unless_it_is_cut() -> None:
     assert unknown["e"] == (None, None)
 
 
+@pytest.mark.parametrize("columns", [1 << 31, 1 << 40])
+def test_extents_beyond_32_bits(columns: int) -> None:
+    """A tile that no memory holds is refused when it is run, not by an internal error."""
+    b = Build()
+    x = b.param("x", tensor([4, columns]))
+
+    def scope(s: Build) -> list[Value]:
+        loaded = s.op("slice", x=x, shape=[4, columns], offset=[0, 0])
+        part = s.op("slice", x=s.op("neg", x=loaded), shape=[2, columns], offset=[0, 0])
+        return [s.put(x, part, [0, 0])]
+
+    b.scope(scope)
+    assert f"{columns}" in "".join(emit_program(run_passes(b.program())).units)
+
+
 def test_what_a_loop_does_not_change_stays_constant() -> None:
     def body(s: Build, x: Value, n: Value) -> Value:
         (acc,) = s.for_(n, lambda t, _, acc: [t.op("add", lhs=acc, rhs=t.whole(x))], [s.whole(x)])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.cpu.differential import agree, outcome
 from tests.interp.build import Build, index, kernel, ramp, tensor
+from tests.limits import HUNG
 
 from tilelet.cpu.run import engine, sanitize
 from tilelet.cpu.run.engine import CpuEngine
@@ -178,7 +179,7 @@ def _python(folder: Path, text: str, **variables: str) -> subprocess.CompletedPr
     return subprocess.run(
         [sys.executable, str(script)],
         env={**os.environ, "PYTHONPATH": paths, **variables},
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=HUNG,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.limits import HUNG
 
 import tilelet.language as pl
 from tilelet.cpu.run.engine import Call, NativeProgram
@@ -396,7 +397,7 @@ def test_ctrl_c_ends_a_run_that_was_expected_to_be_short(tmp_path, often, first)
     script = tmp_path / "endless.py"
     script.write_text(textwrap.dedent(ENDLESS).replace("{}", f"{often}, {first}"))
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=HUNG, check=False
     )
     assert done.stdout == "stopped True\nstopped again\n", done.stderr
 
@@ -466,7 +467,7 @@ def test_calls_of_a_script_under_a_command_start_no_threads(tmp_path):
     script = tmp_path / "calls.py"
     script.write_text(textwrap.dedent(UNDER_A_COMMAND))
     command = [sys.executable, "-m", "tilelet.cli", "run", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=False)
     assert done.returncode == 0, done.stderr
     found = int(done.stdout.split("starts of threads:")[1].split()[0])
     assert found <= 10, done.stdout  # the first runs, and after noise

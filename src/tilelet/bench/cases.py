@@ -7,7 +7,6 @@ import ctypes
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -48,7 +47,7 @@ class BenchCase:
 
     label: str
     name: str
-    sizes: dict[str, Any]
+    sizes: dict[str, int]
     arguments: dict[str, Array]
     work: UsefulWork
     compiled: CompiledProgram = field(init=False)
@@ -102,7 +101,7 @@ def one_thread() -> Generator[None]:
             os.environ["TILELET_THREADS"] = before
 
 
-def model_case(data: Data, label: str, name: str, sizes: dict[str, Any]) -> BenchCase:
+def model_case(data: Data, label: str, name: str, sizes: dict[str, int]) -> BenchCase:
     """Return a case of a model program on full contexts."""
     model, variant = registry.resolve(name)
     shape = model.shape_for(variant, **sizes)

@@ -63,7 +63,7 @@ def _check_variant(
     label: str,
     model: Model,
     variant: str,
-    sizes: dict[str, object],
+    sizes: dict[str, int],
     arguments: dict[str, Array],
     expected: dict[str, Array],
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import tilelet.language as pl
 from tilelet.ir.core import Program
@@ -232,7 +231,7 @@ OWN: dict[str, Callable[..., Program]] = {
 }
 
 
-def build(name: str, sizes: dict[str, Any]) -> Program:
+def build(name: str, sizes: dict[str, int]) -> Program:
     """Build a program of the bench or of a model: `bench/add`, `qwen3/scope3:tuned`."""
     if name in OWN:
         return OWN[name](**sizes)

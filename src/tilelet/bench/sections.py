@@ -62,7 +62,7 @@ NO_TORCH = Missing("torch", "not installed: `pip install 'tilelet[torch]'`")
 Others = list[Form | Missing]
 
 
-def _model(bench: Bench, name: str, sizes: dict[str, object]) -> BenchCase:
+def _model(bench: Bench, name: str, sizes: dict[str, int]) -> BenchCase:
     label = f"{name.replace(':', ' ')}, hidden {sizes['hidden']}"
     return model_case(bench.data, label, f"qwen3/{name}", sizes)
 

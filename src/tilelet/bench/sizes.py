@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 # A layer small enough for a test that the bench works.
-SMALL: dict[str, Any] = {
+SMALL: dict[str, int] = {
     "hidden": 1024,
     "kv_heads": 4,
     "head_dim": 64,
@@ -14,7 +12,7 @@ SMALL: dict[str, Any] = {
     "q_head_batch": 4,
     "kv_out_chunk": 64,
 }
-SMALL_PREFILL: dict[str, Any] = {
+SMALL_PREFILL: dict[str, int] = {
     **SMALL,
     "kv_heads": 2,
     "head_dim": 128,
@@ -24,8 +22,8 @@ SMALL_PREFILL: dict[str, Any] = {
     "span": 128,
 }
 
-HIDDEN_5120: dict[str, Any] = {"hidden": 5120}
-HIDDEN_8192: dict[str, Any] = {"hidden": 8192}
+HIDDEN_5120: dict[str, int] = {"hidden": 5120}
+HIDDEN_8192: dict[str, int] = {"hidden": 8192}
 # Five query heads share a K/V head at this width.
-LAYER_5120: dict[str, Any] = {**HIDDEN_5120, "q_head_batch": 5}
-PREFILL: dict[str, Any] = {**HIDDEN_8192, "batch": 2, "max_seq": 256, "span": 256}
+LAYER_5120: dict[str, int] = {**HIDDEN_5120, "q_head_batch": 5}
+PREFILL: dict[str, int] = {**HIDDEN_8192, "batch": 2, "max_seq": 256, "span": 256}

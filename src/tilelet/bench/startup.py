@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from tilelet.dataclasses import dataclass
 
@@ -30,7 +29,7 @@ class Startup:
     import_seconds: float
 
 
-def measure(name: str, sizes: dict[str, Any]) -> Startup:
+def measure(name: str, sizes: dict[str, int]) -> Startup:
     """Time a start with an empty cache, and one with the filled cache."""
     with tempfile.TemporaryDirectory(prefix="tilelet-") as folder:
         cold = _child(name, sizes, folder)
@@ -60,7 +59,7 @@ def warm_environment(cache: str) -> dict[str, str]:
     return environment
 
 
-def _child(name: str, sizes: dict[str, object], cache: str) -> dict[str, float]:
+def _child(name: str, sizes: dict[str, int], cache: str) -> dict[str, float]:
     """Run `main` in a separate process and return its output."""
     environment = warm_environment(cache)
     command = [sys.executable, "-m", "tilelet.bench.startup", name, json.dumps(sizes)]

@@ -22,6 +22,11 @@ TL_INLINE int tl_outside(int64_t start, int64_t size, int64_t extent) {
     return start < 0 || size > extent || start > extent - size;
 }
 
+/* Prefetch memory that may end anywhere: prefetches never fault. */
+TL_INLINE void tl_prefetch(const void *from, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += TL_LINE) __builtin_prefetch((const char *)from + at);
+}
+
 /* Number of iterations of range(start, stop, step). */
 TL_INLINE int64_t tl_trips(int64_t start, int64_t stop, int64_t step) {
     if (step > 0) {

@@ -247,8 +247,23 @@ static void wait_for_company(tl_rt *rt) {
     lock(rt);
 }
 
-static void *worker(void *context) {
-    tl_ctx *c = context;
+/* A thread may get a processor only when the run has ended. The run does not wait for it then: it
+ * finds its door closed, and frees it. */
+typedef struct {
+    tl_ctx *c;
+    pthread_t thread;
+    int32_t is_passed; /* atomic: by the thread that enters, or by the run that ends */
+} door;
+
+static int pass(door *d) { return !__atomic_exchange_n(&d->is_passed, 1, __ATOMIC_ACQ_REL); }
+
+static void *worker(void *argument) {
+    door *own = argument;
+    if (!pass(own)) {
+        free(own);
+        return NULL;
+    }
+    tl_ctx *c = own->c;
     tl_rt *rt = c->rt;
 #ifdef __GLIBC__
     if (rt->processors) sched_setaffinity(0, sizeof(cpu_set_t), rt->processors);
@@ -619,7 +634,7 @@ static int run_control(tl_ctx *c) {
 }
 
 /* Fewer threads are acceptable. */
-static int64_t start_workers(tl_rt *rt, pthread_t *workers, tl_ctx *contexts, int64_t count) {
+static int64_t start_workers(tl_rt *rt, door **doors, tl_ctx *contexts, int64_t count) {
     int64_t started = 0;
     if (count == 0) return 0;
     pthread_attr_t attributes;
@@ -633,11 +648,33 @@ static int64_t start_workers(tl_rt *rt, pthread_t *workers, tl_ctx *contexts, in
     if (processors) start_elsewhere(processors, &attributes);
     rt->processors = processors;
 #endif
-    while (started < count &&
-           !pthread_create(&workers[started], &attributes, worker, &contexts[started + 1]))
-        started++;
+    for (; started < count; started++) {
+        door *d = doors[started] = calloc(1, sizeof *d);
+        if (!d) break;
+        d->c = &contexts[started + 1];
+        if (pthread_create(&d->thread, &attributes, worker, d)) {
+            free(d);
+            break;
+        }
+    }
     pthread_attr_destroy(&attributes);
     return started;
+}
+
+static void end_workers(tl_rt *rt, door **doors, int64_t count) {
+    lock(rt);
+    rt->closing = 1;
+    pthread_cond_broadcast(&rt->work);
+    unlock(rt);
+    for (int64_t i = 0; i < count; i++) {
+        pthread_t thread = doors[i]->thread;
+        if (pass(doors[i])) {
+            pthread_detach(thread);
+            continue;
+        }
+        pthread_join(thread, NULL);
+        free(doors[i]);
+    }
 }
 
 __attribute__((visibility("default"))) int tl_run(const tl_program *program,
@@ -645,8 +682,8 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
     tl_rt rt = {0};
     int64_t started = 0, threads = args->threads > 1 ? args->threads : 1;
     tl_ctx *contexts = calloc((size_t)threads, sizeof *contexts);
-    pthread_t *workers = calloc((size_t)threads, sizeof *workers);
-    int failed = prepare(&rt, program, args, threads) || !contexts || !workers;
+    door **doors = calloc((size_t)threads, sizeof *doors);
+    int failed = prepare(&rt, program, args, threads) || !contexts || !doors;
     tl_buf *params = bind_params(args);
     failed |= !params;
     for (int64_t i = 0; !failed && i < threads; i++) prepare_context(&contexts[i], &rt, i);
@@ -657,16 +694,12 @@ __attribute__((visibility("default"))) int tl_run(const tl_program *program,
         args->fault->kind = TL_MEMORY;
         args->fault->site = -1;
     } else {
-        started = start_workers(&rt, workers, contexts, threads - 1);
+        started = start_workers(&rt, doors, contexts, threads - 1);
         result = run_control(&contexts[0]);
-        lock(&rt);
-        rt.closing = 1;
-        pthread_cond_broadcast(&rt.work);
-        unlock(&rt);
-        for (int64_t i = 0; i < started; i++) pthread_join(workers[i], NULL);
+        end_workers(&rt, doors, started);
     }
     free(contexts);
-    free(workers);
+    free(doors);
     clean_up(&rt, params);
     return result;
 }

@@ -1,7 +1,7 @@
 """How each element type is stored and computed in C.
 
-BF16, FP16 and FP8 values are computed as `float`s that the narrow type can represent; `rounded`
-restores this after ops whose results may not be representable.
+Narrow floats are computed as `float`s that the narrow type can represent; `rounded` restores this
+after ops whose results may not be representable. 4-bit integers are held in bytes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,13 @@ class Element:
     def is_narrow_float(self) -> bool:
         return self.dtype.is_float and self.memory != "float"
 
+    @property
+    def is_nibble(self) -> bool:
+        return not self.dtype.is_float and self.dtype.bits == 4
+
     def load(self, place: str) -> str:
-        return f"ts_from_{self.suffix}({place})" if self.is_narrow_float else place
+        coded = self.is_narrow_float or self.is_nibble
+        return f"ts_from_{self.suffix}({place})" if coded else place
 
     def store(self, number: str) -> str:
         """Return the C expression that converts `number` to its type in memory."""
@@ -43,7 +48,7 @@ class Element:
             return f"ts_as_bf16({number})"
         if self.is_narrow_float:
             return f"ts_to_{self.suffix}({number}, TL_RINT)"
-        return number
+        return f"ts_to_{self.suffix}({number})" if self.is_nibble else number
 
     def rounded(self, number: str, mode: str = "TL_RINT") -> str:
         """Round an FP32 result to a value of the type."""
@@ -64,7 +69,12 @@ class Element:
             return self.rounded(f"(float)(double)({scalar})")
         if self.dtype is dtypes.BOOL:
             return f"(({scalar}) != 0)"
-        return f"({self.number})({scalar})"
+        return self.wrapped(scalar)
+
+    def wrapped(self, number: str) -> str:
+        """Convert an integer to the width of the type."""
+        text = f"({self.number})({number})"
+        return f"ts_from_{self.suffix}(ts_to_{self.suffix}({text}))" if self.is_nibble else text
 
 
 def _integer(dtype: DType) -> Element:
@@ -80,9 +90,12 @@ _ELEMENTS: dict[DType, Element] = {
     dtypes.FP16: Element(dtypes.FP16, "ts_f16", "float", "f16", "TL_FP16"),
     dtypes.FP8E4M3FN: Element(dtypes.FP8E4M3FN, "ts_e4m3", "float", "e4m3", "TL_FP8E4M3FN"),
     dtypes.FP8E5M2: Element(dtypes.FP8E5M2, "ts_e5m2", "float", "e5m2", "TL_FP8E5M2"),
-    # No arithmetic in these types: values are only moved or widened.
+    # No arithmetic in these types: values are only moved and converted.
     dtypes.FP8E8M0: Element(dtypes.FP8E8M0, "ts_e8m0", "float", "e8m0", "TL_UINT8"),
     dtypes.FP4: Element(dtypes.FP4, "ts_e2m1", "float", "e2m1", "TL_UINT8"),
+    dtypes.HF8: Element(dtypes.HF8, "ts_hf8", "float", "hf8", "TL_UINT8"),
+    dtypes.INT4: Element(dtypes.INT4, "ts_i4", "int8_t", "i4", "TL_INT8"),
+    dtypes.UINT4: Element(dtypes.UINT4, "ts_u4", "uint8_t", "u4", "TL_UINT8"),
     dtypes.BOOL: Element(dtypes.BOOL, "ts_bool", "uint8_t", "u8", "TL_BOOL"),
     **{d: _integer(d) for d in dtypes.ALL if d.kind in ("int", "uint", "index")},
 }

@@ -29,8 +29,10 @@ from tilelet.cpu.plan.model import (
     KernelPlan,
     PlanStep,
     ProductGroup,
+    RowNest,
     Stored,
 )
+from tilelet.cpu.plan.nests import row_axis
 from tilelet.cpu.plan.uses import first_use
 from tilelet.dataclasses import dataclass
 from tilelet.diag.internal import InternalError
@@ -164,6 +166,10 @@ class KernelEmitter(Emitter):
         self._own: Iterator[int] = iter(())
         self._to_store: dict[Value, int] = {}
         self._ran: set[Op] = set()  # ops after which deferred products have run
+        self.nest: RowNest | None = None  # the row nest being emitted
+        self.row = ""  # its current row
+        self.nest_operands: list[EmittedTile] = []  # tiles that it reads from outside
+        self._nest_starts = {nest.ops[0]: nest for nest in plan.nests}
         self._innermost: Text | None = None  # insertion point before the element loop being emitted
         self._fills: set[int] = set()
         self.has_products = False
@@ -287,7 +293,10 @@ class KernelEmitter(Emitter):
         self, slot: TileSlot, shape: tuple[int, ...], dtype: DType, valid: tuple[Dim, ...]
     ) -> EmittedTile:
         return EmittedTile(
-            shape, dtype, valid, Leaf(slot.name, row_major(shape), slot, is_zeroed=True)
+            shape,
+            dtype,
+            valid,
+            Leaf(slot.name, self.slot_strides(slot, shape), slot, is_zeroed=True),
         )
 
     # --- evaluation ------------------------------------------------------------------------------
@@ -313,19 +322,23 @@ class KernelEmitter(Emitter):
         return self.variable("e", form.make(operands, last), e.number, form.loc)
 
     @contextmanager
-    def nest(self, axes: Sequence[Axis], *, vector: bool = True) -> Generator[list[str]]:
+    def loops(self, axes: Sequence[Axis], *, vector: bool = True) -> Generator[list[str]]:
         """Open loops over `axes`; yield the index names."""
-        names = [self.name("i") for _ in axes]
+        names = [axis.index or self.name("i") for axis in axes]
         depth = 0
-        with self._nest(axes, names, depth, vector):
+        with self._loops(axes, names, depth, vector):
             yield names
 
     @contextmanager
-    def _nest(
+    def _loops(
         self, axes: Sequence[Axis], names: list[str], depth: int, vector: bool
     ) -> Generator[None]:
         if depth == len(axes):
             yield
+            return
+        if axes[depth].index:
+            with self._loops(axes, names, depth + 1, vector):
+                yield
             return
         n = names[depth]
         outside = self._innermost
@@ -334,7 +347,7 @@ class KernelEmitter(Emitter):
             self.out.add("TL_IVDEP")
         with (
             self.out.block(f"for (int64_t {n} = 0; {n} < {axes[depth].extent}; {n}++)"),
-            self._nest(axes, names, depth + 1, vector),
+            self._loops(axes, names, depth + 1, vector),
         ):
             yield
         self._innermost = outside
@@ -343,7 +356,19 @@ class KernelEmitter(Emitter):
         """Return the loops over the valid part of `tile`; `others`: strides of the destination."""
         strides = [strides_in(t.shape, leaf.strides, tile.shape) for t, leaf in leaves(tile)]
         merge = merge and not uses_index(tile)
-        return merged_axes(tile.shape, tile.valid, [*others, *strides], merge=merge)
+        return self.box_axes(tile.shape, tile.valid, [*others, *strides], merge=merge)
+
+    def box_axes(
+        self,
+        shape: Sequence[int],
+        extents: Sequence[Dim],
+        operands: Sequence[Sequence[Dim]] = (),
+        *,
+        merge: bool = False,
+    ) -> list[Axis]:
+        """Return the loops over a box; in a row nest, over the current row."""
+        fixed = (row_axis(shape, self.nest.rows), self.row) if self.nest else None
+        return merged_axes(shape, extents, operands, merge=merge, fixed=fixed)
 
     @contextmanager
     def pieces(self, axis: Axis, length: int) -> Generator[tuple[str, str]]:
@@ -371,12 +396,12 @@ class KernelEmitter(Emitter):
         size, line = tile.dtype.itemsize, LINE_BYTES // tile.dtype.itemsize
 
         def write(to: str, start: str, axis: Axis) -> None:
-            with self.nest([axis]) as column:
+            with self.loops([axis]) as column:
                 position = self.variable("at", f"{start} + {column[0]}")
                 number = self.element_text(tile, tile.shape, axes, [*index, position])
                 self.out.add(f"{to}[{column[0]}] = {e.store(number)};")
 
-        with self.out.block(), self.nest(outer, vector=False) as index:
+        with self.out.block(), self.loops(outer, vector=False) as index:
             at = total([product(i, into[a.last]) for a, i in zip(outer, index)])
             self.out.add(f"{e.memory} *const there = {pointer} + ({at});")
             before = f"{condition} ? tl_before_line(there, {size}, {last.extent}) : {last.extent}"
@@ -404,7 +429,7 @@ class KernelEmitter(Emitter):
         e = element(tile.dtype)
         into = strides_in(tile.shape, strides, tile.shape)
         axes = self.axes_of(tile, into)
-        with self.out.block(), self.nest(axes) as index:
+        with self.out.block(), self.loops(axes) as index:
             number = self.element_text(tile, tile.shape, axes, index)
             place = f"{pointer}[{total([product(i, into[a.last]) for a, i in zip(axes, index)])}]"
             self.out.add(f"{place} = {e.store(combine.format(number, place=e.load(place)))};")
@@ -436,7 +461,7 @@ class KernelEmitter(Emitter):
 
     def materialize_tile(self, tile: EmittedTile, slot: TileSlot) -> EmittedTile:
         """Write a tile densely to scratch memory, with zeros outside its valid region."""
-        self.evaluate(tile, slot.name, row_major(tile.shape))
+        self.evaluate(tile, slot.name, self.slot_strides(slot, tile.shape))
         return self.written(tile, slot)
 
     def written(self, tile: EmittedTile, slot: TileSlot) -> EmittedTile:
@@ -444,6 +469,11 @@ class KernelEmitter(Emitter):
         # Only now: the tile may be computed from the slot's old contents.
         self.zero_outside(tile.shape, tile.valid, slot, tile.dtype)
         return self.slot_tile(slot, tile.shape, tile.dtype, tile.valid)
+
+    def slot_strides(self, slot: TileSlot, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the strides of a tile in a slot, which may hold one row at a time."""
+        is_whole = self.plan.slots[slot.number].elements >= count(shape)
+        return row_major(shape) if is_whole else (0, 1)
 
     def planned_slot(self, arg: Arg) -> TileSlot | None:
         """Return the slot that this op writes an operand to, unless it is already there."""
@@ -486,8 +516,26 @@ class KernelEmitter(Emitter):
 
     def block(self, block: Block) -> None:
         """Emit all ops but the terminator."""
+        nested: set[Op] = set()
         for op in block.ops[:-1]:
-            self.op(op)
+            if op in self._nest_starts:
+                nested.update(self._nest_starts[op].ops)
+                self._row_nest(self._nest_starts[op])
+            elif op not in nested:
+                self.op(op)
+
+    def _row_nest(self, nest: RowNest) -> None:
+        """Emit the ops of a nest in a loop over rows."""
+        operands = dict.fromkeys(v for op in nest.ops for v in op.operands)
+        given = [self.values.get(v) for v in operands]
+        self.nest_operands = [tile for tile in given if isinstance(tile, EmittedTile)]
+        self.row = self.name("row")
+        row = self.row
+        with self.out.block(f"for (int64_t {row} = 0; {row} < {nest.rows}; {row}++)"):
+            self.nest = nest
+            for op in nest.ops:
+                self.op(op)
+        self.nest, self.nest_operands = None, []
 
     def op(self, op: Op) -> None:
         step = self.step = self.plan.steps[op]

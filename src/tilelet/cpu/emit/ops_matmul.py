@@ -179,7 +179,7 @@ def _multiply(
     axes = merged_axes(shape[:-2], region[:-2], [], merge=False)
     if shape[-2] <= VERY_FEW_ROWS:
         _read_ahead(k, op)
-    with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
+    with k.out.block("", op.loc), k.loops(axes, vector=False) as index:
         _describe(k, a, b, slot, shape, region, start, axes, index)
         k.out.add("tl_matmul(&product, c->matmul);")
 

@@ -10,6 +10,7 @@ import numpy as np
 from tilelet.cpu.emit.elements import element, repeated, scalar_type
 from tilelet.cpu.emit.kernel import KernelEmitter, TensorRef, emits
 from tilelet.cpu.emit.ops_elementwise import named
+from tilelet.cpu.emit.scalars import constant_sizes
 from tilelet.cpu.emit.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.emit.tiles import EmittedTile, Leaf, Node, leaves
 from tilelet.cpu.plan.forms import is_tile
@@ -75,7 +76,7 @@ def emit_slice(k: KernelEmitter, op: Op) -> None:
         op,
         "x",
         k.dims(op.args["offset"]),
-        k.dims(op.args["shape"]),
+        constant_sizes(op.args["shape"]),
         None if limits is None else k.dims(limits),
     )
     dropped = dropped_axes(op.args["drop_dims"], len(tile.shape))
@@ -101,7 +102,7 @@ def emit_load(k: KernelEmitter, op: Op) -> None:
         op,
         "tensor",
         k.dims(op.args["offsets"]),
-        k.dims(op.args["shapes"]),
+        constant_sizes(op.args["shapes"]),
         None if limits is None else k.dims(limits),
     )
     if op.args["transpose"]:
@@ -115,7 +116,7 @@ def loaded(
     op: Op,
     source: str,
     offset: list[Dim],
-    shape: list[Dim],
+    sizes: tuple[int, ...],
     limits: list[Dim] | None,
 ) -> EmittedTile:
     """Return a window of global memory as a tile that is read in place.
@@ -128,12 +129,11 @@ def loaded(
     assert isinstance(value.type, TensorType)
     dtype = value.type.dtype
     e = element(dtype)
-    sizes = tuple(n for n in shape if isinstance(n, int))
     rank = len(sizes)
     pointer, valid = k.name(f"g_{op.results[0].name}"), tuple[Dim, ...](sizes)
     k.out.add(f"// {op.name} `{value.name}`", op.loc)
     if ref.is_full and limits is None and not op.args["clamp"]:
-        check_inside(k, op, offset, shape, _reach(ref, rank), value.name, ref.pointer)
+        check_inside(k, op, offset, sizes, _reach(ref, rank), value.name, ref.pointer)
         place = total(
             [
                 product(f"({o})" if isinstance(o, str) else o, ref.stride(i))
@@ -152,7 +152,7 @@ def loaded(
         edge = "TL_CLAMP" if op.args["clamp"] else edge
         k.check(
             f"tl_slice(c, {k.site(op, value.name)}, &{window}, {ref.pointer}, "
-            f"{array_text(offset)}, {array_text(shape)}, {cut}, {edge})"
+            f"{array_text(offset)}, {array_text(sizes)}, {cut}, {edge})"
         )
         k.out.add(f"const {e.memory} *{pointer} = (const {e.memory} *){window}.data;")
         strides = tuple(f"{window}.stride[{i}]" for i in range(rank))
@@ -254,7 +254,7 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
         there, to = k.name("there"), k.name("to")
         k.out.add(f"{e.memory} *const {there} = ({e.memory} *){ref.pointer}->data + ({place});")
         strides = [ref.stride(i) for i in range(rank)]
-        is_direct = _direct_condition(tile, ref, there, strides)
+        is_direct = _direct_condition([tile, *k.nest_operands], ref, there, strides)
         slot = k.take_slot()
         names = [k.name("ld") for _ in range(rank)]
         k.out.add(f"const int is_direct = {is_direct};")
@@ -270,15 +270,28 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
             sum_ = e.rounded("{place} + {}") if e.is_float else f"({e.number})({{place}} + {{}})"
             k.evaluate(tile, to, written, sum_)
         else:
-            k.out.add(f"const int bypasses_cache = is_direct && tl_bypasses_cache({ref.pointer});")
-            k.evaluate_bypassing_cache(tile, to, written, "bypasses_cache")
+            _write(k, tile, to, written, ref)
             if ref.is_full and tile.is_full and tile.shape == into.type.shape:
                 k.note_whole_store(op, into)  # it fits, so its offset is 0
+        is_over = f" && {k.row} == {k.nest.rows - 1}" if k.nest else ""
         k.out.add(
-            f"if (!is_direct) tl_copy_out({there}, {to}, {array_text(tile.shape)}, "
+            f"if (!is_direct{is_over}) tl_copy_out({there}, {to}, {array_text(tile.shape)}, "
             f"{array_text(tile.valid)}, {array_text(strides)}, {rank}, {dtype.itemsize});"
         )
     k.define(op.result, ref)
+
+
+def _write(
+    k: KernelEmitter, tile: EmittedTile, to: str, strides: Sequence[Dim], ref: TensorRef
+) -> None:
+    """Write a tile that is stored. A nest writes through the cache while it computes other rows:
+    non-temporal stores of a whole row would make the next row wait.
+    """
+    if k.nest:
+        k.evaluate(tile, to, strides)
+        return
+    k.out.add(f"const int bypasses_cache = is_direct && tl_bypasses_cache({ref.pointer});")
+    k.evaluate_bypassing_cache(tile, to, strides, "bypasses_cache")
 
 
 def _as_stored(tile: EmittedTile, into: Value) -> EmittedTile:
@@ -299,13 +312,17 @@ def _reach(ref: TensorRef, rank: int) -> list[Dim]:
     return [f"{ref.pointer}->reach[{i}]" for i in range(rank)]
 
 
-def _direct_condition(tile: EmittedTile, ref: TensorRef, there: str, strides: list[str]) -> str:
+def _direct_condition(
+    tiles: Sequence[EmittedTile], ref: TensorRef, there: str, strides: list[str]
+) -> str:
+    """Return the condition that the first of `tiles` may be stored while all are read."""
+    tile = tiles[0]
     conditions = [f"{strides[-1]} == 1"] if tile.shape[-1] > 1 else ["1"]
-    for part, leaf in leaves(tile):
+    for part, leaf in (pair for read in tiles for pair in leaves(read)):
         if leaf.window is None:
             continue
         apart = f"{leaf.window}->buf != {ref.pointer}->buf"
-        if part.shape == tile.shape:
+        if part.shape == tile.shape and part.dtype.itemsize == tile.dtype.itemsize:
             pairs = zip(part.shape, leaf.strides, strides)
             same = " && ".join(f"{a} == {b}" for n, a, b in pairs if n > 1)
             same = f"(const void *){leaf.pointer} == (const void *){there}" + (
@@ -357,7 +374,7 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     value = op.args["x"]
     assert isinstance(value, Value)
     starts, limits = k.dims(op.args["offset"]), op.args["valid_shape"]
-    sizes = tuple(n for n in k.dims(op.args["shape"]) if isinstance(n, int))
+    sizes = constant_sizes(op.args["shape"])
     needed: Sequence[Dim] = sizes
     if limits is not None:
         needed = _regions(k, op, k.dims(limits), sizes, value.name)

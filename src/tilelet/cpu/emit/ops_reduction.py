@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.kernel import KernelEmitter, emits
 from tilelet.cpu.emit.ops_host import emit_host
@@ -73,8 +75,8 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
     in_pieces = not is_plain and e.is_float and function in _FOLDED and x.shape[-1] > PIECE
     kept = k.planned_slot(op.args["x"])  # the whole tile, if it is needed again
     strides = row_major((*x.shape[:-1], 1))
-    axes = merged_axes(x.shape[:-1], x.valid[:-1], [], merge=False)
-    with k.out.block("", op.loc), k.nest(axes, vector=False) as index:
+    axes = k.box_axes(x.shape[:-1], x.valid[:-1])
+    with k.out.block("", op.loc), k.loops(axes, vector=False) as index:
         if is_plain:
             row = _row_pointer(x, axes, index)
         else:
@@ -82,11 +84,14 @@ def _along_rows(k: KernelEmitter, op: Op, function: str) -> None:
                 row = _new_row(k, x, kept, axes, index)
             else:
                 row = k.take_slot().name  # one row or piece of a row
-            last = merged_axes(x.shape, x.valid, [], merge=False)[len(axes) :]
+            last = k.box_axes(x.shape, x.valid)[len(axes) :]
             if in_pieces:
-                _fold_pieces(k, x, function, row, axes, index, last[0], is_kept=kept is not None)
+                ahead = k.nest_operands if k.nest and k.nest.ahead is op else []
+                windows = [t for t in ahead if t.leaf.window is not None and t.shape == x.shape]
+                is_kept = kept is not None
+                _fold_pieces(k, x, function, row, axes, index, last[0], windows, is_kept=is_kept)
             else:
-                with k.nest(last) as column:
+                with k.loops(last) as column:
                     value = k.element_text(x, x.shape, [*axes, *last], [*index, *column])
                     k.out.add(f"{row}[{column[0] if column else 0}] = {value};")
         if in_pieces:
@@ -106,7 +111,7 @@ def _new_row(
     k: KernelEmitter, x: EmittedTile, slot: TileSlot, axes: list[Axis], index: list[str]
 ) -> str:
     """Return where a row of the tile is written."""
-    strides = row_major(x.shape)
+    strides = k.slot_strides(slot, x.shape)
     start = total([product(i, strides[a.last]) for a, i in zip(axes, index)])
     name = k.name("row")
     k.out.add(f"float *const {name} = {slot.name} + ({start});")
@@ -121,18 +126,23 @@ def _fold_pieces(
     axes: list[Axis],
     index: list[str],
     last: Axis,
+    windows: Sequence[EmittedTile],
     *,
     is_kept: bool,
 ) -> None:
     """Compute a long row in pieces, so that each stays in the L1 cache. Unless the row is kept, all
-    pieces use the same memory.
+    pieces use the same memory. The next row of `windows` is prefetched.
     """
     k.out.add("ts_fold folded = {0};")
     with k.pieces(last, PIECE) as (start, count_):
+        for tile in windows:
+            leaf, size = tile.leaf, tile.dtype.itemsize
+            at = total([product(f"({k.row} + 1)", leaf.strides[0]), start])
+            k.out.add(f"tl_prefetch({leaf.pointer} + {at}, {count_} * {size});")
         if is_kept:
             row, piece = piece, k.name("now")
             k.out.add(f"float *const {piece} = {row} + {start};")
-        with k.nest([Axis(last.last, count_, PIECE)]) as column:
+        with k.loops([Axis(last.last, count_, PIECE)]) as column:
             at = k.variable("at", f"{start} + {column[0]}")
             number = k.element_text(x, x.shape, [*axes, last], [*index, at])
             k.out.add(f"{piece}[{column[0]}] = {number};")
@@ -175,14 +185,14 @@ def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
     inner = merged_axes(x.shape, x.valid, [], merge=False)
     columns = [a for a in inner if a.last == rank - 1]
     rows = [a for a in inner if a.last == rank - 2]
-    with k.out.block("", op.loc), k.nest(outer, vector=False) as index:
+    with k.out.block("", op.loc), k.loops(outer, vector=False) as index:
         batch_strides = row_major((*x.shape[:-2], x.shape[-1]))
         base = (
             "0"
             if e.is_narrow_float
             else str(total([product(i, batch_strides[a.last]) for a, i in zip(outer, index)]))
         )
-        with k.nest(rows, vector=False) as row, k.nest(columns) as column:
+        with k.loops(rows, vector=False) as row, k.loops(columns) as column:
             number = k.element_text(x, x.shape, [*outer, *rows, *columns], [*index, *row, *column])
             place = f"{sums.name}[{total([base if base != '0' else 0, *column])}]"
             suffix = "f32" if e.is_float else e.suffix
@@ -191,7 +201,7 @@ def _along_columns(k: KernelEmitter, op: Op, function: str) -> None:
             first = f"{row[0]} == 0" if row else "1"
             k.out.add(f"{place} = {first} ? {number} : ({e.number})({combined});")
         if e.is_narrow_float:
-            with k.nest(columns) as column:
+            with k.loops(columns) as column:
                 place = total([product(i, batch_strides[a.last]) for a, i in zip(outer, index)])
                 at = total([place, *column])
                 read = f"{sums.name}[{column[0] if column else 0}]"

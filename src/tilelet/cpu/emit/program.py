@@ -25,6 +25,7 @@ from tilelet.cpu.emit.sites import Site, Sites
 from tilelet.cpu.emit.text import identifier
 from tilelet.cpu.plan.model import KernelPlan
 from tilelet.cpu.plan.planner import plan_kernel
+from tilelet.cpu.plan.unread_rows import without_unread_rows
 from tilelet.cpu.plan.verify import verify
 from tilelet.cpu.run.native import RANK
 from tilelet.dataclasses import dataclass, replace
@@ -55,6 +56,7 @@ _MOST = 1 << 62
 def emit_program(program: Program, parts: int = 2) -> Compiled:
     """Return the program (after all passes) as C."""
     _check_ranks(program)
+    program = without_unread_rows(program)
     sites, host = Sites(), OpNumbers()
     for p in program.main.params:
         sites.number(p.loc, "param", p.name)

@@ -29,6 +29,12 @@ def constant_of(arg: Arg) -> int | float | bool | None:
     return arg if isinstance(arg, (bool, int, float)) else None
 
 
+def constant_sizes(arg: Arg) -> tuple[int, ...]:
+    """Return the extents of a tile, which are constants of any magnitude."""
+    numbers = [constant_of(a) for a in (arg if isinstance(arg, tuple) else (arg,))]
+    return tuple(n for n in numbers if isinstance(n, int))
+
+
 def as_type(number: str, dtype: DType) -> str:
     """Convert a C expression to `dtype`: integers wrap, floats round."""
     if dtype is dtypes.BOOL:
@@ -37,7 +43,7 @@ def as_type(number: str, dtype: DType) -> str:
         return f"(double)(float)({number})"
     if dtype.is_float:
         return f"(double){element(dtype).rounded(f'(float)({number})')}"
-    return f"({element(dtype).memory})({number})"
+    return element(dtype).wrapped(number)
 
 
 def _wrapping(symbol: str) -> Callable[[str, str, DType, bool], str]:
@@ -181,7 +187,7 @@ def saturated(x: str, source: DType, target: DType) -> str:
         number = f"({number} < {int_text(low)} ? {int_text(low)} : {number})"
     if high < highest:
         number = f"({number} > {int_text(high)} ? {int_text(high)} : {number})"
-    return f"({element(target).memory}){number}"
+    return f"({element(target).number}){number}"
 
 
 def declared(v: Value) -> str:

@@ -105,11 +105,16 @@ def uses_index(tile: EmittedTile) -> bool:
 
 @dataclass(frozen=True)
 class Axis:
-    """One loop: `extent` iterations over the original axes up to and including `last`."""
+    """One loop: `extent` iterations over the original axes up to and including `last`.
+
+    length  extent of a fully valid tile
+    index   C text of the only position, if there is no loop: the current row of a nest
+    """
 
     last: int
     extent: Dim
-    length: int  # extent of a fully valid tile
+    length: int
+    index: str = ""
 
 
 def strides_in(shape: Sequence[int], strides: Sequence[Dim], root: Sequence[int]) -> list[Dim]:
@@ -119,19 +124,28 @@ def strides_in(shape: Sequence[int], strides: Sequence[Dim], root: Sequence[int]
 
 
 def merged_axes(
-    shape: Sequence[int], extents: Sequence[Dim], operands: Sequence[Sequence[Dim]], *, merge: bool
+    shape: Sequence[int],
+    extents: Sequence[Dim],
+    operands: Sequence[Sequence[Dim]],
+    *,
+    merge: bool,
+    fixed: tuple[int, str] | None = None,
 ) -> list[Axis]:
     """Return the loops over a box: axes of length 1 dropped, adjacent axes merged where strides
-    allow.
+    allow. `fixed`: an axis without a loop, and the position there.
     """
     axes: list[Axis] = []
     for i, (length, extent) in enumerate(zip(shape, extents)):
         if length == 1 and extent == 1:
             continue
+        if fixed is not None and fixed[0] == i:
+            axes.append(Axis(i, extent, length, fixed[1]))
+            continue
         previous = axes[-1] if axes else None
         joins = (
             merge
             and previous is not None
+            and not previous.index
             and extent == length
             and all(s[previous.last] == product(s[i], length) for s in operands)
         )

@@ -13,7 +13,19 @@ from collections.abc import Callable, Sequence
 from tilelet import dtypes
 from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.scalars import constant_of
-from tilelet.cpu.plan.model import Copy, Form, Inline, Move, PlanStep, Slot, Stored, dense, leaves
+from tilelet.cpu.plan.model import (
+    Copy,
+    Form,
+    Inline,
+    Move,
+    PlanStep,
+    RowNest,
+    Slot,
+    Stored,
+    dense,
+    leaves,
+    one_row,
+)
 from tilelet.cpu.plan.regions import ELEMENTWISE, TileRegions
 from tilelet.cpu.plan.uses import Uses, first_use
 from tilelet.dataclasses import dataclass, field
@@ -62,9 +74,11 @@ class Forms:
     destinations: dict[Value, int]
 
 
-def find_forms(kernel: Function, uses: Uses, regions: TileRegions) -> Forms:
+def find_forms(
+    kernel: Function, uses: Uses, regions: TileRegions, nests: Sequence[RowNest]
+) -> Forms:
     """Plan the memory of every op."""
-    walk = _Walk(uses, regions)
+    walk = _Walk(uses, regions, nests)
     walk.block(kernel.body)
     return Forms(walk.steps, walk.slots, walk.destinations)
 
@@ -98,9 +112,11 @@ class _Draft:
 class _Walk:
     """The walk; `values` maps every live tile to its form."""
 
-    def __init__(self, uses: Uses, regions: TileRegions) -> None:
+    def __init__(self, uses: Uses, regions: TileRegions, nests: Sequence[RowNest]) -> None:
         self.uses = uses
         self.regions = regions
+        self.one_row = {v for nest in nests for v in nest.one_row}
+        self.crossing = {v for nest in nests for v in nest.crossing}
         self.remaining = Counter(uses.count)
         self.values: dict[Value, Form] = {}
         self.slots: list[Slot] = []
@@ -142,7 +158,7 @@ class _Walk:
             if self.remaining[value] > own[value] and any(
                 f.window is not None for f in leaves(form)
             ):
-                slot = self.new_slot(value.name, tile_type(value).dtype, tile_type(value).shape)
+                slot = self.slot_of(value)
                 self.values[value] = self.write(value, form, slot)
                 self.draft.copies.append((value, slot))
 
@@ -151,6 +167,13 @@ class _Walk:
     def new_slot(self, hint: str, dtype: DType, shape: Sequence[int]) -> int:
         self.slots.append(Slot(hint, dtype, count(shape)))
         return len(self.slots) - 1
+
+    def slot_of(self, value: Value) -> int:
+        """Return a new slot for a tile, or for one row of it."""
+        shape = tile_type(value).shape
+        return self.new_slot(
+            value.name, tile_type(value).dtype, shape[1:] if value in self.one_row else shape
+        )
 
     def take_slot(self, hint: str, dtype: DType, shape: Sequence[int]) -> int:
         """Return a new slot for the op's own use."""
@@ -166,7 +189,8 @@ class _Walk:
     def write(self, value: Value, form: Form, slot: int) -> Stored:
         self.read(form)
         self.draft.touched.add(slot)
-        return dense(value, tile_type(value).shape, slot)
+        place = one_row if value in self.one_row else dense
+        return place(value, tile_type(value).shape, slot)
 
     def is_full(self, arg: Arg) -> bool:
         assert isinstance(arg, Value)
@@ -183,7 +207,7 @@ class _Walk:
         is_padded = isinstance(form, Stored) and (form.is_zeroed or self.is_full(arg))
         if isinstance(form, Stored) and form.slot is not None and form.is_dense and is_padded:
             return form
-        slot = self.new_slot(arg.name, tile_type(arg).dtype, tile_type(arg).shape)
+        slot = self.slot_of(arg)
         self.draft.stored.append((arg, slot))
         stored = self.values[arg] = self.write(arg, form, slot)
         return stored
@@ -205,9 +229,8 @@ class _Walk:
             return
         if isinstance(form, Inline):
             waits = self.uses.is_single(value) or self._is_reduced_first(value)
-            if not waits or form.depth >= MAX_DEPTH:
-                t = tile_type(value)
-                form = self.write(value, form, self.new_slot(value.name, t.dtype, t.shape))
+            if not waits or value in self.crossing or form.depth >= MAX_DEPTH:
+                form = self.write(value, form, self.slot_of(value))
         self.values[value] = self.draft.result = form
 
     def _is_reduced_first(self, value: Value) -> bool:
@@ -362,7 +385,7 @@ def _along_rows(walk: _Walk, op: Op) -> None:
     walk.read(form)
     if isinstance(form, Inline) and walk.remaining[x] != 1 and of.dtype is FP32:
         # It is used again: keep the whole tile.
-        kept = walk.new_slot(x.name, of.dtype, of.shape)
+        kept = walk.slot_of(x)
         walk.draft.stored.append((x, kept))
         walk.values[x] = walk.write(x, form, kept)
     elif not is_plain:

@@ -151,12 +151,32 @@ class ProductGroup:
 
 
 @dataclass(frozen=True)
+class RowNest:
+    """Ops that run together, row by row.
+
+    ops       consecutive ops of the outermost block; only the last one may write a tensor
+    rows      number of rows of its tiles: a tile of shape [rows, n], or one element of a row in a
+              column [rows, 1] or [1, rows]
+    one_row   tiles of which memory holds one row at a time
+    crossing  tiles that are made outside the nest and read inside, or the other way round
+    ahead     the reduction during which the next row of every window is prefetched
+    """
+
+    ops: tuple[Op, ...]
+    rows: int
+    one_row: frozenset[Value]
+    crossing: frozenset[Value] = frozenset()
+    ahead: Op | None = None
+
+
+@dataclass(frozen=True)
 class KernelPlan:
     """All decisions about a kernel.
 
     aliases     buffers that its tensors refer to
     steps       by op
     groups      deferred products, in execution order
+    nests       ops that run row by row
     slots       scratch memory, by number
     scratch     bytes of all slots
     batch_hint  which tasks should run together
@@ -168,6 +188,7 @@ class KernelPlan:
     regions: TileRegions
     steps: Mapping[Op, PlanStep]
     groups: tuple[ProductGroup, ...] = ()
+    nests: tuple[RowNest, ...] = ()
     slots: tuple[Slot, ...] = ()
     scratch: int = 0
     batch_hint: BatchHint = field(default_factory=BatchHint)
@@ -178,6 +199,11 @@ class KernelPlan:
     def run_after(self, op: Op) -> tuple[ProductGroup, ...]:
         """Return the products that run in parallel after `op`."""
         return tuple(g for g in self.groups if g.run_after is op)
+
+
+def one_row(value: Value, shape: Sequence[int], slot: int) -> Stored:
+    """Return the form of a tile of which a slot holds one row at a time."""
+    return Stored(value, tuple(shape), (0, 1), slot, is_zeroed=True)
 
 
 def dense(value: Value, shape: Sequence[int], slot: int) -> Stored:

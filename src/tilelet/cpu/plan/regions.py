@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilelet.analysis.aliases import Aliases
-from tilelet.cpu.emit.scalars import constant_of
+from tilelet.cpu.emit.scalars import constant_of, constant_sizes
 from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import FP16
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in
@@ -139,8 +139,8 @@ class _Walk:
             self.of[result] = region if region is not None else (None,) * len(_shape(result))
 
     def _tensor_is_full(self, op: Op) -> bool:
-        """Whether a view or a written tensor is fully valid: if its operand is; undefined ones are
-        not.
+        """Return whether a view or written tensor is fully valid, as its operand; undefined ones
+        are not.
         """
         sources = [v for v in values_in(op.args.values()) if isinstance(v.type, TensorType)]
         written = [v for p in op.spec.writes for v in values_in([op.args[p]])]
@@ -298,7 +298,7 @@ def _expand_clone(walk: _Walk, op: Op) -> Region:
 
 @_rule("slice")
 def _slice(walk: _Walk, op: Op) -> Region:
-    sizes = [n for n in _dims(op.args["shape"]) if n is not None]
+    sizes = constant_sizes(op.args["shape"])
     region = _slice_of_tile(walk, op, sizes) if _is_tile(op.args["x"]) else None
     if region is None:
         region = _loaded(walk, op, op.args["x"], op.args["valid_shape"], sizes)
@@ -333,7 +333,7 @@ def _slice_of_tile(walk: _Walk, op: Op, sizes: Sequence[int]) -> Region:
 @_rule("load")
 def _load(walk: _Walk, op: Op) -> Region:
     limits = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
-    sizes = [n for n in _dims(op.args["shapes"]) if n is not None]
+    sizes = constant_sizes(op.args["shapes"])
     region = _loaded(walk, op, op.args["tensor"], limits, sizes)
     return _swapped(region, -2, -1) if op.args["transpose"] else region
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilelet.analysis.packing import Need, first_fit
-from tilelet.cpu.plan.model import PlanStep, ProductGroup, Slot
+from tilelet.cpu.plan.model import PlanStep, ProductGroup, RowNest, Slot
 from tilelet.ir.core import Block, Function, Op
 
 ALIGNMENT = 64
@@ -17,9 +17,10 @@ def place_slots(
     slots: Sequence[Slot],
     steps: Mapping[Op, PlanStep],
     groups: Sequence[ProductGroup],
+    nests: Sequence[RowNest],
 ) -> tuple[tuple[Slot, ...], int]:
     """Return the slots with lifetimes and offsets, and the total size in bytes."""
-    lives = _Lives(len(slots), steps, groups)
+    lives = _Lives(len(slots), steps, groups, nests)
     lives.block(kernel.body)
     return pack([replace(s, first=f, last=n) for s, f, n in zip(slots, lives.first, lives.last)])
 
@@ -33,12 +34,19 @@ def pack(slots: Sequence[Slot]) -> tuple[tuple[Slot, ...], int]:
 
 
 class _Lives:
-    """A walk that numbers ops. What a loop uses from outside stays live until the loop ends."""
+    """A walk that numbers ops. What a loop uses from outside stays live until the loop ends; what
+    a row nest uses is live in all of it.
+    """
 
     def __init__(
-        self, count: int, steps: Mapping[Op, PlanStep], groups: Sequence[ProductGroup]
+        self,
+        count: int,
+        steps: Mapping[Op, PlanStep],
+        groups: Sequence[ProductGroup],
+        nests: Sequence[RowNest],
     ) -> None:
         self.steps, self.groups = steps, groups
+        self.nests = {op: nest for nest in nests for op in (nest.ops[0], nest.ops[-1])}
         self.first = [0] * count
         self.last = [-1] * count
         self.depth = [0] * count  # loop depth at which the slot is taken
@@ -57,6 +65,9 @@ class _Lives:
     def block(self, block: Block) -> None:
         for op in block.ops[:-1]:
             self.clock += 1
+            if op in self.nests:
+                for other in self.nests[op].ops:
+                    self._op(other, self.steps[other])
             self._op(op, self.steps[op])
             for group in self.groups:
                 if group.run_after is op:

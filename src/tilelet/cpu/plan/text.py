@@ -23,7 +23,11 @@ def plan_text(plan: KernelPlan) -> str:
 
 def _block(plan: KernelPlan, block: Block, depth: int) -> Iterator[str]:
     indent = "  " * depth
+    starts = {nest.ops[0]: nest for nest in plan.nests}
     for op in block.ops[:-1]:
+        if op in starts:
+            nest = starts[op]
+            yield f"{indent}for each of {nest.rows} rows: {len(nest.ops)} ops"
         yield f"{indent}{_step(op, plan.steps.get(op, PlanStep()))}{_place(op)}"
         group = plan.group_of(op)
         if group is not None:

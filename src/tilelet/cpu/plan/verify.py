@@ -20,8 +20,10 @@ from tilelet.cpu.plan.model import (
     Stored,
     dense,
     leaves,
+    one_row,
 )
 from tilelet.cpu.plan.text import plan_text
+from tilelet.cpu.plan.verify_nests import problem_of
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Arg, Block, Op, Value, walk
@@ -91,6 +93,7 @@ def verify(plan: KernelPlan) -> None:
     try:
         run.check_memory()
         run.check_groups()
+        run.check_nests()
         state = run.block(plan.kernel.body, _State())
         for group, _ in state.waiting.values():
             raise run.error(group.ops[0], "a product is never run")
@@ -107,6 +110,8 @@ class _Run:
         self.ranges = [(s.offset, s.offset + s.nbytes) for s in plan.slots]
         self._overlapping: dict[int, frozenset[int]] = {}
         self.taken: dict[int, Op] = {}  # first op that takes each slot
+        self.one_row = {v for nest in plan.nests for v in nest.one_row}
+        self.nest_ends = {nest.ops[-1]: nest for nest in plan.nests if nest.ops}
 
     def error(self, op: Op, problem: str) -> PlanError:
         return PlanError(f"plan refused: {problem}", self.plan.kernel.name, op.name, op.loc)
@@ -129,6 +134,24 @@ class _Run:
                 if op in seen or op not in around or group.run_after not in around:
                     raise self.error(op, "a product is deferred twice, or run outside the kernel")
                 seen.add(op)
+
+    def check_nests(self) -> None:
+        """Check that nests may run row by row, and that rows leave each other's memory alone."""
+        for nest in self.plan.nests:
+            found = problem_of(nest, self.plan)
+            if found is not None:
+                raise self.error(found[0], f"a row nest {found[1]}")
+            slots = {s for op in nest.ops for s in self._all_slots(op)}
+            shared = next((s for s in slots if self.overlapping(s) & (slots - {s})), None)
+            if shared is not None:
+                raise self.error(nest.ops[0], f"a row nest shares the memory of slot {shared}")
+
+    def _all_slots(self, op: Op) -> set[int]:
+        """Return all slots that an op reads or writes."""
+        step = self.plan.steps[op]
+        forms = () if step.result is None else leaves(step.result)
+        used = {leaf.slot for leaf in forms if leaf.slot is not None}
+        return {*step.slots, *step.touched, *used, *(slot for _, slot in step.stored)}
 
     def overlapping(self, slot: int) -> frozenset[int]:
         """Return the slots that share bytes with a slot, including itself."""
@@ -161,7 +184,7 @@ class _Run:
                 raise self.error(op, f"slot {other} of a deferred product is written")
             state.holds.pop(other, None)
         if value is not None:
-            if self.plan.slots[slot].nbytes < _nbytes(value):
+            if self.plan.slots[slot].nbytes < self._nbytes(value):
                 raise self.error(op, f"slot {slot} is too small for `{value.name}`")
             state.holds[slot] = value
 
@@ -175,7 +198,12 @@ class _Run:
             if leaf.slot != slot or not (leaf.is_dense and leaf.shape == shape):
                 raise self.error(op, f"slot {slot} is written while `{value.name}` is read from it")
         self.write(op, state, slot, value)
-        state.forms[value] = dense(value, shape, slot)
+        state.forms[value] = (one_row if value in self.one_row else dense)(value, shape, slot)
+
+    def _nbytes(self, value: Value) -> int:
+        """Return the memory that a tile needs."""
+        nbytes = _nbytes(value)
+        return nbytes // _shape(value)[0] if value in self.one_row else nbytes
 
     def takes(self, op: Op, slot: int) -> bool:
         """Whether a slot is first taken here; otherwise it must be an operand's."""
@@ -187,6 +215,9 @@ class _Run:
         for op in block.ops[:-1]:
             state = self.op(op, state)
             self._run_products(op, state)
+            if op in self.nest_ends:  # only the last row is left
+                rows = {slot for slot, v in state.holds.items() if v in self.nest_ends[op].one_row}
+                state.holds = {s: v for s, v in state.holds.items() if s not in rows}
         return state
 
     def op(self, op: Op, state: _State) -> _State:

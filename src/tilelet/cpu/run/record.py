@@ -34,7 +34,7 @@ def task_stream(
 
 
 def _mark_control_writes(program: Program, stream: TaskStream) -> None:
-    """Mark the tensors that the control program writes: what it writes is not recorded."""
+    """Mark the tensors that the control program writes; these writes are not recorded."""
     body = program.main.body
     aliases = Aliases(body, program.functions)
     names = {
