@@ -10,7 +10,7 @@ import pytest
 
 from tilelet.advice.advisor import Advisor, Report
 from tilelet.advice.programs import Setting
-from tilelet.advice.report import diagnostics, to_data
+from tilelet.advice.report import diagnostics, ladder, to_data
 from tilelet.device.machine.description import load_machine
 from tilelet.equivalence import execute
 from tilelet.equivalence.claims import Claim
@@ -217,3 +217,64 @@ def test_other_integers_are_those_that_decide() -> None:
     assert 0 in {int(m["n"][0]) for m in made}
     assert all(m["x"] is given["x"] for m in made)
     assert any((m["table"] != given["table"]).any() for m in made)
+
+
+OPEN_SHAPES = """\
+import numpy as np
+import tilelet.language as pl
+
+
+@pl.jit
+def kernel(x: pl.Tensor, z: pl.Out[pl.Tensor], whole):
+    rows, _ = x.shape
+    for r in pl.range(rows):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            z = pl.assemble(z, pl.full([1, 64], dtype=pl.FP32, value=0.0), [r, 0])
+    for t in pl.range(TILES):
+        at = ROW
+        with pl.at(level=pl.Level.CORE_GROUP):
+            z[at : at + 4, :] = pl.exp(x[at : at + 4, :])
+    for t in pl.range(whole, rows):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            z[t : t + 1, :] = pl.exp(x[t : t + 1, :])
+    return z
+
+
+if __name__ == "__main__":
+    x = np.ones((16, 64), np.float32)
+    kernel(x, x.copy(), 16)
+"""
+WHOLE_TILES = OPEN_SHAPES.replace("TILES", "rows // 4").replace("ROW", "t * 4")
+ALL_ROWS = OPEN_SHAPES.replace("TILES", "(rows + 3) // 4").replace("ROW", "pl.min(t * 4, rows - 4)")
+DECLARED = (
+    WHOLE_TILES.replace("pl.Tensor", "pl.Tensor[[16, 64], pl.FP32]")
+    .replace("whole)", "whole: pl.Scalar[pl.INDEX])")
+    .replace("pl.range(whole,", "pl.range(16,")
+)
+
+
+def fixed(text: str, *, unproved: bool = False) -> Report:
+    Path("kernel.py").write_text(text, encoding="utf-8")
+    return Advisor(Target("kernel.py", text=text), SETTING, unproved=unproved).fix()
+
+
+def test_a_fill_that_matters_for_other_shapes() -> None:
+    """A call with 17 rows leaves one to the fill."""
+    assert not fixed(WHOLE_TILES).steps
+    assert "fill" not in applied(fixed(WHOLE_TILES, unproved=True))
+
+
+def test_shapes_that_a_call_decides_are_tried() -> None:
+    report = fixed(ALL_ROWS)
+    assert not report.steps
+    assert report.held_back
+    report = fixed(ALL_ROWS, unproved=True)
+    assert "fill" in applied(report)
+    assert {step.finding.claim for step in report.steps} == {Claim.TRIED}
+
+
+def test_declared_shapes_are_proved() -> None:
+    report = fixed(DECLARED)
+    assert "fill" in applied(report)
+    assert {step.finding.claim for step in report.steps} == {Claim.PROVED}
+    assert "proved" in {cell for row in ladder(report).rows for cell in row}

@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from numpy.typing import NDArray
 
@@ -81,7 +82,7 @@ def tried(body: str) -> Attempt:
 def outputs(attempt: Attempt) -> dict[str, NDArray[Any]]:
     """What the kernel makes of its arguments, by the interpreter."""
     (checked,) = attempt.checked
-    arrays: dict[str, NDArray[Any]] = {name: a.copy() for name, a in checked.arguments.items()}
+    arrays: dict[str, NDArray[Any]] = {name: np.array(a) for name, a in checked.arguments.items()}
     engines.get("interp").run(checked.program, arrays)
     return arrays
 

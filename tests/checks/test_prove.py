@@ -392,3 +392,16 @@ def test_accesses_of_every_statement() -> None:
     found = polyhedra.Accesses.of(subject_program(16, 16))
     assert sorted((a.root.name, a.writes) for a in found.found) == [("out", True), ("x", False)]
     assert not found.gaps
+
+
+@pytest.mark.parametrize(("dtype", "exact"), [(pl.FP32, False), (pl.INT32, True)])
+def test_order_decides_how_atomic_sums_of_floats_round(dtype: pl.DataType, exact: bool) -> None:
+    @pl.jit
+    def sums(x: pl.Tensor[[16, 64], dtype], out: pl.InOut[pl.Tensor[[1, 64], dtype]]):
+        for i in pl.range(16):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                out = pl.assemble(out, x[i : i + 1, :], [0, 0], atomic=pl.AtomicType.Add)
+        return out
+
+    assert is_ordered(subject_of(sums)) is exact
+    assert is_ordered(subject_of(sums), rounding=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.checks.programs import A2A3, ROWS, Generated, generate, parsed, subject_of
 
+import tilelet
 import tilelet.language as pl
 from tilelet.checks import memory, race
 from tilelet.checks.findings import Status
@@ -702,3 +703,27 @@ def test_rows_that_a_mask_discards_do_not_race(valid: int, races: bool) -> None:
     part = race.check(subject_of(masked_rows(valid), given))
     assert [f.code for f in part.findings] == (["E1102"] if races else [])
     assert any("does not use what it reads" in remark for remark in part.remarks) != races
+
+
+@pytest.mark.parametrize("last", [4, 8])
+@pytest.mark.parametrize("count", [2, 24])
+def test_windows_overlap_more_often_than_their_valid_parts(count: int, last: int) -> None:
+    """The pair that conflicts comes after more pairs than are listed."""
+
+    @pl.jit
+    def rows(
+        x: pl.Tensor[[8, 64], pl.FP32],
+        lengths: pl.Tensor[[count], pl.INT32],
+        out: pl.Out[pl.Tensor[[count * 4 + 4, 64], pl.FP32]],
+    ):
+        for i in pl.range(count):
+            with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out]):
+                part = pl.slice(x, [8, 64], [0, 0], valid_shape=[pl.read(lengths, [i]), 64])
+                out = pl.assemble(out, part, [i * 4, 0])
+        return out
+
+    lengths = np.full(count, 4, np.int32)
+    lengths[-2] = last
+    x, out = np.ones((8, 64), np.float32), np.zeros((count * 4 + 4, 64), np.float32)
+    found = tilelet.check(rows, x, lengths, out, platform="a2a3", only=["race"])
+    assert [f.code for f in found.findings] == (["E1102"] if last > 4 else [])

@@ -221,7 +221,10 @@ def _transposed(w: Writer) -> Tile:
 def _cast(w: Writer) -> Tile:
     x, target = w.tile(w.pick(ALL)), w.pick(ALL)
     mode = w.pick(("", ", mode='rint'", ", mode='floor'", ", mode='ceil'", ", mode='trunc'"))
-    return Tile(f"pl.cast({x.text}, pl.{target}{mode})", x.shape, target)
+    text = x.text
+    if w.chance(15):  # through a type that nothing is computed in
+        text = f"pl.cast({text}, pl.{w.pick(('INT4', 'UINT4', 'HF8'))}{mode})"
+    return Tile(f"pl.cast({text}, pl.{target}{mode})", x.shape, target)
 
 
 @maker

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -23,6 +26,29 @@ FAULTS: dict[str, Callable[[str], str]] = {
     ),
     "internal": lambda text: text + "\nthis is no C\n",
 }
+STOPPED = 4  # seconds
+
+
+def _stop_for_a_while() -> None:
+    subprocess.Popen(["sh", "-c", f"sleep {STOPPED}; kill -CONT {os.getpid()}"])
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+# What delays a worker.
+DELAYS: dict[str, Callable[[], None]] = {
+    "stopped": _stop_for_a_while,
+    "asleep": lambda: time.sleep(3600),
+}
+
+
+def delay(name: str) -> None:
+    emitted = verdict.emitted
+
+    def late(program: Program) -> Compiled:
+        DELAYS[name]()
+        return emitted(program)
+
+    verdict.emitted = late
 
 
 def plant(fault: str) -> None:
@@ -36,5 +62,6 @@ def plant(fault: str) -> None:
 
 
 if __name__ == "__main__":
-    plant(os.environ["FUZZ_FAULT"])
+    name = os.environ["FUZZ_FAULT"]
+    delay(name) if name in DELAYS else plant(name)
     worker.main()

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fuzz.cases import Case
+from tests.fuzz.usage import session_usage
 from tests.fuzz.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0  # seconds without an answer, before Ctrl-C
+PATIENCE = 120.0  # CPU seconds without an answer, before Ctrl-C
 SHORT = 20.0  # the same for texts, which may have an endless loop
-ASLEEP = 5.0  # seconds that no wait of this process takes
-GRACE = 30.0  # seconds to answer Ctrl-C
+ASLEEP = 300.0  # wall seconds in which no thread wants a core, before Ctrl-C
+GRACE = 30.0  # CPU seconds to answer Ctrl-C
+SAMPLE = 1.0  # wall seconds between two looks at a worker
 BATCHES = 60  # after so many a new process takes over: libraries are never unloaded
 
 
@@ -31,7 +33,10 @@ class _Worker:
     cases: list[Case] = field(default_factory=list)
     optimise: str = ""
     at: int = -1
-    deadline: float = 0.0
+    budget: float = 0.0  # CPU seconds to the next answer
+    begun: float | None = None  # CPU time when the budget was granted
+    used: float = 0.0  # CPU time at the last sample
+    slept: float = 0.0
     interrupted: bool = False
     left: int = BATCHES
     rest: bytes = b""
@@ -57,8 +62,27 @@ class _Worker:
 
     def heard(self) -> None:
         may_loop = self.at >= 0 and not self.cases[self.at].is_generated
-        self.deadline = time.monotonic() + (SHORT if may_loop else PATIENCE)
+        self.grant(SHORT if may_loop else PATIENCE)
         self.interrupted = False
+
+    def grant(self, budget: float) -> None:
+        """Count from the next sample on."""
+        self.budget, self.begun, self.slept = budget, None, 0.0
+
+    def sample(self, elapsed: float) -> None:
+        usage = session_usage(self.process.pid)
+        if self.begun is None:
+            self.begun = usage.cpu
+        elif usage.is_asleep and usage.cpu == self.used:
+            # The pool may have been stopped itself, which is no sleep of the worker.
+            self.slept += min(elapsed, 2 * SAMPLE)
+        self.used = usage.cpu
+
+    @property
+    def is_late(self) -> bool:
+        if not self.cases or self.begun is None:
+            return False
+        return self.used - self.begun > self.budget or self.slept > ASLEEP
 
 
 class Pool:
@@ -76,6 +100,7 @@ class Pool:
         self._selector = selectors.DefaultSelector()
         self._workers: set[_Worker] = set()
         self._idle: list[_Worker] = []
+        self._sampled = time.monotonic()
 
     def close(self) -> None:
         for worker in list(self._workers):
@@ -134,15 +159,15 @@ class Pool:
                 pipe.close()  # type: ignore[union-attr]
 
     def _ready(self) -> list[_Worker]:
-        before = time.monotonic()
-        found = [key.data for key, _ in self._selector.select(timeout=1.0)]
-        now = time.monotonic()
-        if now - before > ASLEEP:
-            # All of us were stopped, or the machine was: that is no time without an answer.
-            for worker in self._workers:
-                worker.deadline += now - before
-        late = [w for w in self._workers if w.cases and now > w.deadline and w not in found]
-        return [*found, *late]
+        found = [key.data for key, _ in self._selector.select(timeout=SAMPLE)]
+        elapsed = time.monotonic() - self._sampled
+        if elapsed < SAMPLE:
+            return found
+        self._sampled += elapsed
+        for worker in self._workers:
+            if worker.cases:
+                worker.sample(elapsed)
+        return [*found, *(w for w in self._workers if w.is_late and w not in found)]
 
     def _answers(self, worker: _Worker) -> tuple[list[tuple[Case, Verdict]], bool]:
         """What it says by now, and whether its batch has ended."""
@@ -168,7 +193,7 @@ class Pool:
     def _late(self, worker: _Worker) -> tuple[list[tuple[Case, Verdict]], bool]:
         if not worker.interrupted:
             worker.interrupted = True
-            worker.deadline = time.monotonic() + GRACE
+            worker.grant(GRACE)
             with contextlib.suppress(OSError):
                 os.kill(worker.process.pid, signal.SIGINT)
             return [], False

@@ -37,6 +37,8 @@ REJECTED = (UserError, UserErrors)
 
 SIZES = {"TILE": 2, "PART": 4}
 
+ZEROS = f"pl.full([1, {WIDTH}], dtype=pl.FP32, value=0.0)"
+
 HEAD = f"""\
 @pl.program
 class Program:
@@ -74,7 +76,8 @@ class Text:
             *(self.fill, self.fill_and_rows, self.fill_and_sum, self.rows, self.two_scopes),
             *(self.shared, self.twins, self.one_scope, self.launches, self.stored_and_loaded),
             *(self.products, self.sum_in_memory, self.read_modify_write, self.early_exit),
-            *(self.tiled, self.tiled, self.parts, self.chunks, self.stages),
+            *(self.tiled, self.tiled, self.parts, self.chunks, self.stages, self.atomic_sum),
+            *(self.views, self.flat_view, self.spmd_rows, self.while_rows, self.own_table),
         ]
         return self.draw.choice(kinds)()
 
@@ -215,6 +218,12 @@ class Text:
         lines.append(self.set_row(b, "r", f"pl.neg({a}[{at} : {at} + 1, :])"))
         return self.loop(self.in_row(self.guard(self.scope(*lines)), self.row()))
 
+    def atomic_sum(self) -> str:
+        tensor, row = self.tensor(), self.one("r", "r // 2", "ROW")
+        add = f"{tensor} = pl.assemble({tensor}, {self.value('r', 'x')}, [{row}, 0], "
+        text = self.scope(add + "atomic=pl.AtomicType.Add)")
+        return self.one("", self.fill(tensor)) + self.loop(self.in_row(text, self.row()))
+
     def early_exit(self) -> str:
         tensor, end = self.tensor(), self.one("r >= count", "pl.read(table, [r]) > limit")
         write = self.set_row(tensor, self.one("r", "r", "r // 2"), self.value("r", "x"))
@@ -258,6 +267,56 @@ class Text:
         body = self.in_row(self.scope(*lines), row)
         inner = self.loop(body, self.one(str(ROWS), "count", "k + 1"), "d", "range")
         return self.loop(inner, self.one("3", "3", "count", "limit"), "k", "range")
+
+    # Blocks with views, blocks of one task, and tables that the program writes
+
+    def views(self) -> str:
+        """A view at an offset that data may decide, used beside its tensor or another view."""
+        tensor, at = self.one("z", "w"), self.one("0", "1", "2", "pl.min(pl.max(count, 0), 2)")
+        part = f"{tensor} = pl.slice({tensor}, [2, {WIDTH}], [AT, 0])\n"
+        views = f"first_{part}".replace("AT", at) + f"second_{part}".replace(
+            "AT", self.one("0", at)
+        )
+        names = (f"first_{tensor}", f"second_{tensor}", tensor)
+        first, second = self.one(*names), self.one(*names)
+        read = self.one(f"pl.neg({second}[r : r + 1, :])", self.value("r", "x"))
+        write = self.scope(self.set_row(first, "r", self.one("pl.exp(x[r : r + 1, :])", ZEROS)))
+        last = self.scope(self.set_row(self.one("s", second), "r", read))
+        return views + self.loop(write, "2") + self.loop(last, "2")
+
+    def flat_view(self) -> str:
+        """Rows of a tensor that is reshaped."""
+        tensor = self.one("z", "w")
+        flat = f"flat = pl.reshape({tensor}, [1, {ROWS * WIDTH}])\n"
+        place = f"r * {WIDTH}"
+        write = self.scope(f"flat = pl.assemble(flat, {ZEROS}, [0, {place}])")
+        return flat + self.loop(write, self.one(str(ROWS), self.bound())) + self.rows(tensor)
+
+    def spmd_rows(self) -> str:
+        tensor = self.tensor()
+        body = self.in_row(self.set_row(tensor, "ROW", self.value("r")), self.row())
+        count = self.one(ROWS, ROWS, ROWS - 1)
+        text = f"for r in pl.spmd({count}):\n{textwrap.indent(body, '    ')}\n"
+        return self.one("", self.fill(tensor)) + text + self.one("", self.rows(tensor))
+
+    def while_rows(self) -> str:
+        tensor, step = self.tensor(), self.one("1", "1", "2", "pl.max(limit, 1)")
+        body = self.scope(self.set_row(tensor, "r", self.value("r", "x"))) + f"r = r + {step}\n"
+        text = f"r = 0\nwhile r < {self.bound()}:\n{textwrap.indent(body, '    ')}"
+        return self.one("", self.fill(tensor)) + text
+
+    def own_table(self) -> str:
+        """A table that the control program writes, and changes between two loops."""
+        tensor, entry = self.one("z", "w"), self.draw.randrange(TALL)
+        copied = f"for e in pl.range({TALL}):\n    pl.write(own, [e], pl.read(table, [e]))\n"
+        made = f"own = pl.create_tensor([{TALL}], pl.INT32)\n{copied}"
+        row = f"pl.read(own, [{self.one('r', 'r', f'{TALL - 1} - r')}])"
+        loops = [
+            self.loop(self.in_row(self.scope(self.set_row(tensor, "ROW", value)), row), str(ROWS))
+            for value in ("pl.exp(x[r : r + 1, :])", f"pl.neg({tensor}[ROW : ROW + 1, :])")
+        ]
+        changed = f"pl.write(own, [{entry}], pl.read(table, [{self.draw.randrange(TALL)}]))\n"
+        return made + loops[0] + self.one("", changed) + loops[1]
 
     # Blocks whose sizes the constants `TILE` and `PART` and options of loops decide
 

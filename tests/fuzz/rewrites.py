@@ -280,7 +280,7 @@ class Judge:
         if not original.differs(after, rounding=rounding, backwards=True):
             return "equal, and backwards"
         # If another order of iterations gives other results, they must not be called ordered.
-        if self._is_ordered(program, original.allowed[0][0]):
+        if self._is_ordered(program, original.allowed[0][0], rounding=rounding):
             return "wrong: proved, and differs backwards"
         return "equal, not ordered"
 
@@ -296,11 +296,12 @@ class Judge:
         self._note(seed, "export", original.version, after, outcome)
         return True
 
-    def _is_ordered(self, program: Program, given: Mapping[str, Any]) -> bool:
+    def _is_ordered(self, program: Program, given: Mapping[str, Any], *, rounding: bool) -> bool:
         arguments = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
         try:
             tasks = Interpreter().run(program, arguments, execute=False).tasks
-            return is_ordered(Checked(Recorded("main", program, tasks), given, self._machine))
+            subject = Checked(Recorded("main", program, tasks), given, self._machine)
+            return is_ordered(subject, rounding=rounding)
         except UserError:
             return False
 

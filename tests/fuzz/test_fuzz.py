@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterator, Sequence
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +19,12 @@ from tests.fuzz import pool as pools
 from tests.fuzz.__main__ import main
 from tests.fuzz.cases import INPUT_SETS, Case, draw
 from tests.fuzz.families import FAMILIES
+from tests.fuzz.faulty import STOPPED
 from tests.fuzz.library import load_together
 from tests.fuzz.mutations import mutated, spoilt
 from tests.fuzz.pool import Pool, judged
 from tests.fuzz.reduce import Fails, reduced
+from tests.fuzz.usage import Usage, session_usage
 from tests.fuzz.verdict import Prepared, finish, judge_all, prepare
 from tests.generated.generator import FOCUSES
 
@@ -189,6 +196,38 @@ def test_a_program_that_ends_its_process_is_told(
     found = [v.kind for v in judged(pool, cases)]
     expected = "long" if fault == "hang" else fault  # of a text, which might have such a loop
     assert found == [expected, "rejected", expected]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
+@pytest.mark.parametrize(("delay", "expected"), [("stopped", "right"), ("asleep", "long")])
+def test_waiting_for_a_core_is_no_hang(
+    delay: str, expected: str, cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "SHORT", STOPPED / 2)
+    monkeypatch.setattr(pools, "ASLEEP", STOPPED / 2)
+    (pool,) = faulty(delay, cache)
+    assert [v.kind for v in judged(pool, [text_case("pl.abs(t4)")])] == [expected]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="no /proc")
+@pytest.mark.parametrize(
+    ("child", "is_so"),
+    [("while True: pass", lambda u: u.cpu > 0.5 and not u.is_asleep),
+     ("import time; time.sleep(3600)", lambda u: u.is_asleep)],
+)  # fmt: skip
+def test_usage_of_a_session_includes_its_children(
+    child: str, is_so: Callable[[Usage], bool]
+) -> None:
+    text = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    process = subprocess.Popen([sys.executable, "-c", text], start_new_session=True)
+    try:
+        until = time.monotonic() + 60
+        while not is_so(session_usage(process.pid)):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @pytest.mark.parametrize("sanitize", [False, True])

@@ -38,7 +38,7 @@ def test_a_wrong_proof_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_wrong_order_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rewrites, "is_ordered", lambda *_: True)
+    monkeypatch.setattr(rewrites, "is_ordered", lambda *_, **__: True)
     tally = judged(70_000, 25).tally
     assert {found.partition(": ")[2] for _, found, _ in tally.wrong} == {
         "wrong: proved, and differs backwards"

@@ -172,7 +172,8 @@ def test_a_wrong_kernel_is_followed_to_its_statement(judged) -> None:
 
 def test_a_mistake_that_no_single_change_repairs_has_a_lower_grade(judged) -> None:
     """The grade says how far the answer may be trusted: no statement is blamed for sure."""
-    found = judged(candidate(HONEST.replace("pl.add(x, y)", "pl.mul(pl.exp(x), pl.neg(y))")))
+    other = "[(r + 16) % 64 : (r + 16) % 64 + 16, :]\n"
+    found = judged(candidate(HONEST.replace("[r : r + 16, :]\n", other)))  # both loads
     assert found.status == "wrong"
     assert found.first_wrong is not None
     assert found.first_wrong.grade in ("bounded", "not found")

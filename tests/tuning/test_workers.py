@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.limits import HUNG
 from tests.tuning.kernels import SCRIPT, InThisProcess, question
 
 from tilelet.diag import UserError
@@ -120,7 +121,7 @@ def test_processes_do_not_import_the_callers_main_module(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HUNG,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "main\nTrue\n"

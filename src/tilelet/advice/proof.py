@@ -46,11 +46,11 @@ class Attempt:
     def _verdicts(self) -> list[Verdict]:
         return [verdict_on(c, [CHECKS[name] for name in _CHECKS]) for c in self.checked]
 
-    @property
-    def is_ordered(self) -> bool:
+    def is_ordered(self, *, rounding: bool) -> bool:
         """Whether no two tasks race, for all inputs."""
         found = [next(p for p in v.parts if p.check == "race") for v in self._verdicts]
-        return all(map(is_ordered, self.checked, found))
+        pairs = zip(self.checked, found)
+        return all(is_ordered(subject, race, rounding=rounding) for subject, race in pairs)
 
     @property
     def costs(self) -> Costs | None:

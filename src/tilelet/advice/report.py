@@ -65,10 +65,10 @@ def _legality(finding: AdviceFinding) -> str:
     """Return the claim about results after the change."""
     equal = "equal but for rounding" if finding.is_rounded else "equal, bit for bit"
     known = (
-        f"results {equal}, for all inputs: proved"
+        f"results {equal}, for all inputs of these sizes: {finding.claim.value}"
         if finding.claim is Claim.PROVED
-        else f"results {equal}, on this script's inputs and on others with other integers: "
-        f"{finding.claim.value}"
+        else f"results {equal}, on this script's inputs and on others with other integers and "
+        f"sizes: {finding.claim.value}"
     )
     return f"{known}; {_APPLIED[finding.applied_by]}"
 
@@ -129,12 +129,12 @@ class _Lines:
 
 
 def ladder(report: Report) -> Table:
-    """Return a table of the applied rewritings with the costs after each."""
-    table = Table("", ("step", "us", "tasks", "GM bytes", "faster"), left=1)
+    """Return a table of the applied rewritings with the costs after each, and the claim."""
+    table = Table("", ("step", "us", "tasks", "GM bytes", "faster", "results"), left=1)
 
-    def row(name: str, costs: Costs) -> Sequence[str]:
+    def row(name: str, costs: Costs, claim: str = "") -> Sequence[str]:
         share = times(report.before.us, costs.us)
-        return name, number(costs.us), f"{costs.tasks:,}", byte_text(costs.gm_bytes), share
+        return name, number(costs.us), f"{costs.tasks:,}", byte_text(costs.gm_bytes), share, claim
 
     table.rows.append(row("as it stands", report.before))
     text = report.original
@@ -142,7 +142,8 @@ def ladder(report: Report) -> Table:
         loc = step.finding.advice.loc
         line = _place(report, loc, text) if loc else ""
         text = step.finding.text or text
-        table.rows.append(row(f"{' + '.join(step.finding.rules)}{line}", step.costs))
+        name = f"{' + '.join(step.finding.rules)}{line}"
+        table.rows.append(row(name, step.costs, step.finding.claim.value))
     return table
 
 

@@ -13,7 +13,7 @@ from tilelet.ir.core import Program
 def check(subject: Subject) -> CheckResult:
     """Check all kernels; tiles have constant shapes, so the answer holds for all inputs.
 
-    Nothing is said of a kernel that a compiler would divide: its parts are not known.
+    Kernels that a compiler would divide are not judged, because their parts are unknown.
     """
     run = subject.device_run
     undivided = _undivided_kernels(subject.program)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from tilelet.diag.catalogue.checks import NeverWritten, UndefinedDecides, Undefi
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import Loc, UserError
 from tilelet.diag.text import plural
+from tilelet.dtypes import Argument, Arguments
 from tilelet.interp.cells import (
     NEVER,
     UNDEFINED,
@@ -164,14 +164,13 @@ def fresh_outputs(subject: Subject) -> set[str]:
     return {name for name in declared if name not in comparison.filled}
 
 
-def watch(
-    program: Program, arguments: Mapping[str, Any], fresh: set[str], *, values: bool
-) -> Watched:
+def watch(program: Program, arguments: Arguments, fresh: set[str], *, values: bool) -> Watched:
     """Run the program with tracking, without changing the caller's arrays."""
     watcher = Watcher()
     state = watching_state(program.functions, watcher, values=values)
-    given: dict[str, Any] = {
-        name: value if np.isscalar(value) else np.copy(value) for name, value in arguments.items()
+    given: dict[str, Argument] = {
+        name: np.copy(value) if isinstance(value, np.ndarray) else value
+        for name, value in arguments.items()
     }
     bound = bind_arguments(program, given, execute=values)
     outputs: list[tuple[Value, Window]] = []
@@ -246,7 +245,7 @@ def _nearest(stores: list[Store], whole: Window, box: Box) -> Store | None:
 
 
 def find_misplaced(candidates: list[Store], stores: list[Store]) -> Store | None:
-    """Return the first of some stores that overwrites a store of another statement or task."""
+    """Return the first of `stores` that overwrites a store of another statement or task."""
     for store in candidates[:_MAX_COMPARED]:
         if _written_before(store, stores) is not None:
             return store

@@ -33,7 +33,7 @@ INSTALL = "not proved for all sizes: needs islpy, `pip install 'tilelet[prove]'`
 
 @dataclass(frozen=True)
 class Proof:
-    """Whether a property was proved for all sizes, else why not, in a line."""
+    """Whether a property was proved for all sizes; if not, the reason in one line."""
 
     holds: bool
     why: str = ""

@@ -39,7 +39,6 @@ from tilelet.device.schedule.conflicts import (
 )
 from tilelet.device.schedule.graph import Graph, build_graph
 from tilelet.device.schedule.library import library
-from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.region_arrays import Ints
 from tilelet.device.schedule.simulate import simulate
 from tilelet.device.schedule.windows import with_windows
@@ -67,14 +66,22 @@ MAX_COMPARED_TASKS = 1024
 MAX_COMPARED_STORES = 1 << 18
 """Limits on tasks and pairs of stores of one conflict whose contents are compared."""
 
+MAX_COMPARED_PAIRS = 1 << 12
+"""Limit on pairs of tasks of one conflict whose statements are compared, if the first do not
+conflict."""
+
 MAX_SPOILT_PAIRS = 64
 """Limit on pairs of tasks of one conflict whose reads are looked at for use."""
 
 
-def check(subject: Subject) -> CheckResult:
-    """Check all pairs of accesses under the rules of one period."""
+def check(subject: Subject, *, proves: bool | None = None) -> CheckResult:
+    """Check all pairs of accesses under the rules of one period.
+
+    proves  look for a proof for all sizes; by default unless the subject is brief
+    """
     if not len(subject.tasks):
         return CheckResult("race", Status.NOT_CHECKED, "no task was submitted")
+    proves = not subject.brief if proves is None else proves
     machine = subject.machine
     period = machine.period_name(subject.period) if subject.period else machine.newest_period
     races = Races(subject, period)
@@ -84,7 +91,7 @@ def check(subject: Subject) -> CheckResult:
         remarks += _older(races) if subject.period is None else []
         remarks += races.superfluous()
     otherwise = Status.THIS_RUN
-    if not findings and not subject.brief:
+    if not findings and proves:
         proof = prove_order(subject.program, races.stream)
         otherwise = Status.PROVED if proof.holds else otherwise
         remarks += [proof.why] if proof.why else []
@@ -99,7 +106,7 @@ def check(subject: Subject) -> CheckResult:
 
 
 def _older(races: Races) -> list[str]:
-    """Return what older runtimes leave unordered in addition, each rule once."""
+    """Return the accesses that only older runtimes leave unordered, once per rule."""
     subject, remarks = races.subject, list[str]()
     seen, known = {races.runtime.rule}, races.kinds()
     for period, runtime in sorted(subject.machine.runtime.items(), reverse=True):
@@ -133,7 +140,7 @@ class Conflict:
 class Races:
     """Conflicts of one recorded run under one rule.
 
-    `same` is the same run under another rule, from which accesses and loops are reused.
+    `same` is the same run under another rule, from which loops are reused.
     """
 
     def __init__(self, subject: Subject, period: str, same: Races | None = None) -> None:
@@ -143,12 +150,12 @@ class Races:
         self.unseen: list[str] = []
         self.looked_at = 0
         if same is not None:
-            self.accesses, self.iterations, self.loops = same.accesses, same.iterations, same.loops
+            self.iterations, self.loops = same.iterations, same.loops
 
     @cached_property
     def stream(self) -> Stream:
         s = self.subject
-        stream = build_stream(s.tasks, s.program, self.runtime, CostCache(s.machine))
+        stream = build_stream(s.tasks, s.program, self.runtime, s.device_run.cost_cache)
         return with_windows(stream, self.runtime.windows)
 
     @cached_property
@@ -156,9 +163,15 @@ class Races:
         lib = library()
         return native.build_graph_native(lib, self.stream) if lib else build_graph(self.stream)
 
-    @cached_property
+    @property
     def accesses(self) -> Accesses:
-        """The accesses of all tasks; tasks are traced where columns do not suffice."""
+        shared = self.subject.shared
+        if shared.accesses is None:
+            shared.accesses = self._accesses()
+        return shared.accesses
+
+    def _accesses(self) -> Accesses:
+        """Return the accesses of all tasks; tasks are traced where columns do not suffice."""
         coarse = accesses_of(self.stream, self.subject.program.functions)
         vague = np.unique(coarse.task[coarse.known == 0])
         if not len(vague) or len(vague) > MAX_FOLLOWED:
@@ -216,20 +229,23 @@ class Races:
 
     @cached_property
     def conflicts(self) -> list[Conflict]:
-        """The first conflict for each pair of arguments and kind of conflict."""
-        found, self.looked_at = self._find(self.graph)
+        """The first conflicts for each pair of arguments and kind of conflict."""
+        return self._conflicts(MOST)
+
+    def _conflicts(self, most: int) -> list[Conflict]:
+        found, self.looked_at = self._find(self.graph, most)
         key = self.accesses.key
         groups: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for first, second, what in found.tolist():
             groups.setdefault((int(key[first]), int(key[second]), what), []).append((first, second))
         return [Conflict(*pairs[0], what, tuple(pairs)) for (_, _, what), pairs in groups.items()]
 
-    def _find(self, graph: Graph) -> tuple[Ints, int]:
+    def _find(self, graph: Graph, most: int = MOST) -> tuple[Ints, int]:
         """Return the conflicts, and the number of tasks checked."""
         lib = library()
         if lib is None:
-            return find_conflicts(self.accesses, graph, self.loops), graph.tasks
-        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, MOST, MAX_STEPS)
+            return find_conflicts(self.accesses, graph, self.loops, most), graph.tasks
+        return native.find_conflicts_native(lib, self.accesses, graph, self.loops, most, MAX_STEPS)
 
     def kinds(self) -> dict[tuple[int, int], str]:
         """Return the two arguments of every unordered pair, and their tensor."""
@@ -243,7 +259,11 @@ class Races:
     # Findings
 
     def findings(self) -> list[Finding]:
-        made = [self._finding(conflict) for conflict in self.conflicts]
+        conflicts = self.conflicts
+        # Whole windows overlap more often than their valid parts.
+        if any(c.count >= MOST and self._example(c) is None for c in conflicts):
+            conflicts = self._conflicts(MAX_COMPARED_PAIRS)
+        made = [self._finding(conflict) for conflict in conflicts]
         return [finding for finding in made if finding is not None]
 
     @cached_property
@@ -267,12 +287,13 @@ class Races:
         return self.stream.regions.buffers[self.accesses.buffer(access)].name
 
     def _finding(self, conflict: Conflict) -> Finding | None:
-        a, (y, x) = self.accesses, (conflict.first, conflict.second)
+        a = self.accesses
+        example = self._example(conflict)
+        if example is None:
+            return None  # the arguments as a whole overlap, but their actual accesses do not
+        (y, x), touches = example
         first, second = int(a.task[y]), int(a.task[x])
         blocks = (int(a.block[y]), int(a.block[x]))
-        touches = self._statements(y, x)
-        if touches == ():
-            return None  # the argument as a whole overlaps, but its actual accesses do not
         if touches and first == second and self._is_external(first, touches):
             self.unseen.append(
                 f"`{self.tensor(y)}`: which parts of it the blocks of external kernel "
@@ -372,7 +393,7 @@ class Races:
         ) and not any(len(p[1]) > 1 and p[0].atomic for p in stores)
 
     def _is_discarded(self, conflict: Conflict) -> bool:
-        """Return whether tasks do not use what they read where unordered ones write."""
+        """Return whether tasks ignore what they read from windows that unordered tasks write."""
         a = self.accesses
         if conflict.what == ACROSS or conflict.count > MAX_SPOILT_PAIRS:
             return False
@@ -392,6 +413,28 @@ class Races:
                     reader, other, task = (q, p, tasks[1]) if p.writes else (p, q, tasks[0])
                     reads.setdefault(task, []).append((reader.window, other.window))
         return bool(reads) and self.witnesses.discards(reads)
+
+    def _example(
+        self, conflict: Conflict
+    ) -> tuple[tuple[int, int], tuple[Touch, Touch] | None] | None:
+        """Return the first pair whose accesses conflict, with its statements, or else one whose
+        accesses are unknown.
+        """
+        unknown: tuple[int, int] | None = None
+        for pair in conflict.pairs:
+            touches = self._statements(*pair)
+            if touches:
+                return pair, touches
+            if touches is None and unknown is None:
+                unknown = pair
+        if unknown is not None:
+            return unknown, None
+        if conflict.count >= MAX_COMPARED_PAIRS:
+            self.unseen.append(
+                f"`{self.tensor(conflict.first)}`: all but the first {MAX_COMPARED_PAIRS:,} pairs "
+                f"of unordered tasks not checked"
+            )
+        return None
 
     def _statements(self, y: int, x: int) -> tuple[Touch, Touch] | tuple[()] | None:
         """Return the conflicting statements: () if none conflict, None if unknown."""
@@ -538,7 +581,7 @@ class Races:
         if len(found) or looked_at < reduced.tasks:
             return None
         s = self.subject
-        cache = CostCache(s.machine)
+        cache = s.device_run.cost_cache
         times = [
             simulate(
                 s.tasks, s.program, s.machine, period=self.period, cache=cache, graph=g

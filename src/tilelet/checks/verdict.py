@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.analysis.patience import OutOfSteps
 from tilelet.checks.comparison import GoldenComparison
@@ -21,6 +21,7 @@ from tilelet.diag.json_types import JsonObject
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table
 from tilelet.diag.text import plural, ticked
+from tilelet.dtypes import Argument, Arguments
 from tilelet.ir.core import Program, Value
 from tilelet.ir.types import TensorType
 from tilelet.tasks.stream import TaskStream
@@ -28,6 +29,7 @@ from tilelet.tasks.stream import TaskStream
 if TYPE_CHECKING:
     from tilelet.checks.init import Stopped, Watched
     from tilelet.checks.trace import Tracer
+    from tilelet.device.schedule.conflicts import Accesses
 
 SMALL = 1 << 20
 """Size in bytes up to which an input may hold lengths or tables; larger ones are data."""
@@ -52,11 +54,13 @@ class Shared:
     """Results that checks of one run use in common, on all machines; None: not made yet.
 
     tracked  the run whose every element was followed
-    tracer   the accesses of its tasks
+    tracer   the accesses of single tasks
+    accesses  those of all tasks
     """
 
     tracked: Watched | Stopped | None = None
     tracer: Tracer | None = None
+    accesses: Accesses | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Subject:
     """
 
     run: Recorded
-    arguments: Mapping[str, Any]
+    arguments: Arguments
     machine: Machine
     period: str | None = None
     comparison: GoldenComparison | None = None
@@ -100,7 +104,7 @@ class Subject:
         return f"more than {len(self.tasks)} tasks: choose smaller sizes"
 
     @cached_property
-    def small_arguments(self) -> dict[str, Any]:
+    def small_arguments(self) -> dict[str, Argument]:
         """Return the arguments that may affect the control program: scalars and small tensors."""
         return {
             p.name: self.arguments[p.name]
@@ -163,7 +167,7 @@ def part(
     summary: str,
     remarks: Sequence[str] = (),
 ) -> CheckResult:
-    """Build the answer of a check that ran: a finding per cause, or `otherwise` without any."""
+    """Build the answer of a check that ran: one finding per cause; `otherwise` if there is none."""
     status = Status.FOUND if findings else otherwise
     return CheckResult(check, status, summary, tuple(merge_causes(findings)), tuple(remarks))
 

@@ -18,8 +18,10 @@ from tilelet.dataclasses import dataclass
 from tilelet.device.schedule.graph import Graph
 from tilelet.diag.core import UserError
 from tilelet.diag.json_types import JsonObject
+from tilelet.dtypes import Array
 from tilelet.interp.replay import Replay, UnknownContentsError
 from tilelet.ir.core import Program
+from tilelet.numerics.casts import computable
 from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Window
 
@@ -48,7 +50,7 @@ class Witnesses:
         self._tasks = tasks
         self._graph = graph
         self._params = [p.name for p in program.main.params]
-        self._usual: dict[str, object] | None = None
+        self._usual: dict[str, Array] | None = None
 
     def find(self, pair: Pair) -> tuple[Witness | None, str]:
         """Return a witness, or the reason why there is none."""
@@ -65,7 +67,7 @@ class Witnesses:
         return None, f"{SEEDS} other orders gave the same results on these inputs"
 
     def discards(self, reads: Mapping[int, Sequence[tuple[Window, Window]]]) -> bool:
-        """Return whether tasks do not use what they read where others write.
+        """Return whether tasks ignore what they read from windows that others write.
 
         reads  by task: a window that it reads, and one that an unordered task writes
         """
@@ -86,7 +88,7 @@ class Witnesses:
             return False
         return True
 
-    def usual(self) -> dict[str, Any]:
+    def usual(self) -> dict[str, Array]:
         """Return the results in program order."""
         if self._usual is None:
             replay = Replay(*self._given)
@@ -171,7 +173,7 @@ class Witnesses:
             if name not in usual or name not in other:
                 continue
             with np.errstate(invalid="ignore"):  # unwritten memory is a signaling NaN
-                a, b = (x[name].astype(np.float64) for x in (usual, other))
+                a, b = (computable(x[name]).astype(np.float64) for x in (usual, other))
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             if not same.all():
                 place = tuple(int(i) for i in np.argwhere(~same)[0])

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 class Claim(enum.Enum):
     """Evidence for a rewriting's correctness, weakest last.
 
-    PROVED      correct for all inputs, shown from the IR
-    TRIED       correct for the inputs tried
+    PROVED      correct for all inputs of the program's sizes, shown from the IR
+    TRIED       correct for the inputs and sizes tried
     NOT_TRIED   not examined: there is no rewriting, or it was not run
     """
 

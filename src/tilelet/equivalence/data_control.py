@@ -2,25 +2,37 @@
 
 Trip counts, branches, offsets and valid extents may come from scalar parameters, from elements
 that the program reads, or from extents of the arguments. A rewriting that is correct for the values
-of one run may be wrong for others.
+of one run may be wrong for others. So may one of a `@pl.jit` function whose shapes each call
+decides: the function is lowered again for other shapes.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
 
 from tilelet.dataclasses import dataclass
 from tilelet.dtypes import Array
+from tilelet.frontend.decorators import call_numbers, open_parameters, with_extents
 from tilelet.ir.core import Direction, Program, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, SymDim, TensorType
+from tilelet.passes.pipeline import run_passes
 
 INTEGER_TRIALS = 16
 """Number of input sets with other integers per program, if outputs are small."""
+
+SIZE_TRIALS = 12
+"""Number of input sets of other sizes per program; it is lowered again for each."""
+
+_SIZES: tuple[Callable[[int], int], ...] = (lambda n: n + 1, lambda n: n - 1, lambda n: n // 2)
+"""Other sizes of a `@pl.jit` function whose shapes a call decides."""
+
+_NUMBER = -1
+"""In place of an axis: a number that is part of the program's text."""
 
 _KEPT_BYTES = 1 << 28
 """Bytes of the original's outputs kept for comparison over all integer trials."""
@@ -81,11 +93,60 @@ def overlapping_arguments(program: Program, given: Mapping[str, Any]) -> tuple[s
     return None
 
 
-def integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[dict[str, Any]]:
+def for_arguments(program: Program, given: Mapping[str, Any]) -> Program:
+    """Lower a program again if each call decides its shapes and numbers, and these have others."""
+    own = open_parameters(program)
+    if not own:
+        return program
+    shapes = {
+        p.name: np.shape(given[p.name])
+        for p in program.main.params
+        if isinstance(p.type, TensorType) and p.name in own and p.name in given
+    }
+    numbers = {name: given[name] for name in call_numbers(program) if name in given}
+    now = {p.name: p.type.shape for p in program.main.params if isinstance(p.type, TensorType)}
+    if all(now[n] == s for n, s in shapes.items()) and not numbers:
+        return program
+    return run_passes(with_extents(program, shapes, numbers))
+
+
+def integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield arguments whose integers, scalars and open extents differ from those in `given`.
 
-    The caller drops those that the original program rejects.
+    The caller drops those that the original program rejects, and lowers it `for_arguments`.
     """
+    yield from _integer_trials(program, given)
+    yield from _size_trials(program, given)
+
+
+def _size_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield arguments of other sizes, if each call decides the sizes.
+
+    Extents and numbers that are equal in `given` change together: all of them, or those of one
+    axis.
+    """
+    own, numbers = open_parameters(program), call_numbers(program)
+    places: list[tuple[str, int, int]] = []
+    for name in own:
+        places += [(name, axis, n) for axis, n in enumerate(np.shape(given.get(name, 0)))]
+        if type(numbers.get(name)) is int:
+            places.append((name, _NUMBER, int(numbers[name])))
+    groups = {frozenset(p for p in places if p[2] == n) for _, _, n in places if n > 1}
+    groups |= {frozenset(p for p in group if p[1] == a) for group in groups for _, a, _ in group}
+    ordered = sorted(groups, key=lambda g: (-len(g), sorted(g)))
+    for change, group in itertools.islice(itertools.product(_SIZES, ordered), SIZE_TRIALS):
+        made = dict(given)
+        for name, axis, n in group:
+            if axis == _NUMBER:
+                made[name] = change(n)
+                continue
+            shape = list(np.shape(made[name]))
+            shape[axis] = change(n)
+            made[name] = np.resize(made[name], shape)
+        yield made
+
+
+def _integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     control = data_control(program)
     if not control:
         return

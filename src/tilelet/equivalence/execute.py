@@ -63,6 +63,7 @@ from tilelet.ops.transfers import fitted
 from tilelet.syntax.enums import AtomicType
 
 Env = dict[Value, Any]
+Values = tuple[Any, ...]
 
 MAX_WORK = 400_000_000
 """Maximum number of elements hashed for one program, which takes some seconds."""
@@ -182,7 +183,7 @@ class _SymbolicRun:
 
     # Blocks and functions
 
-    def _function(self, function: Function, arguments: Sequence[object]) -> tuple[Any, ...]:
+    def _function(self, function: Function, arguments: Sequence[object]) -> Values:
         return self._block(function.body, dict(zip(function.params, arguments)))
 
     def _block(self, block: Block, env: Env) -> tuple[object, ...]:
@@ -243,21 +244,21 @@ class _SymbolicRun:
             self._minima[found] = ((a, b), (b, a))
         return found
 
-    def _op_tensor_dim(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_tensor_dim(self, op: Op, env: Env) -> Values:
         value, axis = self._get(op.args["tensor"], env), self._get(op.args["axis"], env)
         return (value.shape[axis],)
 
-    def _op_array_create(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_array_create(self, op: Op, env: Env) -> Values:
         return ((0,) * self._get(op.args["length"], env),)
 
-    def _op_array_get(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_array_get(self, op: Op, env: Env) -> Values:
         array, index = self._get(op.args["array"], env), self._get(op.args["index"], env)
         if isinstance(index, Symbol) or not 0 <= index < len(array):
             self._oblige("array", array, index)
             return (symbol("array.get", scalar_dtype(op.result), array, index),)
         return (array[index],)
 
-    def _op_array_set(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_array_set(self, op: Op, env: Env) -> Values:
         array, index, value = (self._get(op.args[n], env) for n in ("array", "index", "value"))
         if isinstance(index, Symbol) or not 0 <= index < len(array):
             raise UnprovableError("an array of scalars is written at an unknown place")
@@ -265,7 +266,7 @@ class _SymbolicRun:
 
     # Memory
 
-    def _op_create_tensor(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_create_tensor(self, op: Op, env: Env) -> Values:
         type_ = op.result.type
         if isinstance(type_, TileType):
             return (TermTile(np.full(type_.shape, UNDEFINED), type_.shape),)
@@ -296,7 +297,7 @@ class _SymbolicRun:
             made = with_valid(made, tuple(valid), shapes)
         return made
 
-    def _op_slice(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_slice(self, op: Op, env: Env) -> Values:
         if isinstance(self._get(op.args["x"], env), TermTile):
             return self._compute(op, env)
         view = self._window(op, env, "x", "offset", "shape", op.args["valid_shape"])
@@ -332,7 +333,7 @@ class _SymbolicRun:
     def _op_store(self, op: Op, env: Env) -> tuple[object, ...]:
         return self._stored(op, env, "tensor", "tile", "offsets")
 
-    def _stored(self, op: Op, env: Env, target: str, source: str, offset: str) -> tuple[Any, ...]:
+    def _stored(self, op: Op, env: Env, target: str, source: str, offset: str) -> Values:
         view: View = self._get(op.args[target], env)
         value = self._get(op.args[source], env)
         tile = self._loaded(value) if isinstance(value, View) else value
@@ -362,7 +363,7 @@ class _SymbolicRun:
         self.memory.store(window, terms, valid, tag("atomic") if atomic else ZERO)
         return (view,)
 
-    def _op_reshape(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_reshape(self, op: Op, env: Env) -> Values:
         view = self._get(op.args["x"], env)
         if isinstance(view, TermTile):
             return self._compute(op, env)
@@ -373,7 +374,7 @@ class _SymbolicRun:
         made = whole(view.buffer, shape)
         return (View(made.buffer, view.offset, *made.place[1:]),)  # type: ignore[arg-type]
 
-    def _op_transpose(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_transpose(self, op: Op, env: Env) -> Values:
         view = self._get(op.args["x"], env)
         if isinstance(view, TermTile):
             return self._compute(op, env)
@@ -398,7 +399,7 @@ class _SymbolicRun:
             self._oblige("element", view.place, indices)
         return made
 
-    def _op_read(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_read(self, op: Op, env: Env) -> Values:
         x = self._get(op.args["x"], env)
         if isinstance(x, TermTile):
             indices = self._get(_as_tuple(op.args["indices"]), env)
@@ -416,7 +417,7 @@ class _SymbolicRun:
         assert isinstance(op.result.type, ScalarType)
         return (0 if term == ZERO else symbol("element", term, op.result.type.dtype),)
 
-    def _op_write(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_write(self, op: Op, env: Env) -> Values:
         x = self._get(op.args["x"], env)
         if isinstance(x, TermTile):
             raise UnprovableError("an element of a tile is written")
@@ -457,7 +458,7 @@ class _SymbolicRun:
         values = self._block(op.blocks[0], env)
         return (*values, _NO_TASK) if op.args["task_id"] else values
 
-    def _op_call(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_call(self, op: Op, env: Env) -> Values:
         view = CallView(op)
         callee = self.program.functions[view.callee]
         arguments = [self._get(a, env) for a in view.operands]
@@ -489,7 +490,7 @@ class _SymbolicRun:
 
     # Control
 
-    def _op_for(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_for(self, op: Op, env: Env) -> Values:
         view = ForView(op)
         bounds = [self._get(b, env) for b in view.bounds]
         values = tuple(self._get(v, env) for v in view.init)
@@ -527,7 +528,7 @@ class _SymbolicRun:
             values = self._either(condition, view.carried, (body, lambda: kept))  # noqa: B023
         return values
 
-    def _op_while(self, op: Op, env: Env) -> tuple[Any, ...]:
+    def _op_while(self, op: Op, env: Env) -> Values:
         values = self._get(op.args["init"], env)
         cond, body = op.blocks
         while True:
@@ -551,10 +552,10 @@ class _SymbolicRun:
         self,
         condition: Symbol,
         results: Sequence[Value],
-        sides: Sequence[Callable[[], tuple[Any, ...]]],
-    ) -> tuple[Any, ...]:
+        sides: Sequence[Callable[[], Values]],
+    ) -> Values:
         """Execute both sides of a branch, and merge what they leave."""
-        ends: list[tuple[tuple[Any, ...], dict[Buffer, Terms]]] = []
+        ends: list[tuple[Values, dict[Buffer, Terms]]] = []
         before: dict[Buffer, Terms] = {}
         for number, side in enumerate(sides):
             with self._under(tag("if", condition, number)), self._saved() as frame:
@@ -611,7 +612,7 @@ class _SymbolicRun:
         cond: Block | None,
         bounds: tuple[object, ...],
         init: tuple[object, ...],
-    ) -> tuple[Any, ...]:
+    ) -> Values:
         """Execute a loop with an unknown trip count by one iteration in an unknown state."""
         depth = len(self.path)
         name = tag("loop", bounds, depth, tuple(scalar_dtype(p) for p in _scalars(body.params)))

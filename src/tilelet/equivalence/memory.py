@@ -155,7 +155,6 @@ class Memory:
     """All buffers, with their contents before branches."""
 
     saved: list[dict[Buffer, Terms]] = field(default_factory=list[dict[Buffer, Terms]])
-    read_only: set[str] = field(default_factory=set[str])
 
     def load(self, view: View) -> Terms:
         """Return the elements of a window, with zeros outside the valid region."""

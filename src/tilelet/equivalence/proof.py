@@ -71,7 +71,7 @@ def is_discontinuous(program: Program) -> bool:
 
 
 def _is_continuous(op: Op) -> bool:
-    if not any(map(_has_floats, op.operands)):
+    if not any(map(has_floats, op.operands)):
         return True
     spec = op.spec
     if op.name == "read" or Trait.JUMPS in spec.traits:
@@ -80,10 +80,10 @@ def _is_continuous(op: Op) -> bool:
         return True
     known = Trait.ELEMENTWISE in spec.traits or Trait.GEMM in spec.traits
     known = known or spec.reduces is not None or bool(spec.moves)
-    return known and all(map(_has_floats, op.results))
+    return known and all(map(has_floats, op.results))
 
 
-def _has_floats(value: Value) -> bool:
+def has_floats(value: Value) -> bool:
     kind = value.type
     return isinstance(kind, (ScalarType, TensorType, TileType)) and kind.dtype.is_float
 

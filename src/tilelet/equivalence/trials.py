@@ -7,14 +7,15 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from tilelet.diag.core import UserError
+from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import Array
-from tilelet.equivalence.data_control import integer_trials
+from tilelet.equivalence.data_control import for_arguments, integer_trials
 from tilelet.interp.control import while_step
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Lowering, Step
 from tilelet.ir.core import Direction, Op, Program, walk
+from tilelet.runtime.data.arrays import to_double
 from tilelet.runtime.data.inputs import has_room
 from tilelet.runtime.programs import engines
 
@@ -65,11 +66,10 @@ class Trials:
         """
         main, other = program.main, trial >= _TRIALS
         given = self._integers[trial - _TRIALS] if other else self.given
-        made: dict[str, object] = {}
+        made: dict[str, object] = dict(given)
         for parameter, direction in zip(main.params, main.directions):
             value = given.get(parameter.name)
             if not isinstance(value, np.ndarray):
-                made[parameter.name] = value
                 continue
             array = cast("Array", value)
             if direction is not Direction.In:
@@ -102,14 +102,17 @@ def outputs_of(programs: Sequence[Program], inputs: Sequence[Trials]) -> Outputs
 
 def run_outputs(program: Program, given: Inputs) -> TrialOutputs:
     """Run a program on copies of arguments; return its outputs, or None if it rejects them."""
-    main = program.main
-    arguments = {
-        parameter.name: _own(given[parameter.name], direction)
-        for parameter, direction in zip(main.params, main.directions)
-    }
     try:
-        _engine(program).run(program, arguments, execute=True)
-    except UserError:
+        resized = for_arguments(program, given)
+        # Sizes that are run once are not worth a C compiler.
+        engine = _engine(program) if resized is program else Interpreter()
+        main = resized.main
+        arguments = {
+            parameter.name: _own(given[parameter.name], direction)
+            for parameter, direction in zip(main.params, main.directions)
+        }
+        engine.run(resized, arguments, execute=True)
+    except (UserError, UserErrors):
         return None
     except InternalError as error:
         if isinstance(error.__cause__, UnboundedLoopError):
@@ -220,7 +223,7 @@ def _difference(before: dict[str, Array], after: dict[str, Array], *, rounding: 
 def _is_rounding(old: Array, new: Array) -> bool:
     if old.dtype.kind in "iub":
         return False
-    a, b = old.astype(np.float64), new.astype(np.float64)
+    a, b = to_double(old), to_double(new)
     finite = np.isfinite(a)
     if not np.array_equal(finite, np.isfinite(b)):
         return False

@@ -6,12 +6,13 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from tilelet.dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tilelet.advice.programs import Setting
+from tilelet.dataclasses import dataclass
 from tilelet.device.machine.description import load_machine
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, number
 from tilelet.gym.tasks import Task
 from tilelet.optimise.search import optimise
@@ -49,7 +50,7 @@ class Improvement:
     def ratio(self) -> float:
         return self.before_us / self.after_us
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> JsonObject:
         return {
             "task": self.task,
             "before_us": round(self.before_us, 4),

@@ -101,7 +101,7 @@ class TileletBackend:
         except (UserError, UserErrors) as problem:
             return str(problem)
         for name, expected in zip(outputs, wanted):
-            made = ran.arguments[name]
+            made = np.asarray(ran.arguments[name])
             if not np.allclose(made, expected, rtol=_TOLERANCE, atol=_TOLERANCE):
                 worst = float(np.abs(made.astype(np.float64) - expected).max())
                 return f"Output mismatch: `{name}` differs by up to {worst:.3g}"

@@ -121,6 +121,8 @@ def optimise(
 
     candidates  sizes that the tuner tries in each round
     """
+    if target.is_model:
+        raise CannotAdvise(target.name, "it has no file to rewrite; `tilelet export` writes one")
     text = Path(target.name).read_text(encoding="utf-8")
     first = _recorded(target, text, setting)
     runs = [DeviceRun(run, setting.machine, setting.period) for run in first.runs]

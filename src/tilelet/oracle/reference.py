@@ -18,8 +18,9 @@ from tilelet.device.report.profile import Profile
 from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.oracle import NotAReference
 from tilelet.diag.core import UserError, UserErrors
+from tilelet.dtypes import Arguments, Array
 from tilelet.ir.core import Program
-from tilelet.oracle.trials import Arguments, Trial, noise, trials
+from tilelet.oracle.trials import Trial, noise, trials
 from tilelet.oracle.work import LOOSE, CountedRun, Limits, run_counted
 from tilelet.runtime import session
 from tilelet.runtime.handlers.execute import Execute
@@ -154,7 +155,7 @@ class Reference:
         return Expected(trial, outputs, self.error(actual, outputs))
 
     def passes(
-        self, actual: Mapping[str, Any], expected: Mapping[str, Any], given: Arguments
+        self, actual: Mapping[str, Array], expected: Mapping[str, Array], given: Arguments
     ) -> bool:
         """Compare outputs as the reference script does."""
         inputs = {**self.by_spec(self.run, given), **scalars_of(self.run.case.specs)}
@@ -173,15 +174,15 @@ class Reference:
                 worst = max(worst, float(share.max(initial=0.0)))
         return worst
 
-    def by_spec(self, run: CaseRun, arguments: Arguments) -> dict[str, Any]:
+    def by_spec(self, run: CaseRun, arguments: Arguments) -> dict[str, Array]:
         """Return arrays by the names of their specs, in the specs' element types."""
         return {
-            spec.name: as_spec(spec, arguments[name])
+            spec.name: as_spec(spec, array)
             for name, spec in run.specs.items()
-            if isinstance(arguments.get(name), np.ndarray)
+            if isinstance(array := arguments.get(name), np.ndarray)
         }
 
-    def _scalars(self, arguments: Arguments) -> dict[str, object]:
+    def _scalars(self, arguments: Arguments) -> dict[str, np.generic]:
         known = scalars_of(self.run.case.specs)
         by_param = {spec.name: name for name, spec in self.run.specs.items()}
         return {

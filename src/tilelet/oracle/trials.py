@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
+from tilelet.dtypes import Argument, Arguments
 from tilelet.ir.core import Program
 from tilelet.ir.types import SymDim, TensorType
+from tilelet.runtime.data.arrays import to_double
 
 Array = NDArray[Any]
-Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,6 @@ class Trial:
 
     about: str
     arguments: Arguments
-    varies_integers: bool = False
 
 
 def is_float(array: Array) -> bool:
@@ -36,7 +36,7 @@ def _rng(about: str, name: str) -> np.random.Generator:
 
 
 def _spread(array: Array) -> tuple[float, float]:
-    values = array.astype(np.float64)
+    values = to_double(array)
     finite = values[np.isfinite(values)]
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
@@ -99,7 +99,7 @@ def trials(program: Program, given: Arguments, fresh: Collection[str]) -> Iterat
         if draw in (_lowest, _highest) and not integers:
             continue
         drawn = {n: draw(a, _rng(about, n)) for n, a in inputs.items()}
-        yield Trial(about, {**given, **drawn}, bool(integers))
+        yield Trial(about, {**given, **drawn})
         if integers and draw not in (_lowest, _highest):
             kept = {n: inputs[n] for n in integers}
             yield Trial(f"{about}, the same integers", {**given, **drawn, **kept})
@@ -123,7 +123,7 @@ def _other_lengths(program: Program, given: Arguments) -> Iterator[Trial]:
                     axes.setdefault(extent, []).append((param.name, axis))
     for symbol, places in axes.items():
         name, axis = places[0]
-        extent = given[name].shape[axis]
+        extent = np.shape(given[name])[axis]
         for length in dict.fromkeys((extent - 1, extent // 2 + 1)):
             if 0 < length < extent:
                 resized = dict(given)
@@ -132,9 +132,9 @@ def _other_lengths(program: Program, given: Arguments) -> Iterator[Trial]:
                 yield Trial(f"`{symbol.name}` = {length}", resized)
 
 
-def noise(given: Arguments, fresh: list[str]) -> dict[str, Any]:
+def noise(given: Arguments, fresh: list[str]) -> dict[str, Argument]:
     """Return the arguments with outputs that look as if an earlier run had written them."""
-    left = {n: _left_over(given[n], _rng("noise", n)) for n in fresh if n in given}
+    left = {n: _left_over(np.asarray(given[n]), _rng("noise", n)) for n in fresh if n in given}
     return {**given, **left}
 
 

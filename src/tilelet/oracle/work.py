@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.oracle import WorkLimit
+from tilelet.dtypes import Arguments
 from tilelet.interp.control import for_step
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.lowering import Frame, Lowering, Step
@@ -93,12 +93,12 @@ def _inner(value: Value) -> int:
 class CountedRun:
     """A run that has ended: its arguments with the results, and the work it took."""
 
-    arguments: Mapping[str, Any]
+    arguments: Arguments
     tasks: TaskStream
     steps: int
 
 
-def run_counted(program: Program, arguments: Mapping[str, object], limits: Limits) -> CountedRun:
+def run_counted(program: Program, arguments: Arguments, limits: Limits) -> CountedRun:
     """Execute a program on copies of the arguments; `WorkLimit` if it takes more."""
     counter = Counter(limits.steps)
     given = copies(arguments)

@@ -176,7 +176,11 @@ def _agreement(
     before: Sequence[RecordedRun], after: Sequence[RecordedRun], question: Question
 ) -> tuple[str, Claim]:
     """Return the first difference from the start, or "", and the claim of equality."""
-    from tilelet.equivalence.data_control import integer_trials, overlapping_arguments
+    from tilelet.equivalence.data_control import (
+        integer_trials,
+        open_parameters,
+        overlapping_arguments,
+    )
     from tilelet.equivalence.proof import prove_equal
     from tilelet.equivalence.trials import differs_from, run_outputs
 
@@ -185,7 +189,8 @@ def _agreement(
     claim = Claim.PROVED
     for old, new in zip(before, after):
         apart = overlapping_arguments(old.program, old.arguments) is None
-        proved = apart and prove_equal(old.program, new.program, rounding=True).holds
+        is_one_size = apart and not open_parameters(old.program)
+        proved = is_one_size and prove_equal(old.program, new.program, rounding=True).holds
         if proved and _is_ordered(new, question):
             continue
         claim = Claim.TRIED
@@ -207,7 +212,8 @@ def _is_ordered(run: RecordedRun, question: Question) -> bool:
     from tilelet.equivalence.order import is_ordered
 
     machines = map(load_machine, question.machines)
-    return all(is_ordered(Subject(run, run.arguments, m, question.period)) for m in machines)
+    subjects = (Subject(run, run.arguments, m, question.period) for m in machines)
+    return all(is_ordered(subject, rounding=True) for subject in subjects)
 
 
 def _execute_once(question: Question) -> Verdict:

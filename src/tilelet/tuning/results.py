@@ -12,6 +12,7 @@ from typing import Any, cast
 from tilelet import __version__
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.tuner import OtherResults
+from tilelet.diag.json_types import JsonObject
 from tilelet.tuning.evaluate import Question, Score
 from tilelet.tuning.knobs import Settings
 
@@ -60,7 +61,7 @@ class Results:
             head = json.loads(lines[0])
         except ValueError:
             raise OtherResults(str(path), "it is no such file") from None
-        if not isinstance(head, dict) or cast(dict[str, Any], head).get("schema") != SCHEMA:
+        if not isinstance(head, dict) or cast(JsonObject, head).get("schema") != SCHEMA:
             raise OtherResults(str(path), "it is no such file")
         if head != self._head:
             why = "another script, other arguments, another machine, or another version of Tilelet"

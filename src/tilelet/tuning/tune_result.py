@@ -6,7 +6,6 @@ import difflib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.report.compare import ProfileComparison
@@ -242,7 +241,7 @@ class TuneResult:
             "candidates": [_data(settings, score) for settings, score in self.scores],
         }
 
-    def _with_interval(self, data: dict[str, Any], side: int) -> dict[str, Any]:
+    def _with_interval(self, data: JsonObject, side: int) -> JsonObject:
         """Return the figures of the first machine, including the modelled time."""
         if len(self.profiles) < 2 or "figures" not in data:
             return data
