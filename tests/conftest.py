@@ -6,6 +6,7 @@ import difflib
 import gc
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -38,7 +39,17 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
+def heed_ctrl_c() -> None:
+    """Stop ignoring SIGINT, which a shell lets its background jobs ignore, and they their children.
+
+    Tests send it, to this process and to processes they start.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    heed_ctrl_c()
     config.addinivalue_line("markers", "optimized: compile programs as optimized as users do")
 
 

@@ -34,9 +34,9 @@ ALLOWED = {
     "checks": "analysis device diag divergence dtypes interp ir native numerics ops syntax tasks",
     "report": "analysis device diag dtypes ir tasks",
     "runtime": "analysis checkpoint checks cpu device diag divergence dtypes frontend interp ir"
-    " native passes ranks report tasks",
+    " native numerics passes ranks report tasks",
     "language": "diag dtypes frontend ir ops runtime syntax",
-    "equivalence": "checks diag dtypes interp ir ops runtime syntax",
+    "equivalence": "checks diag dtypes frontend interp ir ops passes runtime syntax",
     "export": "diag dialects dtypes frontend ir language ops passes runtime syntax",
     "models": "analysis checkpoint cpu device diag dtypes interp ir language native ranks runtime"
     " tasks",
@@ -48,8 +48,8 @@ ALLOWED = {
     "advice": "checks device diag dialects divergence equivalence export interp ir runtime scripts"
     " tuning",
     "static": "analysis diag dtypes frontend ir language syntax",
-    "oracle": "advice checks device diag dialects divergence frontend interp ir runtime scripts"
-    " static tasks",
+    "oracle": "advice checks device diag dialects divergence dtypes frontend interp ir runtime"
+    " scripts static tasks",
     "optimise": "advice device diag equivalence oracle scripts tuning",
     "gym": "advice device diag ir optimise oracle runtime scripts static tuning",
     "lsp": "advice analysis checks device diag equivalence frontend ir language report runtime"

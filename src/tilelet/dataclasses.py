@@ -125,7 +125,7 @@ def _init(cls: type, all_fields: tuple[Field[Any], ...], *, frozen: bool) -> Cal
 
 
 def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
-    """Return a function that gives the fields of these names of a record."""
+    """Return a function that returns the named fields of a record."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda record: tuple(getattr(record, name) for name in names)

@@ -110,4 +110,4 @@ def test_no_compiler_is_said_with_the_ways_to_get_one(
     code, _, err = tilelet("bench", "--quick", "add")
     assert code == 3
     assert "error[E0713]" in err
-    assert "pip install tilelet[cc]" in err
+    assert "pip install 'tilelet[cc]'" in err

@@ -8,6 +8,7 @@ import textwrap
 import time
 
 import pytest
+from tests.limits import HUNG
 
 pty = pytest.importorskip("pty")
 
@@ -61,7 +62,7 @@ class Terminal:
     def answer(self, *answers):
         """Give one answer at each prompt; the exit code in the end."""
         waiting = list(answers)
-        end = time.monotonic() + 60
+        end = time.monotonic() + HUNG
         seen = 0
         while time.monotonic() < end:
             ready, _, _ = select.select([self._master], [], [], 0.2)

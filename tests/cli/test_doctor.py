@@ -81,7 +81,7 @@ def test_no_compiler_is_broken_and_has_two_ways_out(
     code, checks = doctor()
     assert code == 1
     assert checks["compiler"]["state"] == "broken"
-    assert any("pip install tilelet[cc]" in text for text in checks["compiler"]["helps"])
+    assert any("pip install 'tilelet[cc]'" in text for text in checks["compiler"]["helps"])
     assert any("--engine interp" in text for text in checks["compiler"]["helps"])
 
 

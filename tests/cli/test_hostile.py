@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.limits import HUNG
 
 KERNEL = """
 import numpy as np
@@ -235,7 +236,8 @@ def test_a_full_disk_behind_pass_dumps(tilelet: Run, monkeypatch: pytest.MonkeyP
 # Ctrl-C
 
 
-def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["run x.py", "gym score my", "check x.py", "optimise x.py"])
+def test_ctrl_c_while_modules_are_imported(tmp_path: Path, command: str) -> None:
     """A module in C makes an `ImportError` of the exception: so it waits for them."""
     slow = tmp_path / "ml_dtypes"
     slow.mkdir()
@@ -247,14 +249,14 @@ def test_ctrl_c_while_modules_are_imported(tmp_path: Path) -> None:
         "raise ImportError('this is not the real one')\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
-    command = [sys.executable, "-m", "tilelet.cli", "run", "x.py"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    argv = [sys.executable, "-m", "tilelet.cli", *command.split()]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environment)
     assert process.stderr is not None
     assert process.stderr.readline() == "importing\n"
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
-    assert process.wait(60) == 130
+    assert process.wait(timeout=HUNG) == 130
     assert rest == "interrupted\n"
 
 
@@ -272,5 +274,5 @@ def test_ctrl_c_while_a_script_imports(tmp_path: Path) -> None:
     assert process.stderr.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
     rest = process.stderr.read()
-    assert process.wait(60) == 130
+    assert process.wait(timeout=HUNG) == 130
     assert rest == "interrupted\n"

@@ -8,12 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import Run
+from tests.limits import HUNG
 
 from tilelet import __version__
 
@@ -288,15 +288,6 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT / "src")}
 
 
-@pytest.fixture
-def heeds_ctrl_c() -> Iterator[None]:
-    """Where the tests run in the background it is ignored, and children would inherit that."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_is_one_line_and_130(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
@@ -310,7 +301,7 @@ def test_ctrl_c_is_one_line_and_130(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=HUNG)
     assert (process.returncode, err) == (130, "interrupted\n")
 
 
@@ -327,7 +318,7 @@ def test_a_broken_pipe_is_silent(tmp_path: Path) -> None:
     assert process.stderr is not None
     process.stdout.readline()
     process.stdout.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=HUNG) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Run
+from tests.limits import HUNG
 
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.model import load
@@ -181,7 +182,7 @@ def test_a_malformed_request_is_answered(capfd: pytest.CaptureFixture[str]) -> N
     server = PageServer(ServedPage(lambda: "page", lambda: "{}"))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with socket.create_connection((HOST, server.port), timeout=5) as connection:
+        with socket.create_connection((HOST, server.port), timeout=HUNG) as connection:
             connection.sendall(b"GET http://[/ HTTP/1.0\r\n\r\n")
             assert b" 400 " in connection.recv(100)
     finally:
@@ -224,3 +225,37 @@ def test_a_view_of_torn_elements_says_so(tilelet: Run, engine: str) -> None:
     _, _, err = tilelet("run", "--engine", engine, "k.py")
     assert "error[E0512]" in err
     assert "does not consist of whole elements of the new type" in err
+
+
+def test_the_place_of_kept_files_is_named(tilelet: Run) -> None:
+    tilelet("examples", "hello", "--copy", ".")
+    code, _, err = tilelet("run", "--dump-passes", "--save-data", "01_hello.py")
+    assert code == 0
+    places = [line.rpartition(" is in ")[2] for line in err.splitlines() if " is in " in line]
+    places += [line.rpartition(" are in ")[2] for line in err.splitlines() if " are in " in line]
+    assert [Path(place).name for place in places] == ["passes_dump", "data"]
+    assert all(any(Path(place).iterdir()) for place in places)
+
+
+def test_export_without_specs_says_what_is_missing(tilelet: Run) -> None:
+    name = kernel({"x": fp32(16, 64)}, fp32(16, 64), "out[:, :] = pl.exp(x)")
+    code, out, err = tilelet("export", name, "--json")
+    assert code == 3, err
+    assert json.loads(out)["diagnostics"][0]["code"] == "E1253"
+
+
+def test_working_directory_that_is_gone(
+    tilelet: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    code, _, err = tilelet("run", str(tmp_path / "k.py"))
+    assert (code, err.partition("`")[0]) == (3, "error[E0701]: no working directory ")
+
+
+def test_gym_optimise_wants_a_folder_before_it_works(tilelet: Run) -> None:
+    Path("k.py").write_text("")
+    code, _, err = tilelet("gym", "optimise", "k.py", "add")
+    assert (code, "`k.py` is not a folder" in err) == (2, True)

@@ -18,6 +18,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.test_profile import SCRIPT as LARGE
 from tests.cli.test_profile import environment
+from tests.limits import HUNG
 from tests.report.runs import SLOW
 
 from tilelet.report.columns import unpack
@@ -167,7 +168,7 @@ def test_a_page_to_open_has_a_place_without_a_name(
 
 def ask(address: str, path: str, method: str = "GET") -> str:
     parts = urlsplit(address)
-    connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=HUNG)
     connection.request(method, f"{path}?{parts.query}")
     text = connection.getresponse().read().decode()
     connection.close()
@@ -222,4 +223,4 @@ def test_view_profiles_again_when_the_script_is_saved(
         assert data_of(tmp_path / "new.html")["runs"][0]["profile"]["tasks"] == 16
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=HUNG) == 0

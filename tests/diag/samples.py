@@ -511,7 +511,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     unsupported.PipeMismatch: lambda at: unsupported.PipeMismatch(
         at("pl.tpop_from_aiv(split=0)"), "it waits for a tile that no core pushes"
     ),
-    unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.HF8"), "pl.HF8"),
+    unsupported.UnsupportedDType: lambda at: unsupported.UnsupportedDType(at("pl.HF4"), "pl.HF4"),
     unsupported.UnsupportedLevel: lambda at: unsupported.UnsupportedLevel(
         at("level=pl.Level.HOST"), "pl.Level.HOST"
     ),
@@ -666,6 +666,8 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
         at("q[0:8, 0:128]"),
     ),
     device.MatmulExtent: lambda at: device.MatmulExtent("K", 8192, 4095, at("pl.matmul")),
+    device.ShortRing: lambda at: device.ShortRing("attend", 2, 32768, 14.2, at("exp"), 4, 11.91),
+    device.MissingDType: lambda at: device.MissingDType("HF8", "a2a3", ["a5"], at("pl.HF8")),
     device.VectorDType: lambda at: device.VectorDType("add", "BF16", "a2a3", at("pl.add")),
     device.BadProfile: lambda at: device.BadProfile("profile.json", "it lacks `kernels`"),
     device.BadResults: lambda at: device.BadResults("results/rows.json", "it holds no object"),
@@ -844,6 +846,14 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     ranks.BadDeferredWait: lambda at: ranks.BadDeferredWait(
         Loc(FILE, 9, 8, 9, 30), "`exp` is in its scope"
     ),
+    ranks.BadWorld: lambda at: ranks.BadWorld("device_ids repeat: [1, 1]"),
+    ranks.BadWorker: lambda at: ranks.BadWorker("no function for the callback report"),
+    ranks.BadWorkerCall: lambda at: ranks.BadWorkerCall("`host` takes 2 arguments, and gets 1"),
+    ranks.WorkerClosed: lambda at: ranks.WorkerClosed("run"),
+    ranks.WrongShard: lambda at: ranks.WrongShard(Loc(FILE, 9, 8, 9, 30), "x", 0, 1, 0),
+    ranks.HostTooEarly: lambda at: ranks.HostTooEarly(
+        Loc(FILE, 9, 8, 9, 30), "y", False, Loc(FILE, 8, 8, 8, 20)
+    ),
     diverge.DivergenceBounded: lambda at: diverge.DivergenceBounded(
         "`out` differs from the golden; the mistake is in one of 2 statements", [], ["a note"]
     ),
@@ -999,6 +1009,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     portability.CannotExport: lambda at: portability.CannotExport(
         Loc(FILE, 4, 8, 4, 14), "`TABLES`, a Python dict,"
     ),
+    portability.NothingToExport: lambda at: portability.NothingToExport("kernel.py"),
     portability.SeveralToExport: lambda at: portability.SeveralToExport(["softmax", "rmsnorm"]),
     portability.UnknownDialect: lambda at: portability.UnknownDialect(
         "2025-12", ["2026-04", "2026-08"]

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.limits import HUNG
 
 import tilelet.language as pl
 from tilelet.diag.catalogue.python import SourceUnavailable
@@ -44,7 +45,7 @@ def python(*arguments, text="", stdin=None):
     given = {"stdin": stdin} if stdin else {"input": text}
     return subprocess.run(
         [sys.executable, *arguments],
-        capture_output=True, text=True, env=environment, timeout=120, check=False, **given,
+        capture_output=True, text=True, env=environment, timeout=HUNG, check=False, **given,
     )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from tilelet.lsp.server import Server, make_server  # noqa: E402
 from tilelet.runtime.inspection.check import recorded_runs  # noqa: E402
 from tilelet.static.module import read_module  # noqa: E402
 
+MAX_POLLS = 12_000  # ten minutes: for a machine with other work
 KERNEL = """\
 import os
 
@@ -96,7 +97,7 @@ class Editor:
 
     async def diagnostics(self, wanted: int, code: str = "") -> list[lsp.Diagnostic]:
         """Wait for `wanted` messages, one of them with `code`."""
-        for _ in range(200):
+        for _ in range(MAX_POLLS):
             found = list(self.client.diagnostics.get(self.uri, []))
             if len(found) == wanted and (not code or any(d.code == code for d in found)):
                 return found
@@ -104,7 +105,7 @@ class Editor:
         raise AssertionError(self.client.diagnostics.get(self.uri))
 
     async def lenses(self) -> list[str]:
-        for _ in range(200):
+        for _ in range(MAX_POLLS):
             found = await self.client.text_document_code_lens_async(
                 lsp.CodeLensParams(self.document)
             )

@@ -67,7 +67,7 @@ def test_without_a_compiler_nothing_long_is_started(
     out, err = capsys.readouterr()
     assert out == ""
     assert "error[E0713]: no C compiler" in err
-    assert "pip install tilelet[cc]" in err
+    assert "pip install 'tilelet[cc]'" in err
 
 
 def test_too_little_memory_is_said_before_it_is_taken(

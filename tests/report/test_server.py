@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.limits import HUNG
 
 from tilelet.report import server as page_server
 from tilelet.report.server import PageServer, ServedPage
@@ -28,7 +29,7 @@ def server() -> Iterator[PageServer]:
 
 
 def get(server: PageServer, path: str, host: str = "", method: str = "GET") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HUNG)
     headers = {"Host": host or f"127.0.0.1:{server.port}"}
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
@@ -99,21 +100,21 @@ def test_a_failure_is_said_until_it_is_mended(server: PageServer) -> None:
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT"])
 def test_other_methods_are_refused(server: PageServer, method: str) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=HUNG)
     connection.request(method, f"/?token={server.token}", body="x")
     assert connection.getresponse().status == 501
     connection.close()
 
 
 def test_a_request_without_a_host_is_refused(server: PageServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=HUNG) as raw:
         raw.sendall(f"GET /?token={server.token} HTTP/1.0\r\n\r\n".encode())
         assert b" 403 " in raw.recv(100)
 
 
 def test_slow_askers_are_hung_up_on(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_server, "SECONDS", 0.5)
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as slow:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=HUNG) as slow:
         slow.sendall(b"GET / HTTP/1.1\r\n")
 
         def drip() -> None:  # a byte now and then: the connection is never silent
@@ -126,18 +127,18 @@ def test_slow_askers_are_hung_up_on(server: PageServer, monkeypatch: pytest.Monk
         dripping.start()
         with contextlib.suppress(ConnectionError):
             assert slow.recv(1) == b""
-        dripping.join(timeout=20)
+        dripping.join(timeout=HUNG)
         assert not dripping.is_alive()
     assert get(server, f"/?token={server.token}")[0] == 200
 
 
 def test_connections_are_bounded(server: PageServer) -> None:
     idle = [
-        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        socket.create_connection(("127.0.0.1", server.port), timeout=HUNG)
         for _ in range(page_server.MAX_CONNECTIONS)
     ]
     try:
-        one_more = socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        one_more = socket.create_connection(("127.0.0.1", server.port), timeout=HUNG)
         with one_more:
             assert one_more.recv(1) == b""
     finally:

@@ -194,7 +194,7 @@ def test_what_nobody_can_see_any_more_is_never_computed() -> None:
         del gone
         x.fill_(1)  # would have to wait for who reads the zeros
         assert x[0, 0].item() == 1
-    names = [str(o.function) for o in deferred._TAPE._pending]
+    names = [str(o.call.function) for o in deferred._TAPE._pending]
     assert names == ["aten.exp.default"]
 
 
@@ -234,16 +234,20 @@ def test_other_tensors_stay_deferred_when_the_tape_ends(monkeypatch: pytest.Monk
         assert x.diagonal()[:60].tolist() == list(range(60))
 
 
+def _out_of_memory(*_: object, **__: object) -> None:
+    raise MemoryError
+
+
 def test_what_follows_a_failed_operation_is_still_to_be_run() -> None:
     with Deferring():
         x, y = torch.zeros(BIG), torch.ones(BIG)
         total = x + y
         operations = deferred._TAPE._pending
-        fails = operations[0].function
-        operations[0].function = lambda *_, **__: (_ for _ in ()).throw(MemoryError())
+        whole = operations[0].call
+        operations[0].call = whole._replace(function=_out_of_memory)
         with pytest.raises(MemoryError):
             deferred._TAPE.compute({total.cell.storage})
-        operations[0].function = fails
+        operations[0].call = whole
         assert total[0, 0].item() == 1
 
 

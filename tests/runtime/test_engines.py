@@ -113,7 +113,7 @@ def test_without_a_compiler_programs_are_interpreted(capsys: pytest.CaptureFixtu
         assert (y == 2).all()
     (line,) = capsys.readouterr().err.splitlines()
     assert "no C compiler found: programs are interpreted" in line
-    assert "`pip install tilelet[cc]`" in line
+    assert "`pip install 'tilelet[cc]'`" in line
     assert "`gcc`" in line
 
 

@@ -393,7 +393,7 @@ def test_sizes_beyond_memory_are_refused_before_anything_is_made() -> None:
         TensorSpec("y", [1 << 40, 32], pl.FP32, is_output=True),
     ]
     result = run(copy, huge, golden)
-    assert "error[E0607]: `x` needs 384 TiB" in str(result.error)
+    assert "error[E0607]: `y` needs 384 TiB" in str(result.error)
 
 
 class Broken:

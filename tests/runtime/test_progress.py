@@ -10,6 +10,7 @@ import time
 
 import pytest
 from tests.interp.build import Build, index, ramp, tensor
+from tests.limits import HUNG
 
 from tilelet.cpu.run.engine import CpuEngine
 from tilelet.passes.pipeline import run_passes
@@ -57,7 +58,7 @@ def test_a_block_inside_another_takes_its_line(monkeypatch: pytest.MonkeyPatch) 
         with progress("compiling P"):
             terminal.shows("compiling P")
             seen = len(terminal.plain)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + HUNG
         while "running P" not in terminal.plain[seen:] and time.monotonic() < deadline:
             time.sleep(0.005)
         assert "running P" in terminal.plain[seen:]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from tilelet.diag.catalogue.models import BadModelConfig
+from tilelet.diag.json_types import JsonObject
 
 # Configurations are a few kilobytes; an index of a large model a few hundred.
 _LARGEST_JSON = 64 << 20
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
+def read_json_object(path: Path) -> JsonObject:
     """Read the JSON object in a file; any problem is an error that names the file."""
     try:
         with path.open("rb") as file:
@@ -27,7 +28,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
         raise BadModelConfig(str(path), str(error)) from error
 
 
-def parse_json_object(data: bytes) -> dict[str, Any]:
+def parse_json_object(data: bytes) -> JsonObject:
     """Parse one JSON object in UTF-8 without duplicate keys; ValueError says what is wrong."""
     try:
         text = data.decode("utf-8")
@@ -41,7 +42,7 @@ def parse_json_object(data: bytes) -> dict[str, Any]:
         raise ValueError("not JSON: nested too deeply") from error
     if not isinstance(value, dict):
         raise ValueError("its JSON is not an object")
-    return cast("dict[str, Any]", value)
+    return cast("JsonObject", value)
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -19,6 +19,7 @@ import numpy as np
 from tilelet.checkpoint.json_file import parse_json_object
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.models import BadWeightFile, shown
+from tilelet.diag.json_types import JsonObject
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -95,7 +96,7 @@ def write_header(
     Larger elements come first, so that all are aligned.
     """
     names = {dtype: name for name, dtype in _DTYPES.items()}
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     end = 0
     for name, (shape, dtype) in sorted(tensors.items(), key=lambda item: -item[1][1].itemsize):
         begin, end = end, end + math.prod(shape) * dtype.itemsize
@@ -139,13 +140,13 @@ def _entries(header: Mapping[str, object], size: int) -> dict[str, TensorEntry]:
 
 
 def _check_metadata(fields: object) -> None:
-    values = cast("dict[str, Any]", fields).values() if isinstance(fields, dict) else (None,)
+    values = cast("JsonObject", fields).values() if isinstance(fields, dict) else (None,)
     if not all(isinstance(v, str) for v in values):
         raise ValueError("its `__metadata__` is not an object of strings")
 
 
 def _entry(name: str, fields: object, size: int) -> TensorEntry:
-    fields = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+    fields = cast("JsonObject", fields) if isinstance(fields, dict) else {}
     if set(fields) != {"dtype", "shape", "data_offsets"}:
         raise ValueError(f"`{name}` does not have just `dtype`, `shape` and `data_offsets`")
     dtype, shape, place = fields["dtype"], fields["shape"], fields["data_offsets"]

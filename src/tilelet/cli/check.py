@@ -33,7 +33,10 @@ def check_command(options: CheckCommand) -> int:
     verdicts: list[Verdict] = []
     subjects: list[Subject] = []
     schedules: list[Schedules] = []
-    explore = ranks_explorer(schedules, options.replay)
+    cores = machines[0].cores
+    clusters = options.clusters or cores.clusters
+    on = clusters, clusters * cores.vectors_per_cluster
+    explore = ranks_explorer(schedules, options.replay, on)
     recording = record(
         options.target, options, options.platform, MAX_TASKS, keep_arguments=True, explore=explore
     )
@@ -56,10 +59,11 @@ def check_command(options: CheckCommand) -> int:
             subjects.append(subject)
     if recording.code and not recording.runs and all(found.ok for found in schedules):
         return failed(recording, options)
-    if options.replay is not None and not schedules:
-        raise BadFlag(
-            f"`--replay` is for programs of several ranks; `{options.target.name}` has one"
-        )
+    for flag, is_given in (("replay", options.replay is not None), ("clusters", options.clusters)):
+        if is_given and not schedules:
+            raise BadFlag(
+                f"`--{flag}` is for programs of several ranks; `{options.target.name}` has one"
+            )
     if wants_page(options):
         checked = [(s.device_run, v.to_data()) for s, v in zip(subjects, verdicts)]
         write_page(options, options.target.name, lambda: check_document(checked))
@@ -91,15 +95,26 @@ def check_command(options: CheckCommand) -> int:
     return exit_codes.of_findings(not is_ok, recording.code)
 
 
-def ranks_explorer(schedules: list[Schedules], replay: str | None) -> Explore:
-    """Return a handler that explores programs of several ranks, or replays a seed."""
+def ranks_explorer(
+    schedules: list[Schedules], replay: str | None, cores: tuple[int, int]
+) -> Explore:
+    """Return a handler that explores programs of several ranks, or replays a seed.
+
+    cores  clusters and vector lanes of each rank
+    """
 
     def explore(run: RanksRun) -> bool:
         from tilelet.ranks.explore import Explorer
         from tilelet.runtime.programs.engines import runs_natively
 
         explorer = Explorer(
-            run.name, run.program, run.arguments, run.config, is_native=runs_natively(run.program)
+            run.name,
+            run.program,
+            run.arguments,
+            run.config,
+            cores=cores,
+            kept=run.kept,
+            is_native=runs_natively(run.program),
         )
         with progress(f"exploring the schedules of {run.name}"):
             found = explorer.explore() if replay is None else explorer.replayed(replay)

@@ -31,10 +31,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from tilelet import dataclasses
 from tilelet.cli.values import OneOf, from_environment, programs
 from tilelet.diag.catalogue.command import BadFlag
-from tilelet.diag.render import render_text, text_width, use_color
+from tilelet.diag.render import text_width
 from tilelet.diag.text import did_you_mean, near, wrapped
 from tilelet.scripts.arguments import SharedOption
-from tilelet.scripts.exit_codes import WRONG_USAGE
 from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
@@ -202,7 +201,8 @@ class Parser(argparse.ArgumentParser):
         about: dict[str, Any] = {"help": declared.about}
         value: dict[str, Any] = {"type": declared.parse, "metavar": declared.metavar}
         if not declared.is_option:
-            self.add_argument(name, nargs=declared.nargs, **value, **about)
+            more: dict[str, list[str]] = {"default": []} if declared.nargs == "*" else {}
+            self.add_argument(name, nargs=declared.nargs, **more, **value, **about)
             return
         place = self._place(declared)
         names = declared.names or (f"--{name.replace('_', '-')}",)
@@ -339,11 +339,8 @@ class Parser(argparse.ArgumentParser):
         self.refuse(message)
 
     def refuse(self, message: str, helps: Sequence[str] = ()) -> NoReturn:
-        """End the process with a usage error."""
-        more = f"`{self.prog} --help` lists the options"
-        problem = BadFlag(message, [*helps, more]).diagnostic
-        shown = render_text(problem, use_color(sys.stderr), width=text_width(sys.stderr))
-        self.exit(WRONG_USAGE, f"{shown}\n")
+        """Raise a usage error."""
+        raise BadFlag(message, [*helps, f"`{self.prog} --help` lists the options"])
 
     def _unknown(self, rest: Sequence[str]) -> NoReturn:
         option = next((a.partition("=")[0] for a in rest if a.startswith("-")), None)

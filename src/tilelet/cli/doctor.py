@@ -6,7 +6,6 @@ import json
 import platform
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from tilelet import __version__
 from tilelet.bench import host
@@ -14,6 +13,7 @@ from tilelet.cli.messages import print_text
 from tilelet.cpu.run.engine import thread_count
 from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.diag.core import UserError
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.text import near, plural, printable, size_text, ticked
 from tilelet.native.toolchain import find_compiler, machine_flags
 from tilelet.runtime import session
@@ -31,7 +31,7 @@ class Check:
     state: str
     text: str
     helps: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    facts: JsonObject = field(default_factory=JsonObject)
 
 
 def doctor_command(as_json: bool) -> int:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import ast
 import importlib.metadata
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet.cli.messages import print_text
+from tilelet.cli.options import JSON
 from tilelet.diag.catalogue.command import UnknownExample
 from tilelet.diag.files import write_text
+from tilelet.diag.json_types import JsonObject
 from tilelet.scripts import exit_codes
 
 FOLDER = "share/tilelet/examples"
 """Where an installed Tilelet has them, below the environment's own folder."""
 
 
-def examples_command(names: Sequence[str], folder: Path | None) -> int:
+def examples_command(names: Sequence[str], folder: Path | None, formatted: str) -> int:
     """List the examples (or those named), or copy them; files that exist are left alone."""
     known = example_files()
     chosen = [_find(name, known) for name in names] or known
+    if formatted == JSON:
+        print(json.dumps(_examples_data(chosen, folder), indent=1, ensure_ascii=False))
+        return exit_codes.PASSED
     if folder is None:
         width = max(len(path.stem) for path in chosen)
         lines = [f"{path.stem:<{width}}  {_about(path)}" for path in chosen]
@@ -34,13 +40,37 @@ def examples_command(names: Sequence[str], folder: Path | None) -> int:
         print_text("\n".join(lines))
         return exit_codes.PASSED
     for path in chosen:
-        target = folder / path.name
-        if target.exists():
-            print(f"{target}: exists, left as it is")
-        else:
-            write_text(target, path.read_text(encoding="utf-8"))
-            print(target)
+        target, is_new = _copied(path, folder)
+        print(target if is_new else f"{target}: exists, left as it is")
     return exit_codes.PASSED
+
+
+def _copied(path: Path, folder: Path) -> tuple[Path, bool]:
+    """Copy an example unless the file exists; return the file, and whether it is new."""
+    target = folder / path.name
+    is_new = not target.exists()
+    if is_new:
+        write_text(target, path.read_text(encoding="utf-8"))
+    return target, is_new
+
+
+def _examples_data(chosen: Sequence[Path], folder: Path | None) -> JsonObject:
+    """Return the examples, copied if there is a folder, and the programs that run by name."""
+    from tilelet.models import registry
+
+    examples: list[JsonObject] = []
+    for path in chosen:
+        entry: JsonObject = {"name": path.stem, "about": _about(path)}
+        if folder is not None:
+            target, is_new = _copied(path, folder)
+            entry |= {"file": str(target), "copied": is_new}
+        examples.append(entry)
+    programs = [
+        {"name": f"{name}:{variant}", "about": v.about}
+        for name, model in registry.models().items()
+        for variant, v in model.variants.items()
+    ]
+    return {"version": 1, "examples": examples, "programs": programs}
 
 
 def list_models() -> str:

@@ -33,9 +33,7 @@ def gym_command(options: GymCommand) -> int:
         what = "a folder" if options.action != "show" else "a task"
         raise BadFlag(f"`tilelet gym {options.action}` needs {what}", [])
     if options.action == "show":
-        for task in _chosen(known, options.names):
-            print_text(task.script)
-        return exit_codes.PASSED
+        return _show(_chosen(known, options.names), options)
     return _score(known, options) if options.action == "score" else _optimise(known, options)
 
 
@@ -57,10 +55,26 @@ def _list(known: dict[str, Task], options: GymCommand) -> int:
     return exit_codes.PASSED
 
 
+def _show(chosen: Sequence[Task], options: GymCommand) -> int:
+    if options.format == "json":
+        data = [
+            {"name": t.name, "level": t.level, "about": t.about, "script": t.script} for t in chosen
+        ]
+        print(json.dumps({"version": 1, "tasks": data}, indent=1))
+    else:
+        for task in chosen:
+            print_text(task.script)
+    return exit_codes.PASSED
+
+
 def _score(known: dict[str, Task], options: GymCommand) -> int:
     for name in options.names:
-        if name != NAIVE and not Path(name).is_dir():
-            raise FileMissing(name, [])
+        if name == NAIVE or Path(name).is_dir():
+            continue
+        if not Path(name).exists():
+            raise FileMissing(name, what="folder")
+        helps = ["give a folder of kernels, named by their tasks: `my/softmax.py`"]
+        raise BadFlag(f"`tilelet gym score`: `{name}` is not a folder", helps)
     board = Board(
         {
             name: score_entry(
@@ -88,6 +102,9 @@ def _score(known: dict[str, Task], options: GymCommand) -> int:
 def _optimise(known: dict[str, Task], options: GymCommand) -> int:
     """Optimise the naive kernels, and write the results to a folder."""
     folder, *names = options.names
+    if Path(folder).exists() and not Path(folder).is_dir():
+        helps = ["give a folder for the optimised kernels, then tasks"]
+        raise BadFlag(f"`tilelet gym optimise`: `{folder}` is not a folder", helps)
     chosen = _chosen(known, names) if names else list(known.values())
     found = improve_all(chosen, jobs=options.jobs, executor=options.executor)
     for one in found:

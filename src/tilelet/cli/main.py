@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tilelet import __version__
 from tilelet.cli.commands import COMMANDS, listed
 from tilelet.cli.declaration import Parser
+from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import did_you_mean, near
 from tilelet.scripts import exit_codes, interrupt, output
@@ -49,9 +52,11 @@ def _guarded(argv: Sequence[str] | None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     """Find the command, parse its options, and run it."""
-    name = _command_name(argv)
+    name = argv[0] if argv else ""
     found: Any = None
     try:
+        name = _command_name(argv)
+        _check_working_directory()
         found = COMMANDS[name].parse(argv[1:])
         return found.run()
     except (UserError, UserErrors) as error:
@@ -59,7 +64,8 @@ def _run(argv: Sequence[str]) -> int:
 
         problems = error.diagnostics if isinstance(error, UserErrors) else [error.diagnostic]
         target = getattr(found, "target", None)
-        show_problems(problems, getattr(found, "format", "text"), target.name if target else "")
+        style = _requested_format(argv) if found is None else getattr(found, "format", "text")
+        show_problems(problems, style, target.name if target else "")
         if isinstance(error, UserErrors):
             return exit_codes.COULD_NOT_RUN
         return exit_codes.of_error(error)
@@ -75,6 +81,26 @@ def _run(argv: Sequence[str]) -> int:
         directory = RunDirectory(f"tilelet_{name}", root=getattr(found, "build_dir", None))
         print(bug_text(error, None, directory), file=sys.stderr)
         return exit_codes.COULD_NOT_RUN
+
+
+def _check_working_directory() -> None:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        missing = FileMissing(os.environ.get("PWD", "."), what="working directory")
+        raise missing from None
+
+
+def _requested_format(argv: Sequence[str]) -> str:
+    """Return the format that a command line with a usage error asks for."""
+    command = COMMANDS.get(argv[0]) if argv else None
+    if command is not None and not hasattr(command, "format"):
+        return "text"
+    words = " ".join(argv).replace("--format=", "--format ").split()
+    if "--json" in words:
+        return "json"
+    chosen = next((b for a, b in itertools.pairwise(words) if a == "--format"), "text")
+    return chosen if chosen in ("json", "sarif") else "text"
 
 
 def _command_name(argv: Sequence[str]) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from tilelet.cli.advise import advice_setting
 from tilelet.cli.commands.speed import OptimiseCommand
-from tilelet.cli.profile import machines_for
+from tilelet.cli.profile import failed, machines_for
+from tilelet.cli.recording import record
 from tilelet.diag.files import write_text
 from tilelet.diag.tables import show
 from tilelet.optimise.search import optimise
@@ -17,6 +18,10 @@ from tilelet.scripts import exit_codes
 def optimise_command(options: OptimiseCommand) -> int:
     """Search and print the result; return 0 whether or not something faster was found."""
     setting = advice_setting(machines_for(options), options)
+    if not options.target.is_model:  # of which there is no text to rewrite
+        first = record(options.target, options, options.platform)
+        if first.code:
+            return failed(first, options)
     found = optimise(
         options.target,
         setting,

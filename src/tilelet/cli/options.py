@@ -66,12 +66,16 @@ def executor_option() -> Any:
 
 
 def engine_option(**more: Any) -> Any:
-    return option("(cpu)", default=None, parse=OneOf("cpu", "interp"), **more)
+    return option(
+        "engine that executes programs (cpu)", default=None, parse=OneOf("cpu", "interp"), **more
+    )
 
 
 def dtype_option(**more: Any) -> Any:
     values = OneOf("bfloat16", "float16", "float32")
-    return option("(as stored)", default=None, parse=values, **more)
+    return option(
+        "element type of weights and states (as stored)", default=None, parse=values, **more
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +114,7 @@ class RunOptions(ScriptOptions):
         *FORMATS, about="format of messages; json and sarif go to stdout, all else to stderr"
     )
     platform: str | None = platform_option(
-        "platform that the script is told to run on; it runs on this CPU all the same",
+        "platform passed to the script, which runs on this CPU in any case",
         parse=OneOf("a2a3sim", "a2a3", "a5sim", "a5"),
     )
     dump_passes: bool = option(
@@ -143,7 +147,10 @@ class DeviceOptions(ScriptOptions):
         words=lambda: [",".join(machines())],
     )
     period: str | None = option(
-        "runtime of that month or day, as 2026-05-14", default=None, metavar="MONTH", words=periods
+        "runtime of this month or day, such as 2026-05-14",
+        default=None,
+        metavar="MONTH",
+        words=periods,
     )
     execute: bool = False
     html: Path | None = None

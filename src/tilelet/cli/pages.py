@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilelet.cli.messages import print_text
-from tilelet.diag.catalogue import classes, describe, errors_markdown, explain
+from tilelet.cli.options import JSON
+from tilelet.diag.catalogue import areas, classes, describe, errors_markdown, explain
 from tilelet.diag.catalogue.command import UnknownCode
 from tilelet.diag.files import write_text
 from tilelet.scripts import exit_codes
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
     from tilelet.cli.declaration import Command
 
 
-def explain_command(asked: Sequence[str], *, every: bool) -> int:
+def explain_command(asked: Sequence[str], *, every: bool, formatted: str) -> int:
     """Print the explanation of a code, or the codes that match words."""
     if len(asked) == 1 and re.fullmatch(r"[A-Za-z]\d+", asked[0]):
-        print_text(explain(asked[0]))
+        text = explain(asked[0])
+        print(_codes_json([asked[0].upper()])) if formatted == JSON else print_text(text)
         return exit_codes.PASSED
     titles = {code: describe(cls).title for code, cls in classes().items()}
     if every:
@@ -31,8 +34,13 @@ def explain_command(asked: Sequence[str], *, every: bool) -> int:
         found = _matching(asked, titles)
         if not found:
             raise UnknownCode(" ".join(asked))
+    elif formatted == JSON:
+        found = list(titles)
     else:
-        print_text(_families(titles))
+        print_text(_families())
+        return exit_codes.PASSED
+    if formatted == JSON:
+        print(_codes_json(found))
         return exit_codes.PASSED
     print_text("\n".join(f"{code}  {titles[code]}" for code in found))
     return exit_codes.PASSED
@@ -45,15 +53,30 @@ def _matching(words: Sequence[str], titles: Mapping[str, str]) -> list[str]:
     return sorted(found, key=lambda c: not any(word in titles[c].lower() for word in wanted))
 
 
-def _families(titles: Mapping[str, str]) -> str:
-    """Return one line per family of codes."""
-    families: dict[str, str] = {}
-    for code, cls in classes().items():
-        subject = (sys.modules[cls.__module__].__doc__ or "").partition("\n")[0]
-        families.setdefault(re.sub(r" \([EW].*|\.$", "", subject), f"{code[:3]}xx")
-    lines = [f"{family}  {subject}" for subject, family in families.items()]
+def _codes_json(codes: Sequence[str]) -> str:
+    """Return codes with their explanations as a JSON document."""
+    described = [(cls, describe(cls)) for cls in (classes()[code] for code in codes)]
+    data = [
+        {
+            "code": cls.code,
+            "severity": cls.severity,
+            "title": text.title,
+            "text": text.body,
+            "example": text.example,
+        }
+        for cls, text in described
+    ]
+    return json.dumps({"version": 1, "codes": data}, indent=1, ensure_ascii=False)
+
+
+def _families() -> str:
+    """Return one line per area of codes."""
+    lines = [
+        f"{members[0].code[:3]}xx  {re.sub(r' [(][EW].*', '', title)}"
+        for title, members in areas().items()
+    ]
     begin = f"""\
-{len(titles)} codes.
+{len(classes())} codes.
 `tilelet explain E0203` explains one, `tilelet explain valid shape` searches them, and
 `tilelet explain --all` lists them.
 """

@@ -6,7 +6,7 @@ import functools
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from tilelet.cli.view import command_of
 from tilelet.diag.catalogue.command import CannotWrite, FileMissing
 from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.formats import to_data
+from tilelet.diag.json_types import JsonObject
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.text import printable
 from tilelet.runtime import session
@@ -151,9 +152,7 @@ def _ranks_page(timelines: Sequence[RanksTimeline]) -> bytes:
     return ranks_document([(t.name, f"{t.world} x {t.machine}", page_data(t)) for t in timelines])
 
 
-def _page(
-    runs: Sequence[DeviceRun], advice: Mapping[str, object] | None, options: ProfileCommand
-) -> bytes:
+def _page(runs: Sequence[DeviceRun], advice: JsonObject | None, options: ProfileCommand) -> bytes:
     from tilelet.report.advice import with_advice
     from tilelet.report.document import profile_document
 

@@ -1,4 +1,4 @@
-"""`tilelet verdict`: all that is known of a script, in one call."""
+"""`tilelet verdict`: everything about a script in one answer."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tilelet.runtime.session import current
 
 
 def _of(samples: str, figure: Callable[[list[float]], float]) -> object:
-    """Return a property with a statistic of some samples, 0 if there are none."""
+    """Return a property that is a statistic of the field `samples`, 0 if it is empty."""
 
     def value(stats: BenchmarkStats) -> float:
         found: list[float] = getattr(stats, samples)

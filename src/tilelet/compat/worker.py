@@ -6,15 +6,13 @@ worker only stores references.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.data.arrays import as_array, as_tensor, dtype_of
+from tilelet.runtime.data.arrays import as_array
+from tilelet.runtime.data.worker_memory import WorkerMemory
 from tilelet.runtime.programs.compiler import CompiledProgram
 from tilelet.runtime.programs.stepwise_calls import CallConfig
 
@@ -51,7 +49,7 @@ class ChipWorker:
         self.config = config or RunConfig()
         self.initialized = True
         self._handles: dict[int, RegistrationHandle] = {}
-        self._memory: dict[int, int] = {}  # bytes of each tensor, by its address
+        self._memory = WorkerMemory()
 
     @property
     def aicpu_dlopen_count(self) -> int:
@@ -77,33 +75,21 @@ class ChipWorker:
     def alloc_tensor(self, shape: Sequence[int], dtype: object, init: object = None) -> Any:
         """Return a resident tensor: a torch tensor for a torch dtype, else an array."""
         self._check_open()
-        element = dtype_of(dtype)
-        assert element is not None, f"no element type {dtype}"
-        array = np.zeros(tuple(shape), element.numpy)
-        if init is not None:
-            array[...] = as_array(init)
-        self._memory[array.ctypes.data] = array.nbytes
-        return as_tensor(array) if type(dtype).__module__.startswith("torch") else array
+        return self._memory.alloc_tensor(shape, dtype, init)
 
     def free_tensor(self, tensor: object) -> None:
-        """Forget a tensor; its memory is freed with the last reference."""
-        self._memory.pop(as_array(tensor).ctypes.data, None)
+        """Release a tensor; its memory is freed with the last reference."""
+        self._memory.free(as_array(tensor).ctypes.data)
 
     def copy_to(self, dst_dev_ptr: object, src_host_ptr: int, nbytes: int) -> None:
         """Copy host memory to a tensor of this worker."""
-        ctypes.memmove(self._address(dst_dev_ptr, nbytes), src_host_ptr, nbytes)
+        self._check_open()
+        self._memory.copy_to(dst_dev_ptr, src_host_ptr, nbytes)
 
     def copy_from(self, dst_host_ptr: int, src_dev_ptr: object, nbytes: int) -> None:
         """Copy a tensor of this worker to host memory."""
-        ctypes.memmove(dst_host_ptr, self._address(src_dev_ptr, nbytes), nbytes)
-
-    def _address(self, pointer: object, nbytes: int) -> int:
-        """Return an address given as an integer or as a tensor's `data_ptr` method."""
         self._check_open()
-        address: int = pointer() if callable(pointer) else pointer  # type: ignore[assignment]
-        if not 0 <= nbytes <= self._memory.get(address, -1):
-            raise ValueError(f"no tensor of this worker has {nbytes} bytes at {address:#x}")
-        return address
+        self._memory.copy_from(dst_host_ptr, src_dev_ptr, nbytes)
 
     def close(self) -> None:
         for handle in self._handles.values():

@@ -48,6 +48,11 @@ def as_items(x: Binding) -> tuple[Binding, ...]:
     return (x,) if found is None else found
 
 
+def unpacked(results: Sequence[Binding]) -> Binding:
+    """Return what a call with these results stands for: none, the only one, or all of them."""
+    return results[0] if len(results) == 1 else tuple(results) or None
+
+
 def is_kernel_value(x: Binding) -> bool:
     """Return whether `x` is or contains a value that exists only when the kernel runs."""
     items = items_of(x)

@@ -32,6 +32,7 @@ from tilelet.frontend.resolve import (
     MethodReference,
     ValueMethod,
     as_kernel_function,
+    check_whole,
     group_window,
 )
 from tilelet.frontend.shorthands import OpCall, lower_op
@@ -105,6 +106,8 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
     params = _parameters(spec)
     public = _public_name(node)
     node = group_window(ctx, spec, node)
+    if spec.name.startswith("pld."):
+        check_whole(ctx, node.args)
     given: dict[str, Arg] = {}
     locs: dict[str, Loc] = {}
     values = [_positional_value(ctx, argument) for argument in node.args]

@@ -16,8 +16,8 @@ from tilelet.frontend.functions import Style
 from tilelet.frontend.module_state import ModuleState
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.source import SourceFile
-from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Value
+from tilelet.ir.rebuild import yield_op
 from tilelet.ir.spec import OpSpec
 from tilelet.ir.types import SymDim, Type
 
@@ -191,4 +191,4 @@ def finish_block(
     ops: list[Op], params: tuple[Value, ...], values: tuple[Arg, ...], loc: Loc
 ) -> Block:
     """Close an inner block with its yield."""
-    return Block(params, (*ops, Op(structure.YIELD, {"values": values}, loc=loc)))
+    return Block(params, (*ops, yield_op(values, loc)))

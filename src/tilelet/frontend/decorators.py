@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -234,13 +235,34 @@ def as_stored(program: Program, shapes: Mapping[str, Sequence[int]]) -> Program:
     return with_extents(program, own, as_stored=True) if own else program
 
 
+def open_parameters(program: Program) -> tuple[str, ...]:
+    """Return the entry's parameters whose shape or number each call decides, such as `x: pl.Tensor`
+    in a `@pl.jit` function.
+    """
+    if not can_lower_again(program):
+        return ()
+    assert isinstance(program.origin, SourceOrigin)
+    return tuple(p.name for p in parameters(program.origin.entry) if p.type is None)
+
+
+def call_numbers(program: Program) -> Mapping[str, Constant]:
+    """Return the numbers that a call made part of the program's text."""
+    return program.origin.constants if isinstance(program.origin, SourceOrigin) else {}
+
+
 def with_extents(
-    program: Program, shapes: Mapping[str, Sequence[int]], *, as_stored: bool = False
+    program: Program,
+    shapes: Mapping[str, Sequence[int]],
+    numbers: Mapping[str, Constant] | None = None,
+    *,
+    as_stored: bool = False,
 ) -> Program:
     """Lower the program again, with these shapes instead of the declared ones.
 
-    A caution is added, because the text declares each symbol as one number. `as_stored`: tensors
-    declared `pl.DN` in called functions are taken as they lie in memory.
+    numbers    replace the numbers that a call made part of the text
+    as_stored  tensors declared `pl.DN` in called functions are taken as they lie in memory
+
+    A caution is added, because the text declares each symbol as one number.
     """
     origin = program.origin
     assert isinstance(origin, SourceOrigin)
@@ -255,8 +277,26 @@ def with_extents(
             type_ = fixed
         given.append(type_)
     types, reading = tuple(given), Reading(as_stored=as_stored)
-    built = _build(program.name, origin.methods, origin.entry, reading, types, origin.constants)
+    constants = {**origin.constants, **(numbers or {})}
+    built = _build(program.name, origin.methods, origin.entry, reading, types, constants)
     return replace(built, cautions=(*built.cautions, *notes))
+
+
+def definition_of(program: Program) -> tuple[str, ast.FunctionDef]:
+    """Return the file and a copy of the definition of a program's entry."""
+    origin = program.origin
+    assert isinstance(origin, SourceOrigin)
+    return origin.entry.source.path, copy.deepcopy(origin.entry.node)
+
+
+def with_definition(program: Program, definition: ast.FunctionDef) -> Program:
+    """Lower the program again, with another definition of its entry."""
+    origin = program.origin
+    assert isinstance(origin, SourceOrigin)
+    entry = replace(origin.entry, given_source=(origin.entry.source, definition))
+    known = {v.name: v.type for v in program.main.params}
+    types = tuple([known.get(p.name, INDEX) for p in parameters(entry)])
+    return _build(program.name, origin.methods, entry, TODAY, types, origin.constants)
 
 
 def _build(

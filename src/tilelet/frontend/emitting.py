@@ -14,6 +14,7 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.diag.catalogue.cautions import ClearedByArithmetic, ImplicitScope
 from tilelet.diag.catalogue.names import DynamicDimMisuse, UnsupportedCapture
+from tilelet.diag.catalogue.ranks import WrongPlace
 from tilelet.diag.catalogue.scopes import ComputeOutsideScope, OnlyAtOrchestration, OnlyInScope
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
 from tilelet.diag.core import Loc
@@ -28,11 +29,12 @@ from tilelet.frontend.bindings import (
     shaped_type,
     tensor_type,
     tile_type,
+    unpacked,
 )
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir import structure
-from tilelet.ir.core import Arg, Const, Op, Value, scalar_dtype
-from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand
+from tilelet.ir.core import Arg, Const, FunctionKind, Op, Value, scalar_dtype
+from tilelet.ir.spec import REGISTRY, Call, Engine, OpSpec, Plane, Trait, expand, shown_name
 from tilelet.ir.types import (
     ArrayType,
     ComputedDim,
@@ -49,6 +51,21 @@ from tilelet.ops import infer
 from tilelet.ops.clearing import cleared_operand
 from tilelet.ops.scalar import OPERATIONS, as_number
 from tilelet.ops.views import has_no_tile
+
+_HOST, _CONTROL, _KERNEL = "the host function", "a control program", "a kernel"
+_COLLECTIVES = (
+    "allreduce", "barrier", "broadcast", "allgather", "reduce_scatter", "all_to_all",
+    "all_to_all_v",
+)  # fmt: skip
+_PLACES: dict[str, tuple[str, ...]] = {
+    "pld.world_size": (_HOST,),
+    "pld.alloc_window_buffer": (_HOST,),
+    "pld.window": (_HOST,),
+    "pld.rank": (_CONTROL, _KERNEL),
+    "pld.nranks": (_CONTROL, _KERNEL),
+    **{f"pld.tensor.{name}": (_HOST, _KERNEL) for name in _COLLECTIVES},
+}
+"""Where names of `pld` belong that do not say so by their plane."""
 
 
 def is_arg(x: Binding) -> TypeGuard[Arg]:
@@ -117,14 +134,11 @@ def emit_op(
     arg_locs: Mapping[str, Loc] | None = None,
 ) -> Binding:
     """Emit one op; return its result (None, a Value, or a tuple of Values)."""
+    _check_use(ctx, spec, args, loc, arg_locs or {})
     if spec.plane is Plane.SCOPE and not ctx.in_scope:
         return _emit_outside_scope(ctx, spec, args, loc, name, arg_locs)
-    if ctx.facts.layouts and spec.name != "load_scale":
-        _check_layouts(ctx, args, loc)
-    if ctx.facts.packed:
-        _check_packed(ctx, args, arg_locs or {}, loc)
     if spec.plane is Plane.CONTROL and ctx.in_scope:
-        raise OnlyAtOrchestration(loc, f"pl.{spec.name}", ctx.scope_loc)
+        raise OnlyAtOrchestration(loc, shown_name(spec.name), ctx.scope_loc)
     given = args
     if "in_lane" in args:
         args = {**args, "in_lane": ctx.lane is not None}
@@ -137,7 +151,8 @@ def emit_op(
             args = with_region(ctx.facts, spec.name, args)
         if spec.name != "transpose" or not has_no_tile(args["x"]):
             args = {
-                p: _load_operand(ctx, a, loc) if spec.wants_tile(p) else a for p, a in args.items()
+                p: _load_operand(ctx, a, loc) if spec.wants_tile(p) and not _is_view(spec, a) else a
+                for p, a in args.items()
             }
         args = _with_fitting_vector(ctx, args, loc)
         if Trait.ELEMENTWISE in spec.traits:
@@ -149,9 +164,7 @@ def emit_op(
     _note_effects(ctx, spec, args, results, loc)
     if ctx.in_scope and spec.name == "transpose":
         _note_swapped(ctx, results[0], given)
-    if not results:
-        return None
-    return results[0] if len(results) == 1 else results
+    return unpacked(results)
 
 
 def emit_value(
@@ -220,6 +233,18 @@ def _window_of_swapped(
     return emit_op(ctx, REGISTRY["transpose"], swap, loc, name)
 
 
+def _check_use(
+    ctx: Context, spec: OpSpec, args: Mapping[str, Arg], loc: Loc, arg_locs: Mapping[str, Loc]
+) -> None:
+    """Raise an error if an op stands, or has operands, where it has no meaning."""
+    if spec.name in _PLACES:
+        _check_place(ctx, spec, loc)
+    if ctx.facts.layouts and spec.name != "load_scale":
+        _check_layouts(ctx, args, loc)
+    if ctx.facts.packed:
+        _check_packed(ctx, args, arg_locs, loc)
+
+
 def _check_layouts(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> None:
     """Reject uses of packed scales other than loading them and passing them on."""
     for arg in args.values():
@@ -277,6 +302,20 @@ def _pad_ranks(ctx: Context, args: Mapping[str, Arg], loc: Loc) -> Mapping[str, 
     return padded
 
 
+def _check_place(ctx: Context, spec: OpSpec, loc: Loc) -> None:
+    """Raise an error for a name of `pld` in a function where it has no meaning."""
+    is_host = ctx.kind is FunctionKind.Host
+    found = _KERNEL if ctx.in_scope else _HOST if is_host else _CONTROL
+    if found not in _PLACES[spec.name]:
+        raise WrongPlace(loc, spec.name, found, " or ".join(_PLACES[spec.name]))
+
+
+def _is_view(spec: OpSpec, arg: Arg) -> bool:
+    """Return whether an op between ranks is given a window, which it does not take as a tile."""
+    is_window = isinstance(arg, Value) and isinstance(arg.type, DistributedType)
+    return is_window and spec.name.startswith("pld.")
+
+
 def _emit_outside_scope(
     ctx: Context,
     spec: OpSpec,
@@ -287,7 +326,7 @@ def _emit_outside_scope(
 ) -> Binding:
     """Emit a compute op of the control program in an implied scope, or raise."""
     if spec.engine in (Engine.MTE, Engine.SCALAR):
-        raise OnlyInScope(loc, f"pl.{spec.name}")
+        raise OnlyInScope(loc, shown_name(spec.name))
     if not (ctx.style.implied or ctx.in_chunked):
         raise ComputeOutsideScope(loc, spec.name)
     if not ctx.in_chunked:
@@ -313,8 +352,8 @@ def emit_scope(
     `names` are the names of values outside, where they differ from those inside.
     """
     args: dict[str, Arg] = {
-        "kind": kind, "hint": None, "split": None, "count": None, "deps": (), "no_dep": (),
-        "options": (), "task_id": False,
+        "kind": kind, "hint": None, "split": None, "slots": None, "count": None, "deps": (),
+        "no_dep": (), "options": (), "task_id": False,
     }  # fmt: skip
     args.update(options)
     types = tuple(spilled_type(v.type) for v in values if isinstance(v, Value))
@@ -325,7 +364,7 @@ def emit_scope(
     results = ctx.emit(structure.SCOPE, args, types, loc, outside, (block,))
     for result, inner in zip(results, values, strict=False):
         ctx.facts.note_same(result, inner)
-    return results[0] if len(results) == 1 else (results or None)
+    return unpacked(results)
 
 
 def emit_undefined(

@@ -14,6 +14,7 @@ from tilelet.diag.catalogue.python import (
     UnknownAttribute,
     UnsupportedExpression,
 )
+from tilelet.diag.catalogue.ranks import NotInRanks
 from tilelet.diag.core import Loc
 from tilelet.frontend.bindings import (
     Binding,
@@ -134,6 +135,8 @@ def _attribute(ctx: Context, node: ast.Attribute) -> Binding:
         return ctx.host.attribute(base, node.attr)
     except AttributeError:
         pass
+    except NotInRanks as error:
+        raise NotInRanks(loc, error.name) from None
     if of_language:
         space = f"pl.{name}".removesuffix(node.attr)
         alike = [other for other in dir(base) if _same_case(other, node.attr)]

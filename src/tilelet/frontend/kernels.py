@@ -30,7 +30,14 @@ from tilelet.diag.catalogue.scopes import OnlyAtOrchestration
 from tilelet.diag.catalogue.unsupported import ExternalKernel
 from tilelet.diag.core import Loc
 from tilelet.frontend import annotations, pipes
-from tilelet.frontend.bindings import Binding, ReportedError, as_items, describe, tensor_type
+from tilelet.frontend.bindings import (
+    Binding,
+    ReportedError,
+    as_items,
+    describe,
+    tensor_type,
+    unpacked,
+)
 from tilelet.frontend.context import Context, CorePart
 from tilelet.frontend.dispatch import call, evaluate, evaluate_arg, function_call, lower_body
 from tilelet.frontend.emitting import emit_op, emit_value, spilled_type, to_arg
@@ -40,6 +47,7 @@ from tilelet.frontend.resolve import (
     MethodReference,
     SelfReference,
     as_kernel_function,
+    check_whole,
     named_object,
     rebound_by,
     static_callee,
@@ -104,6 +112,8 @@ def call_kernel(
     """Submit a kernel as a task."""
     operands: list[Arg] = []
     no_dep: list[int] = []
+    if ctx.kind is FunctionKind.Host:
+        check_whole(ctx, nodes)
     for i, node in enumerate(nodes):
         inner = _no_dep_argument(ctx, node)
         if inner is not None:
@@ -138,9 +148,7 @@ def call_kernel(
             ctx.facts.note_written(operand)
     for result, operand in zip(results, roots, strict=False):
         ctx.facts.note_same(result, operand)
-    if not results:
-        return None
-    return results[0] if len(results) == 1 else results
+    return unpacked(results)
 
 
 def _declared_views(
@@ -298,13 +306,18 @@ def submit(ctx: Context, node: ast.Call) -> Binding:
             count = block_count(ctx, keyword.value, marker)
         elif keyword.arg == "dumps":
             ctx.sink.add(NoEffect(ctx.loc(keyword.value), "`dumps=`", "use `pl.dump`"))
+        elif keyword.arg == "device" and ctx.kind is FunctionKind.Host:
+            options.append(("device", _device(ctx, keyword.value, loc)))
         elif keyword.arg in _SUBMIT_OPTIONS:
             options.append((keyword.arg, evaluate_arg(ctx, keyword.value)))
         else:
             allowed = ["deps", "dumps", "predicate", *_SUBMIT_OPTIONS, *["core_num"] * spmd]
+            allowed += ["device"] * (ctx.kind is FunctionKind.Host)
             raise UnknownKeyword(ctx.loc(keyword), marker, keyword.arg or "**", allowed)
     if spmd and count is None:
         raise MissingArgument(loc, marker, "core_num")
+    if ctx.kind is FunctionKind.Host:
+        _check_dispatched(function, loc)
     launch = Launch(deps, predicate, count, task_id=True, options=tuple(options))
     positional = ast.copy_location(ast.Call(node.func, node.args[1:], []), node)
     nodes = positional_arguments(ctx, function, positional)
@@ -510,21 +523,34 @@ def call_on_rank(ctx: Context, function: KernelFunction, node: ast.Call, _: bool
         written = tuple([arg for arg, p in pairs if p.direction is not None])
         for tensor in written:
             ctx.facts.note_written(tensor)
-        return written[0] if len(written) == 1 else written or None
-    if function.kind is FunctionKind.InCore:
-        problem = f"the host function calls the kernel `{function.name}`"
-        names = ", ".join(p.arg for p in function.parameters)
-        example = f"`per_rank({names}, device=r)`"
-        advice = f"call it from a `@pl.jit` function, and dispatch that one: {example}"
-        raise BadDispatch(loc, problem, advice)
+        return unpacked(written)
+    _check_dispatched(function, loc)
     nodes = positional_arguments(ctx, function, plain)
-    rank = None if device is None else evaluate_arg(ctx, device.value)
-    if isinstance(rank, (bool, float, str, tuple)) or (
-        isinstance(rank, Value) and not isinstance(rank.type, ScalarType)
-    ):
-        raise BadDevice(ctx.loc(node), ast.unparse(node))
+    rank = None if device is None else _device(ctx, device.value, loc)
     launch = Launch(options=(("device", rank),))
     return call_kernel(ctx, function, nodes, loc, launch)
+
+
+def _check_dispatched(function: KernelFunction, loc: Loc) -> None:
+    """Raise an error if the host function calls a kernel, which only control programs do."""
+    if function.kind is not FunctionKind.InCore:
+        return
+    problem = f"the host function calls the kernel `{function.name}`"
+    names = ", ".join(p.arg for p in function.parameters)
+    example = f"`per_rank({names}, device=r)`"
+    advice = f"call it from a `@pl.jit` function, and dispatch that one: {example}"
+    raise BadDispatch(loc, problem, advice)
+
+
+def _device(ctx: Context, node: ast.expr, loc: Loc) -> Arg:
+    """Return the rank that `device=` names."""
+    rank = evaluate_arg(ctx, node)
+    is_number = not isinstance(rank, (bool, float, str, tuple)) and (
+        not isinstance(rank, Value) or isinstance(rank.type, ScalarType)
+    )
+    if not is_number:
+        raise BadDevice(loc, ast.unparse(node))
+    return rank
 
 
 # --- `@pl.jit.extern`: code outside the language, as an op by reference ---------------------------

@@ -32,8 +32,8 @@ from tilelet.frontend.kernels import lower_external
 from tilelet.frontend.module_state import ModuleState, Reading
 from tilelet.frontend.nameflow import NameFlow
 from tilelet.frontend.resolve import SelfReference, rebound_by
-from tilelet.ir import structure
-from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, Program, Value
+from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Program, Value
+from tilelet.ir.rebuild import call_op, return_op
 from tilelet.ir.sweep import Sweep
 from tilelet.ir.types import ScalarType, SymDim, TensorType, TileType, Type
 from tilelet.ops.block_scaled import LAYOUTS
@@ -298,7 +298,7 @@ def _close_function(
                 ctx.sink.add(OutputNotWritten(output.loc, output.name))
     positions = {value: i for i, (value, _) in enumerate(params)}
     roots = tuple(positions.get(ctx.facts.root_of(v)) for v in returned)  # type: ignore[arg-type]
-    block = Block((), (*ctx.ops, Op(structure.RETURN, {"values": tuple(returned)}, loc=loc)))
+    block = Block((), (*ctx.ops, return_op(returned, loc)))
     return Function(
         name,
         function.kind,
@@ -411,12 +411,8 @@ def as_entry(function: Function, program: Program) -> Program:
         assert isinstance(source, Value)
         types.append(spilled_type(source.type))
     results = tuple(Value(f"result_{i}", t, function.loc) for i, t in enumerate(types))
-    args: dict[str, Arg] = {
-        "callee": function.name, "operands": params, "deps": (), "no_dep": (), "predicate": None,
-        "count": None, "task_id": False, "options": (),
-    }  # fmt: skip
-    call = Op(structure.CALL, args, results, loc=function.loc)
-    body = Block((), (call, Op(structure.RETURN, {"values": results}, loc=function.loc)))
+    call = call_op(function.name, params, results, function.loc)
+    body = Block((), (call, return_op(results, function.loc)))
     kind = FunctionKind.Orchestration
     main = replace(function, name=name, kind=kind, params=params, body=body, split=None)
     return replace(program, functions={**program.functions, name: main}, entry=name)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tilelet.dataclasses import dataclass
+from tilelet.diag.catalogue.ranks import BadCollective, BadWindowBuffer
 from tilelet.diag.core import UserError
 from tilelet.frontend.bindings import items_of
 from tilelet.frontend.context import Context
@@ -98,6 +99,20 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
     node = call.args[position] if position < len(call.args) else given.get(spec.writes[0])
     if isinstance(node, ast.Name):
         yield node.id
+
+
+def check_whole(ctx: Context, nodes: Sequence[ast.expr]) -> None:
+    """Raise an error if an argument is a call that must be a statement of its own."""
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        spec = spec_of(static_callee(ctx, node))
+        if spec is not None and spec.name == "pld.alloc_window_buffer":
+            problem = "a window buffer without a name"
+            raise BadWindowBuffer(ctx.loc(node), problem, f"write `name = {ast.unparse(node)}`")
+        if spec is not None and spec.name == "pld.tensor.allreduce" and not ctx.in_scope:
+            problem = "inside an expression of the host function"
+            raise BadCollective(ctx.loc(node), spec.name, problem, "make it a statement")
 
 
 def group_window(ctx: Context, spec: OpSpec, call: ast.Call) -> ast.Call:

@@ -78,6 +78,7 @@ class ScopeInfo:
     loc: Loc
     hint: str | None = None
     split: str | None = None
+    slots: int | None = None
     count: Arg = None
     deps: tuple[Arg, ...] = ()
     no_dep: tuple[Arg, ...] = ()
@@ -94,7 +95,8 @@ class ScopeInfo:
     def arguments(self) -> dict[str, Arg]:
         return {
             "predicate": self.predicate,
-            "hint": self.hint, "split": self.split, "count": self.count, "deps": self.deps,
+            "hint": self.hint, "split": self.split, "slots": self.slots, "count": self.count,
+            "deps": self.deps,
             "no_dep": self.no_dep, "options": tuple(self.options), "task_id": self.task_id,
         }  # fmt: skip
 
@@ -229,11 +231,12 @@ def _optimization(info: ScopeInfo, value: Binding, scope: str, loc: Loc) -> None
     if value is markers.auto_chunk or value is markers.chunked_loop_optimizer:
         info.kind = "auto"
     elif isinstance(value, markers.CrossCoreSlot):
-        pass  # depth of the ring between the cores; results do not depend on it
+        info.slots = value.slot_num
     elif isinstance(value, markers.Split):
         if value.chunked:
             info.kind = "auto"
         info.split = value.mode.name if value.mode else info.split
+        info.slots = value.slot_num or info.slots
     else:
         wanted = "`pl.auto_chunk`, `pl.split(...)`, `pl.cross_core_slot(...)`"
         raise BadScopeArgument(loc, scope, "optimizations", describe(value), wanted)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilelet.diag.internal import InternalError
 from tilelet.dtypes import Array
 from tilelet.interp.lowering import COMPUTE, Frame, Getter, Lowering, Step, lowers
@@ -11,7 +9,7 @@ from tilelet.ir.core import FunctionKind, Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.spec import SeedRegion
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ops.apply import Application, with_zeros
+from tilelet.ops.apply import Application, Args, with_zeros
 from tilelet.tasks.window import Shape, TileValue, Window
 
 
@@ -57,7 +55,7 @@ class Operands:
             shaped = isinstance(arg, Value) and isinstance(arg.type, (TensorType, TileType))
             (self._shaped if shaped else self._plain).append((name, low.get(arg)))
 
-    def read(self, frame: Frame) -> tuple[dict[str, Any], dict[str, tuple[Shape, Shape]]]:
+    def read(self, frame: Frame) -> tuple[Args, dict[str, tuple[Shape, Shape]]]:
         """Return all arguments by name, with shape and valid region of each array among them."""
         args: dict[str, object] = {name: get(frame) for name, get in self._plain}
         regions: dict[str, tuple[Shape, Shape]] = {}

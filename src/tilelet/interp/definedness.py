@@ -139,8 +139,8 @@ class _TileOp:
         self.types = [r.type for r in op.results if isinstance(r.type, TileType)]
 
     def read(self, frame: Frame) -> tuple[dict[str, Any], dict[str, tuple[Shape, Shape]]]:
-        """Return arguments by name, with arrays for tiles, and regions, as `Application` expects
-        them.
+        """Return the arguments of `Application`: operands by name, tiles as arrays, and their
+        regions.
         """
         args: dict[str, object] = {name: get(frame) for name, get in self.scalars}
         regions: dict[str, tuple[Shape, Shape]] = {}

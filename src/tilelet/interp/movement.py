@@ -30,6 +30,7 @@ from tilelet.ir.core import Arg, FunctionKind, Op, Value
 from tilelet.ir.faults import Fault
 from tilelet.ir.types import TensorType, TileType, box
 from tilelet.ops import valid as valid_rules
+from tilelet.ops.apply import Args
 from tilelet.ops.padding import pad_region
 from tilelet.ops.reference import narrowed
 from tilelet.ops.transfers import fitted
@@ -157,7 +158,7 @@ def loaded(window: Window) -> TileValue:
 @lowers("slice")
 def lower_slice(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["x"]):
-        return _checked_tile_op(low, op, "x", "offset", _slice_size)
+        return _checked_tile_op(low, op, "x", _slice_size)
     take = taken_window(low, op)
     pad = op.args["pad_value"]
     result = low.result(op)
@@ -244,17 +245,13 @@ def int_tuple(arg: Arg) -> tuple[int, ...]:
 # Windows of tiles: the reference does the work but does not check offsets
 
 
-def _slice_size(args: dict[str, Any]) -> tuple[Sequence[int], bool]:
+def _slice_size(args: Args) -> tuple[Sequence[int], bool]:
     limit = args["valid_shape"]
     return (args["shape"] if limit is None else limit), bool(args["clamp"])
 
 
 def _checked_tile_op(
-    low: Lowering,
-    op: Op,
-    target: str,
-    offset: str,
-    size: Callable[[dict[str, Any]], tuple[Sequence[int], bool]],
+    low: Lowering, op: Op, target: str, size: Callable[[Args], tuple[Sequence[int], bool]]
 ) -> Step:
     """Lower a tile op with a window; `size` gives its extent in the target and if it clamps."""
     getters = {name: low.get(arg) for name, arg in op.args.items()}
@@ -267,7 +264,7 @@ def _checked_tile_op(
         extents = args[target].data.shape
         if args.get("sized") and not clamp:
             _check_sizes(sizes, args["shape"], loc)
-        for axis, (start, n, extent) in enumerate(zip(args[offset], sizes, extents)):
+        for axis, (start, n, extent) in enumerate(zip(args["offset"], sizes, extents)):
             if start < 0 or (start + n > extent and not clamp):
                 clamps = "clamp" in op.args
                 raise WindowOutOfRange(loc, axis, start, n, extent, name, True, clamps)
@@ -312,11 +309,11 @@ def stored_window(target: Window, region: Shape, offset: Sequence[int], loc: Loc
 @lowers("assemble")
 def lower_assemble(low: Lowering, op: Op) -> Step:
     if is_tile(op.args["target"]):
-        return _checked_tile_op(low, op, "target", "offset", _assemble_size)
+        return _checked_tile_op(low, op, "target", _assemble_size)
     return _store(low, op)
 
 
-def _assemble_size(args: dict[str, Any]) -> tuple[Sequence[int], bool]:
+def _assemble_size(args: Args) -> tuple[Sequence[int], bool]:
     source: TileValue = args["source"]
     region = fitted(source.valid, args["target"].data.ndim)
     assert region is not None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.diag.catalogue.harness import TooBig
+from tilelet.dtypes import Array
 from tilelet.interp.lowering import FunctionCode
 from tilelet.interp.state import State
 from tilelet.ir.core import Direction, Program
@@ -294,9 +295,9 @@ class Replay(_Replay):
         self._restore(usual)
         return all(np.array_equal(data, found[number]) for number, data in usual.items())
 
-    def contents(self) -> dict[str, Any]:
+    def contents(self) -> dict[str, Array]:
         """Return the parameters changed by tasks, as arrays of their first window's elements."""
-        found: dict[str, object] = {}
+        found: dict[str, Array] = {}
         for number in sorted(self._own):
             recorded = self.tasks.regions.buffers[number]
             buffer = self._memory[number]

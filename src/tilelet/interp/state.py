@@ -53,6 +53,7 @@ class State:
         self.functions = functions
         self.observer = observer
         self.execute = execute
+        self.allocates = execute
         self.runs_kernels = execute
         self.watcher: Any = None  # of `interp.definedness`
         self.iterations: Any = None  # of `interp.iterations`
@@ -125,7 +126,7 @@ class State:
     ) -> Window:
         """Allocate global memory, filled with `initial` or marked as never written.
 
-        If the run only records tasks, the allocation is delayed until the control program needs it.
+        If the run does not allocate at once, that is delayed until the control program needs it.
         """
         window = self._window(name, shape, dtype, loc)
         window.buffer.initial = self._undefined(dtype) if initial is None else initial
@@ -133,7 +134,7 @@ class State:
         window.buffer.known = True
         if initial is not None:
             window.buffer.defined = None
-        if self.execute:
+        if self.allocates:
             window.buffer.fill()
         return window
 
@@ -149,7 +150,7 @@ class State:
 
     def _window(self, name: str, shape: Shape, dtype: DType, loc: Loc) -> Window:
         nbytes = math.prod(shape) * dtype.itemsize
-        data = self.memory(name, nbytes, loc) if self.execute else None
+        data = self.memory(name, nbytes, loc) if self.allocates else None
         window = Window(Buffer(name, nbytes, data), dtype, 0, shape, row_major(shape))
         window.buffer.made = loc
         if self.watcher is not None:

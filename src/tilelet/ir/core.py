@@ -133,6 +133,7 @@ class Function:
     returns     in frontend output: for each returned value the position of the parameter whose
                 memory it is; None for a new value
     split       how two vector cores share a mixed kernel: the name of a `pl.SplitMode`
+    slots       stated depth of the ring through which the cores of a mixed kernel pass tiles
     """
 
     name: str
@@ -144,6 +145,7 @@ class Function:
     declared: tuple[Direction | None, ...] = ()
     returns: tuple[int | None, ...] = ()
     split: str | None = None
+    slots: int | None = None
 
     @property
     def func_type(self) -> FunctionKind:

@@ -443,6 +443,8 @@ class _FunctionPrinter:
         optimizations = ["pl.auto_chunk"] if args["kind"] == "chunked" else []
         if args["split"] is not None:
             optimizations.append(f"pl.split(pl.SplitMode.{args['split']})")
+        if args.get("slots") is not None:
+            optimizations.append(f"pl.cross_core_slot(slot_num={args['slots']})")
         if optimizations:
             keywords.append(f"optimizations=[{', '.join(optimizations)}]")
         if args["hint"] is not None:
@@ -460,8 +462,9 @@ class _FunctionPrinter:
         args = dict(op.args)
         if ScopeView(op).in_core:
             for wrapper in reversed(self._wrappers):
-                for name in ("hint", "split"):
-                    args[name] = args[name] if args[name] is not None else wrapper.args[name]
+                for name in ("hint", "split", "slots"):
+                    own = args.get(name)
+                    args[name] = own if own is not None else wrapper.args.get(name)
                 for name in ("deps", "no_dep", "options"):
                     own, outer = args[name], wrapper.args[name]
                     assert isinstance(own, tuple)

@@ -76,6 +76,10 @@ class ScopeView:
         return self.op.args["split"]  # type: ignore[return-value]
 
     @property
+    def slots(self) -> int | None:
+        return self.op.args.get("slots")  # type: ignore[return-value]
+
+    @property
     def body(self) -> Block:
         return self.op.blocks[0]
 

@@ -28,6 +28,8 @@ from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.oracle import NotEvaluated
 from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
+from tilelet.equivalence.data_control import open_parameters
+from tilelet.equivalence.order import is_ordered
 from tilelet.equivalence.proof import prove_equal
 from tilelet.frontend.source import SourceFile, nodes_in
 from tilelet.ir.core import FunctionKind, Op, Program, Value, walk
@@ -169,7 +171,7 @@ class Analyzer:
         others: Mapping[Path, str] | None = None,
         publish: Callable[[Analysis], None] = lambda _: None,
     ) -> Analysis:
-        """Analyse a text; raise `StoppedError` once `stop` says so.
+        """Analyze a text; raise `StoppedError` once `stop` says so.
 
         others   unsaved texts of other files
         publish  is called with the analysis when its diagnostics are known, and with its figures
@@ -283,7 +285,9 @@ class Analyzer:
     def _proved(
         self, found: Analysis, text: str, built: Mapping[TextProgram, Program], rounding: bool
     ) -> float | None:
-        """Return the modelled time of a rewritten file, if it computes the same."""
+        """Return the modelled time of a rewritten file, if it computes the same in any order of its
+        tasks, and the machine takes it.
+        """
         originals = {program.name: lowered for program, lowered in built.items()}
         total = 0.0
         for program in self.module(text, found.path, {}).programs:
@@ -295,11 +299,19 @@ class Analyzer:
             mine = _recorded(original)
             if run is None or mine is None:
                 return None
-            if not prove_equal(
-                mine.program, run.program, rounding=rounding, budget=_PROOF_BUDGET
-            ).holds:
+            placed = DeviceRun(run, self.machine)
+            known = {problem.code for problem in DeviceRun(mine, self.machine).findings}
+            subject = Subject(run, run.arguments, self.machine, brief=True)
+            if not (
+                not open_parameters(original)
+                and prove_equal(
+                    mine.program, run.program, rounding=rounding, budget=_PROOF_BUDGET
+                ).holds
+                and {problem.code for problem in placed.findings} <= known
+                and is_ordered(subject, rounding=rounding)
+            ):
                 return None
-            total += DeviceRun(run, self.machine).summary.total_us
+            total += placed.summary.total_us
         return total
 
 

@@ -25,7 +25,7 @@ from tilelet.lsp import features
 from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
 
 _DELAY = 0.03
-"""Seconds without a change before a text is analysed."""
+"""Seconds without a change before a text is analyzed."""
 _SWITCH_INTERVAL = 0.0005
 """Seconds after which the analysis yields to requests, which wait for its thread."""
 _IDLE = 1.0

@@ -19,6 +19,8 @@ in double.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tilelet.dtypes import BF16, FP8E4M3FN, FP8E5M2, FP16, FP32, INT8, UINT8, Array, DType
@@ -72,8 +74,8 @@ def _check_accumulator(acc: Array | None, shape: tuple[int, ...], kind: type[obj
 
 def _integer_product(a: Array, b: Array, acc: Array | None) -> Array:
     """Compute exactly with BLAS: sums of these products are exact in FP32 up to 2^24."""
-    largest = 255 * 255 * a.shape[-1]
-    exact = np.float32 if largest <= 1 << _FP32_PRECISION else np.float64
+    largest = math.prod(-int(i.min) or int(i.max) for i in map(np.iinfo, (a.dtype, b.dtype)))
+    exact = np.float32 if largest * a.shape[-1] <= 1 << _FP32_PRECISION else np.float64
     total = np.matmul(a.astype(exact), b.astype(exact)).astype(np.int64)
     if acc is not None:
         total += acc
@@ -135,9 +137,25 @@ def _accumulate_fma(a: Array, b: Array, start: Array) -> Array:
             total[...] = narrowed
         suspects = _may_round_twice(sums)
         if np.any(suspects):
+            suspects[suspects] = _is_inexact(np.nonzero(suspects), products, sums, before)
             redo = np.any(suspects, axis=0)
-            total[redo] = _careful_chain(products[:, redo], before[redo])
+            if np.any(redo):
+                total[redo] = _careful_chain(products[:, redo], before[redo])
     return total.astype(np.float32)
+
+
+def _is_inexact(places: tuple[Array, ...], products: Array, sums: Array, start: Array) -> Array:
+    """Return whether double sums were rounded: operands with few bits often sum to an exact tie."""
+    step, *element = places
+    earlier = sums[(np.maximum(step - 1, 0), *element)].astype(np.float32).astype(np.float64)
+    total = np.where(step == 0, start[tuple(element)], earlier)
+    return _rounding_error(total, products[places], sums[places]) != 0
+
+
+def _rounding_error(total: Array, product: Array, rounded: Array) -> Array:
+    """Return `total + product - rounded` (TwoSum)."""
+    from_product = rounded - total
+    return (total - (rounded - from_product)) + (product - from_product)
 
 
 def _may_round_twice(sums: Array) -> Array:
@@ -160,8 +178,7 @@ def _careful_chain(products: Array, start: Array) -> Array:
     total = start
     for product in products:
         rounded = total + product
-        from_product = rounded - total
-        error = (total - (rounded - from_product)) + (product - from_product)
+        error = _rounding_error(total, product, rounded)
         bits = rounded.view(np.int64)
         away_from_zero = (error > 0) == (rounded > 0)
         # NaN and infinite sums have a NaN error, which is neither above nor below zero.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilelet.dtypes import BF16, FP4, FP16, FP32, Array, DType
+from tilelet.dtypes import BF16, FP16, FP32, HF8, Array, DType
 from tilelet.numerics.casts import dtype_of
+from tilelet.numerics.hifloat8 import NAN
 
 # As FP32 all of them are 0x7fa00000.
 _PATTERNS = {FP32: (0x7FA00000, np.uint32), BF16: (0x7FA0, np.uint16), FP16: (0x7D00, np.uint16)}
@@ -24,8 +25,10 @@ def poison(dtype: DType) -> Array:
     if dtype in _PATTERNS:
         bits, carrier = _PATTERNS[dtype]
         return np.asarray(bits, carrier).view(dtype.numpy)
-    if dtype is FP4:  # has no NaN
+    if dtype.bits == 4:  # FP4 has no NaN; the upper half of a byte is not part of the element
         return np.asarray(7, np.uint8).view(dtype.numpy)
+    if dtype is HF8:
+        return np.asarray(NAN, np.uint8).view(dtype.numpy)
     if dtype.is_float:
         return np.asarray(np.nan).astype(dtype.numpy)
     if dtype.kind == "bool":

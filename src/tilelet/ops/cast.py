@@ -65,7 +65,8 @@ def _cast(x: Array, target_type: DType, mode: str | int) -> Array:
 def cast(x: Shaped, target_type: DType, mode: str | int | RoundMode = "round") -> Shaped:
     """Convert the elements of `x` to another type.
 
-    x: any dtype; a scalar works too, with the default mode
+    x: any dtype; a scalar works too, with the default mode. HF8, INT4 and UINT4 have no other ops
+        than casts and those that move elements
     target_type: the dtype of the result
     mode: how a value between two representable ones is rounded: "rint" to nearest, ties to even;
         "round" to nearest, ties away from zero (the default, and unlike torch on exact ties);

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["arange", "ci", "create_l1", "create_tensor", "create_tile", "full", "random", "tri"]
 
 _COMPUTED = tuple(d for d in dtypes.ALL if d is not dtypes.TASK_ID)
-_STORED = (*_COMPUTED, *dtypes.BLOCK_SCALED)
+_STORED = (*_COMPUTED, *dtypes.MOVED)
 _RAMP_DTYPES = (dtypes.INT16, dtypes.INT32, dtypes.UINT16, dtypes.UINT32)
 
 

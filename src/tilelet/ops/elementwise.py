@@ -123,7 +123,7 @@ def sub(lhs: Shaped, rhs: Shaped | Number) -> Shaped:
     dtypes: floats and integers, promoted; integers wrap
     result: the larger shape
 
-    Example: `centred = pl.sub(x, mean)`
+    Example: `centered = pl.sub(x, mean)`
     """
     ...
 
@@ -518,21 +518,18 @@ def prelu(x: Shaped, slope: Shaped, tmp: Shaped | None = None) -> Shaped:
 # --- three operands ------------------------------------------------------------------------------
 
 
-def _infer_three(first: str, second: str, third: str) -> Any:
-    def infer_types(call: Call) -> infer.Types:
-        a, c = infer.tile(call, first), infer.tile(call, third)
-        infer.same_shape(call, first, a, third, c)
-        infer.same_dtype(call, first, a.dtype, third, c.dtype)
-        if not infer.is_scalar(call[second]):
-            b = infer.tile(call, second)
-            infer.same_shape(call, first, a, second, b)
-            infer.same_dtype(call, first, a.dtype, second, b.dtype)
-        return (infer.binary(call, first, second),)
-
-    return infer_types
+def _infer_three(call: Call) -> infer.Types:
+    a, c = infer.tile(call, "lhs"), infer.tile(call, "rhs2")
+    infer.same_shape(call, "lhs", a, "rhs2", c)
+    infer.same_dtype(call, "lhs", a.dtype, "rhs2", c.dtype)
+    if not infer.is_scalar(call["rhs"]):
+        b = infer.tile(call, "rhs")
+        infer.same_shape(call, "lhs", a, "rhs", b)
+        infer.same_dtype(call, "lhs", a.dtype, "rhs", b.dtype)
+    return (infer.binary(call),)
 
 
-_sum_of_three = composition(infer=_infer_three("lhs", "rhs", "rhs2"))
+_sum_of_three = composition(infer=_infer_three)
 
 
 @_sum_of_three

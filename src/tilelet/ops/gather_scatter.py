@@ -160,18 +160,18 @@ def gather_mask(
 
 
 def _infer_scatter_mask(call: Call) -> infer.Types:
-    return (_scatter_mask_type(call, "dst", "src"),)
+    return (_scatter_mask_type(call, "src"),)
 
 
-def _scatter_mask_type(call: Call, into: str, source: str) -> TileType:
-    dst, src = infer.tile(call, into), infer.tile(call, source)
+def _scatter_mask_type(call: Call, source: str) -> TileType:
+    dst, src = infer.tile(call, "dst"), infer.tile(call, source)
     first, step = _check_pattern(call)
-    infer.same_dtype(call, source, src.dtype, into, dst.dtype)
+    infer.same_dtype(call, source, src.dtype, "dst", dst.dtype)
     wanted = (*dst.shape[:-1], len(range(first, dst.shape[-1], step)))
     if src.shape != wanted:
-        why = f"the pattern picks {wanted[-1]} columns of `{into}`"
-        raise ShapeMismatch(call.shown, call.at(source), src.shape, call.at(into), dst.shape, why)
-    return TileType(dst.shape, dst.dtype, infer.vector_space(call, into, source))
+        why = f"the pattern picks {wanted[-1]} columns of `dst`"
+        raise ShapeMismatch(call.shown, call.at(source), src.shape, call.at("dst"), dst.shape, why)
+    return TileType(dst.shape, dst.dtype, infer.vector_space(call, "dst", source))
 
 
 def _scatter_mask(dst: Array, src: Array, mask_pattern: Arg) -> Array:
@@ -273,7 +273,7 @@ def _infer_gather(call: Call) -> infer.Types:
         index = _index_tile(call, "index")
         if call["dim"] is not None:
             axis = infer.axis(call, "dim", len(x.shape))
-            _check_along(call, "x", x, "index", index, axis)
+            _check_along(call, x, index, axis)
         return (TileType(index.shape, x.dtype, space),)
     infer.check_rank(call, "x", len(x.shape), 2)
     if call["cmp_mode"] is not None:
@@ -289,17 +289,15 @@ def _infer_gather(call: Call) -> infer.Types:
     return (TileType((rows, columns), INT32, space), TileType((1, rows), counts, space))
 
 
-def _check_along(
-    call: Call, data: str, x: TileType, param: str, index: ShapedType, axis: int
-) -> None:
+def _check_along(call: Call, x: TileType, index: ShapedType, axis: int) -> None:
     """Check an index for one axis: the same rank, and no larger in the other axes."""
     fits = len(index.shape) == len(x.shape) and all(
         isinstance(i, int) and (i <= d or a == axis)
         for a, (i, d) in enumerate(zip(index.shape, x.shape))
     )
     if not fits:
-        why = f"`{param}` must have the rank of `{data}`, and may differ from it in axis {axis}"
-        raise ShapeMismatch(call.shown, call.at(data), x.shape, call.at(param), index.shape, why)
+        why = f"`index` must have the rank of `x`, and may differ from it in axis {axis}"
+        raise ShapeMismatch(call.shown, call.at("x"), x.shape, call.at("index"), index.shape, why)
 
 
 def _gather(x: Array, valid: dict[str, Valid], **args: Any) -> Array | tuple[Array, Array]:
@@ -396,13 +394,13 @@ _SCATTER_FORMS = (
 def _infer_scatter(call: Call) -> infer.Types:
     given = {name for name, arg in call.args.items() if arg is not None} - {"x"}
     if given == {"mask_pattern", "dst"}:
-        return (_scatter_mask_type(call, "dst", "x"),)
+        return (_scatter_mask_type(call, "x"),)
     if given - {"dim"} != {"index", "src"}:
         raise NoSuchForm(call.loc, call.shown, _SCATTER_FORMS)
     x, src = infer.tile(call, "x"), infer.tile(call, "src")
     index = _index_tile(call, "index")
     if call["dim"] is not None:
-        _check_along(call, "x", x, "index", index, infer.axis(call, "dim", len(x.shape)))
+        _check_along(call, x, index, infer.axis(call, "dim", len(x.shape)))
     infer.same_shape(call, "index", index, "src", src)
     infer.same_dtype(call, "src", src.dtype, "x", x.dtype)
     return (TileType(x.shape, x.dtype, infer.vector_space(call, "x", "src")),)

@@ -13,7 +13,7 @@ import numpy as np
 from tilelet import numerics
 from tilelet.diag.catalogue.ops import BadChoice, ShapeMismatch
 from tilelet.diag.catalogue.windows import ValidShapeTooLarge
-from tilelet.dtypes import BOOL, FP8E4M3FN, Array, DType
+from tilelet.dtypes import BOOL, Array, DType
 from tilelet.ir.core import Arg, Value
 from tilelet.ir.spec import (
     Call,
@@ -31,12 +31,11 @@ from tilelet.ir.types import Dim, TileType, box
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
 from tilelet.ops.families import VECTOR
+from tilelet.ops.reference import narrowed
 from tilelet.ops.valid import Args, Operands
 from tilelet.syntax.enums import PadValue
 
 __all__ = ["fillpad", "fillpad_expand", "fillpad_inplace", "set_validshape"]
-
-_FP8E4M3FN_MAX = 448.0
 
 
 def pad_kind(pad_value: Arg) -> PadValue | None:
@@ -53,9 +52,9 @@ def pad_kind(pad_value: Arg) -> PadValue | None:
     return None
 
 
-def check_pad(call: Call, param: str) -> None:
-    """Check that an argument is a pad value."""
-    arg = call[param]
+def check_pad(call: Call) -> None:
+    """Check that `pad_value` is a pad value."""
+    arg, param = call["pad_value"], "pad_value"
     if pad_kind(arg) is None:
         if isinstance(arg, Value):
             raise infer.bad(call, param, "a `pl.PadValue`")
@@ -68,11 +67,10 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
     """Return the padding element: infinities for floats, the type's limits for integers."""
     kind = pad_kind(pad_value)
     if kind is PadValue.zero or dtype is BOOL:
-        return dtype.numpy.type(int(kind is PadValue.max))
+        return narrowed(int(kind is PadValue.max), dtype)
     if dtype.is_float:
-        # FP8E4M3FN has no infinity: use its largest finite value.
-        limit = _FP8E4M3FN_MAX if dtype is FP8E4M3FN else math.inf
-        return dtype.numpy.type(limit if kind is PadValue.max else -limit)
+        # Without infinity: the largest finite value.
+        return narrowed(math.inf if kind is PadValue.max else -math.inf, dtype)
     return dtype.numpy.type(dtype.limits[kind is PadValue.max])
 
 
@@ -89,7 +87,7 @@ def pad_region(x: Array, region: Valid, pad_value: Arg, shape: Shape | None = No
 
 def _infer_fillpad(call: Call) -> infer.Types:
     x = infer.tile(call, "x")
-    check_pad(call, "pad_value")
+    check_pad(call)
     return (TileType(x.shape, x.dtype, infer.vector_space(call, "x")),)
 
 
@@ -136,7 +134,7 @@ def fillpad_inplace(x: Shaped, pad_value: PadValue | float = PadValue.zero) -> S
 def _infer_fillpad_expand(call: Call) -> infer.Types:
     x = infer.tile(call, "x")
     shape = infer.constant_shape(call, "shape")
-    check_pad(call, "pad_value")
+    check_pad(call)
     infer.check_rank(call, "shape", len(shape), len(x.shape))
     if any(new < old for new, old in zip(shape, x.shape)):
         why = "the new shape must hold the old one"

@@ -61,10 +61,10 @@ def of_two(function: Binary, first: str = "lhs", second: str = "rhs") -> Referen
     return reference
 
 
-def of_one(function: Unary, param: str = "x") -> Reference:
+def of_one(function: Unary) -> Reference:
     """Return the reference of an op of one tile."""
 
     def reference(**args: Any) -> Array:
-        return function(args[param])
+        return function(args["x"])
 
     return reference

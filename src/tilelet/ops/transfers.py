@@ -141,7 +141,7 @@ def _infer_slice(call: Call) -> infer.Types:
     x = infer.shaped(call, "x")
     shape = _drop_axes(call, _window(call, "x", x, "offset", "shape", "valid_shape"))
     if call["pad_value"] is not None:
-        check_pad(call, "pad_value")
+        check_pad(call)
         if not call.in_scope:
             raise OnlyInScope(call.at("pad_value"), "pad_value of slice")
     if not shape:

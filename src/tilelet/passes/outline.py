@@ -178,6 +178,7 @@ class _Outliner(Rewriter):
             Block((), ops),
             op.loc,
             split=scope.split,
+            slots=scope.slots,
         )
         return _finish_kernel(draft, self._functions)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, cast
+from typing import cast
 
 from tilelet.diag.json_types import JsonObject
 from tilelet.report.columns import repack, unpack
@@ -15,7 +15,7 @@ LONGEST_DIFF = 20_000
 """Maximum number of characters of a diff on the page."""
 
 
-def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
+def with_advice(data: bytes, advice: JsonObject, script: str) -> bytes:
     """Return the packed page `data` with the result of `tilelet advise` on `script`."""
     header, columns = unpack(data)
     files = cast("list[JsonObject]", header["runs"][0].get("files") or [])
@@ -23,7 +23,7 @@ def with_advice(data: bytes, advice: Mapping[str, Any], script: str) -> bytes:
     before: Mapping[str, object] = advice["before"]
     changes = [
         _change(found, before, names)
-        for found in cast("Sequence[Mapping[str, Any]]", advice["findings"])
+        for found in cast("Sequence[JsonObject]", advice["findings"])
         if found["applied_by"]
     ]
     return repack({**header, "advice": {"script": script, "changes": changes}}, columns)

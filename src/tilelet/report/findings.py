@@ -7,7 +7,7 @@ Refusals by the machine, check findings and other diagnostics have one form: tha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from tilelet.diag.core import Diagnostic, Loc
 from tilelet.diag.json_types import JsonObject
@@ -40,7 +40,7 @@ def checked_data(verdict: Mapping[str, object], files: SourceFiles) -> JsonObjec
     }
 
 
-def _finding(found: Mapping[str, Any], files: SourceFiles) -> JsonObject:
+def _finding(found: JsonObject, files: SourceFiles) -> JsonObject:
     places: list[JsonObject] = [
         {
             "place": _place(at, files),
@@ -65,6 +65,6 @@ def _place(at: Mapping[str, object], files: SourceFiles) -> list[int] | None:
     return files.place(Loc(str(at.get("file", "")), line)) if isinstance(line, int) else None
 
 
-def _tables(value: object) -> Sequence[Mapping[str, object]]:
+def _tables(value: object) -> Sequence[JsonObject]:
     items = cast("Sequence[object]", value) if isinstance(value, (list, tuple)) else ()
-    return [cast("Mapping[str, Any]", item) for item in items if isinstance(item, Mapping)]
+    return [cast("JsonObject", item) for item in items if isinstance(item, Mapping)]

@@ -398,7 +398,7 @@ def _short_names(value: object) -> Any:
     if isinstance(value, str):
         return short(value)
     if isinstance(value, Mapping):
-        table = cast("Mapping[str, Any]", value)
+        table = cast("JsonObject", value)
         return {short(str(k)): _short_names(v) for k, v in table.items()}
     if isinstance(value, (list, tuple)):
         return [_short_names(v) for v in cast("Sequence[Any]", value)]

@@ -95,14 +95,14 @@ def diverged_data(run: DeviceRun, numbers: Mapping[str, object]) -> bytes:
     return repack({**header, "numbers": placed_numbers(numbers, _files(header))}, columns)
 
 
-def _files(header: Mapping[str, Any]) -> list[str]:
+def _files(header: JsonObject) -> list[str]:
     files = cast("list[JsonObject]", header["runs"][0].get("files") or [])
     return [str(file["name"]) for file in files]
 
 
-def _placed(output: Mapping[str, Any], names: Sequence[str]) -> JsonObject:
+def _placed(output: JsonObject, names: Sequence[str]) -> JsonObject:
     """Replace locations of writers by file numbers of the page."""
-    where: Mapping[str, Any] = output.get("where") or {}
+    where: JsonObject = output.get("where") or {}
     regions: list[JsonObject] = []
     for writer in cast("list[JsonObject]", where.get("writers") or []):
         name = PurePath(str(writer.get("file") or "")).name
@@ -117,7 +117,7 @@ def _placed(output: Mapping[str, Any], names: Sequence[str]) -> JsonObject:
                 "task": writer.get("task"),
             }
         )
-    shape: Mapping[str, Any] = where.get("shape") or {}
+    shape: JsonObject = where.get("shape") or {}
     if shape.get("text"):
         regions.append({"text": f"It looks like {shape['text']}"})
     return {**{k: v for k, v in output.items() if k != "where"}, "regions": regions}

@@ -121,6 +121,8 @@ class Session:
         except OSError as error:
             self.cannot_dump(CannotWrite.of(error))
             return None
+        if self.dump_passes:
+            self.say_once(f"note: the program after every pass is in {folder}")
         return folder
 
     def cannot_dump(self, error: CannotWrite) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_data
@@ -19,10 +18,9 @@ SCHEMA = Path(__file__).with_name("answers.schema.json")
 _HEAD = """\
 # Answers for programs
 
-`tilelet verdict`, `tilelet advise` and `tilelet tune` print one JSON document with `--format json`
-(the messages alone, as SARIF 2.1.0, with `--format sarif`). Its layout is the JSON Schema
-`tilelet/scripts/answers.schema.json` of the package, and this page is made from it:
-`tilelet docs --write`. Programs that write programs need one call:
+`tilelet verdict`, `tilelet advise` and `tilelet tune` print one JSON document with `--json`
+(the messages alone, as SARIF 2.1.0, with `--format sarif`). This page is generated from its JSON
+Schema, `tilelet/scripts/answers.schema.json`. Programs that write programs need one call:
 
 ```python
 import tilelet
@@ -33,6 +31,10 @@ verdict.correct, verdict.first_wrong, verdict.fits, verdict.costs  # as data: ve
 
 or `tilelet verdict kernel.py --json`: exit code 0 if the outputs are right and no check has a
 finding, 1 if not, 3 if the script could not run.
+
+With `--json` the other commands that answer a question print one document each, too. After wrong
+usage (exit code 2), and if a script could not run (3), standard output has a document whose
+`diagnostics` say why; `tilelet explain CODE --json` has the manual of a code.
 
 """
 
@@ -74,7 +76,7 @@ def answers_markdown() -> str:
     return "\n".join(parts)
 
 
-def _table(schema: dict[str, Any]) -> str:
+def _table(schema: JsonObject) -> str:
     rows = ["| field | | |", "|---|---|---|"]
     for name, body in schema["properties"].items():
         optional = "" if name in schema["required"] else " (optional)"
@@ -83,11 +85,11 @@ def _table(schema: dict[str, Any]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def _name(body: dict[str, Any]) -> str:
+def _name(body: JsonObject) -> str:
     return body["$ref"].rpartition("/")[2]
 
 
-def _kind(body: dict[str, Any]) -> str:
+def _kind(body: JsonObject) -> str:
     """Describe the type of a field."""
     if "$ref" in body:
         return f"[{_name(body)}](#{_name(body)})"

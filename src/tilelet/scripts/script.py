@@ -231,6 +231,9 @@ class Script:
         text = user_traceback(error)
         frames = user_frames(error)
         loc = Loc(frames[-1].filename, frames[-1].lineno or 0) if frames else None
+        if isinstance(error, SyntaxError) and error.filename:
+            before = (error.text or "")[: max((error.offset or 1) - 1, 0)]
+            loc = Loc(error.filename, error.lineno or 0, len(before.encode()))
         return ScriptExit(
             COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
         )

@@ -56,7 +56,7 @@ class Target:
             for file in (folder / place.with_suffix(".py"), folder / place / "__main__.py"):
                 if file.is_file():
                     return cls(str(file), module=module)
-        raise FileMissing(module, [])
+        raise FileMissing(module, what="module")
 
     @property
     def is_model(self) -> bool:

@@ -55,8 +55,8 @@ TilePad = PadValue  # its first name
 class AtomicType(enum.Enum):
     """How a store combines with memory: `Add` adds to it, one element at a time."""
 
-    None_ = "None_"
-    Add = "Add"
+    None_ = 0
+    Add = 1
 
 
 class CmpType(enum.IntEnum):

@@ -102,6 +102,7 @@ class Split:
 
     mode: SplitMode | None = None
     chunked: bool = False
+    slot_num: int | None = None
 
 
 def split(mode: SplitMode = SplitMode.UP_DOWN, *, slot_num: int | None = None) -> Split:
@@ -113,7 +114,7 @@ def split(mode: SplitMode = SplitMode.UP_DOWN, *, slot_num: int | None = None) -
     """
     if slot_num is not None:
         cross_core_slot(slot_num=slot_num)
-    return Split(mode)
+    return Split(mode, slot_num=slot_num)
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,6 @@ UNSUPPORTED: dict[str, Error] = {
     # Block-scaled formats.
     "MX_A_ND": _mx,
     "HF4": _dtype,
-    "HF8": _dtype,
-    "INT4": _dtype,
-    "UINT4": _dtype,
     # Ops whose semantics are not settled, or that need memory placed by hand.
     "tile.view": _op("use `pl.slice`, `pl.reshape` or `pl.reinterpret_view`"),
     "alloc": _op("memory is placed by the plan of `tilelet check`; make tiles by `pl.create_tile`"),

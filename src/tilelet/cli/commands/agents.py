@@ -16,6 +16,7 @@ from tilelet.cli.options import (
 )
 from tilelet.cli.values import new_file
 from tilelet.dataclasses import dataclass
+from tilelet.scripts import interrupt
 
 AGENTS = "editors and agents"
 GYM_ACTIONS = ("list", "show", "score", "optimise")
@@ -35,7 +36,8 @@ class LspCommand(Command, group=AGENTS):
     platform: str | None = platform_option()
 
     def run(self) -> int:
-        from tilelet.cli.lsp import lsp_command
+        with interrupt.deferred():
+            from tilelet.cli.lsp import lsp_command
 
         return lsp_command(self)
 
@@ -52,7 +54,8 @@ class McpCommand(Command, group=AGENTS):
     """
 
     def run(self) -> int:
-        from tilelet.cli.mcp import mcp_command
+        with interrupt.deferred():
+            from tilelet.cli.mcp import mcp_command
 
         return mcp_command()
 
@@ -86,6 +89,7 @@ class GymCommand(Command, group=AGENTS):
     )
 
     def run(self) -> int:
-        from tilelet.cli.gym import gym_command
+        with interrupt.deferred():
+            from tilelet.cli.gym import gym_command
 
         return gym_command(self)

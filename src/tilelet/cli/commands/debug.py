@@ -6,8 +6,11 @@ from pathlib import Path
 
 from tilelet.cli.declaration import Command, argument, option
 from tilelet.cli.options import (
+    JSON,
+    TEXT,
     DeviceOptions,
     ScriptOptions,
+    format_option,
     html_option,
     open_option,
     platform_option,
@@ -26,14 +29,14 @@ class VerdictCommand(DeviceOptions, group=DEBUG):
     Examples:
       tilelet verdict kernel.py -p a2a3
       tilelet verdict kernel.py --json               for programs: docs/answers.md has the layout
-      tilelet verdict kernel.py --strength 20s       and try whether its golden notices wrong ops
+      tilelet verdict kernel.py --strength 20s       and test whether its golden notices wrong ops
       tilelet verdict qwen3/scope3:tuned --platforms a2a3,a5
       tilelet verdict candidate.py --against reference.py  judge a kernel, never execute it
 
-    The script runs once on this CPU. The answer: whether its outputs match its golden, the first
-    wrong statement if they do not, the findings of the checks, whether all tiles fit on chip,
-    tasks, bytes, and the modelled time with the interval that holds for nine boards of ten. Exit
-    code 0: right, and no finding; 1: wrong, or a finding; 3: it could not run.
+    The script runs once on this CPU. The answer says whether its outputs match its golden, and
+    gives the first wrong statement if they do not, the findings of the checks, whether all tiles
+    fit on chip, tasks, bytes, and the modelled time with the interval that holds for nine boards of
+    ten. Exit code 0: right, and no finding; 1: wrong, or a finding; 3: it could not run.
 
     With --against, the script is a candidate: it is read, never executed. The reference script
     gives specs, inputs and golden. The candidate is run on these inputs and on further ones, within
@@ -41,13 +44,13 @@ class VerdictCommand(DeviceOptions, group=DEBUG):
     """
 
     against: str | None = option(
-        "judge the script by the specs and golden of this one; execute none of its Python",
+        "judge the script by the specs and golden of this one, without executing its Python",
         default=None,
         metavar="REFERENCE",
     )
 
     strength: float | None = option(
-        "also try with this budget, as 20s, whether the golden notices wrong ops",
+        "also test whether the golden notices wrong ops, with this budget, such as 20s",
         default=None,
         parse=seconds,
         metavar="TIME",
@@ -88,7 +91,7 @@ class DivergeCommand(ScriptOptions, group=DEBUG):
         "compare with the same program in FP32 throughout: is it logic, or rounding?"
     )
     platform: str | None = platform_option(
-        "machine whose ordering rules count, and for --html: a2a3 (default), a5, or a machine file"
+        "machine for ordering rules and --html: a2a3 (default), a5, or a machine file"
     )
     html: Path | None = html_option()
     open: bool = open_option()
@@ -110,10 +113,11 @@ class ExplainCommand(Command, group=DEBUG):
       tilelet explain --all             all codes, one line each
     """
 
+    format: str = format_option(TEXT, JSON)
     asked: list[str] = argument("a code such as E0203, or words", "CODE", nargs="*", words=codes)
     all: bool = option("list all codes")
 
     def run(self) -> int:
         from tilelet.cli.pages import explain_command
 
-        return explain_command(self.asked, every=self.all)
+        return explain_command(self.asked, every=self.all, formatted=self.format)

@@ -82,7 +82,7 @@ class CalibrateCommand(Command, group=MACHINE):
     """Compare the model with published figures, or fit it to a board of yours.
 
     Examples:
-      tilelet calibrate kit kit                       write 25 small scripts, to run on a board
+      tilelet calibrate kit kit                       write small scripts, to run on a board
       tilelet calibrate fit results -o my_board.toml  a machine file from what the board measured
       tilelet profile kernel.py -p my_board.toml      and its use
       tilelet calibrate report                        the model against published figures
@@ -94,7 +94,9 @@ class CalibrateCommand(Command, group=MACHINE):
     """
 
     action: str = argument("kit, fit or report", "ACTION")
-    path: Path | None = argument("of the kit, or of its results", "DIR", nargs="?", parse=folder)
+    path: Path | None = argument(
+        "folder of the kit, or of its results", "DIR", nargs="?", parse=folder
+    )
     like: str = option(
         "fit: the machine to start from", default=DEFAULT_MACHINE, metavar="NAME", words=machines
     )
@@ -121,7 +123,7 @@ class CalibrateCommand(Command, group=MACHINE):
         if self.path is None:
             raise BadFlag(f"`calibrate {self.action}` needs a folder")
         if self.action == "kit":
-            return calibrate.kit_command(self.path)
+            return calibrate.kit_command(self.path, self.format)
         return calibrate.fit_command(self.path, self.like, self.period, self.output, self.format)
 
 

@@ -30,9 +30,9 @@ from tilelet.scripts import interrupt
 
 MODELS = "run models"
 
-_GIVEN, _CHOSEN, _ASKED = "what is continued", "how it is continued", "what is said about it"
-_HOW = "how the model is run"
-_INTO = "what goes into it"
+_GIVEN, _CHOSEN, _ASKED = "input", "sampling", "reports"
+_HOW = "execution"
+_INTO = "input"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,32 +66,46 @@ class GenerateCommand(Command, group=MODELS):
 
     model: str = argument("a folder with a checkpoint", "MODEL_DIR")
     prompt: list[str] = option(
-        "a text; may be repeated", default=[], metavar="TEXT", many=True, section=_GIVEN
+        "a text to continue; may be repeated", default=[], metavar="TEXT", many=True, section=_GIVEN
     )
     tokens: list[list[int]] = option(
-        "the same as token ids; tokens come out",
+        "token ids to continue; prints token ids",
         default=[],
         parse=token_list,
         metavar="IDS",
         many=True,
         section=_GIVEN,
     )
-    chat: bool = option("each prompt is a message of a user", section=_GIVEN)
-    max_new_tokens: int = option("(128)", default=128, parse=positive, metavar="N", section=_CHOSEN)
+    chat: bool = option("treat each prompt as a message of a user", section=_GIVEN)
+    max_new_tokens: int = option(
+        "limit (128)", default=128, parse=positive, metavar="N", section=_CHOSEN
+    )
     temperature: float = option(
-        "0 (default): the most likely token",
+        "temperature; 0 (default): take the most likely token",
         default=0.0,
         parse=number,
         metavar="T",
         section=_CHOSEN,
     )
-    top_k: int = option("0: all", default=0, parse=whole_number, metavar="K", section=_CHOSEN)
-    top_p: float = option("1: all", default=1.0, parse=number, metavar="P", section=_CHOSEN)
-    seed: int = option(
-        "of the random numbers", default=0, parse=whole_number, metavar="N", section=_CHOSEN
+    top_k: int = option(
+        "sample among the K most likely (0: all)",
+        default=0,
+        parse=whole_number,
+        metavar="K",
+        section=_CHOSEN,
     )
-    ignore_eos: bool = option("go on after the end of a text", section=_CHOSEN)
-    compare: bool = option("with `transformers`, by layer", section=_ASKED)
+    top_p: float = option(
+        "sample among the likeliest with sum P (1: all)",
+        default=1.0,
+        parse=number,
+        metavar="P",
+        section=_CHOSEN,
+    )
+    seed: int = option(
+        "seed of the random numbers", default=0, parse=whole_number, metavar="N", section=_CHOSEN
+    )
+    ignore_eos: bool = option("continue after the end-of-text token", section=_CHOSEN)
+    compare: bool = option("compare with `transformers`, layer by layer", section=_ASKED)
     profile: str | None = option(
         "modelled time per token: a2a3, a5",
         default=None,
@@ -101,12 +115,16 @@ class GenerateCommand(Command, group=MODELS):
     )
     format: str = format_option(TEXT, JSON)
     dtype: str | None = dtype_option(section=_HOW)
-    int8: bool = option("weights of the layers in INT8", section=_HOW)
-    max_seq: int = option("positions", default=0, parse=positive, metavar="N", section=_HOW)
+    int8: bool = option("store the weights of the layers in INT8", section=_HOW)
+    max_seq: int = option(
+        "most positions of a sequence", default=0, parse=positive, metavar="N", section=_HOW
+    )
     batch: int = option(
         "sequences at a time (16)", default=16, parse=positive, metavar="N", section=_HOW
     )
-    layers: int = option("only the first N", default=0, parse=positive, metavar="N", section=_HOW)
+    layers: int = option(
+        "run only the first N layers", default=0, parse=positive, metavar="N", section=_HOW
+    )
     stream: bool = option("keep no layer in memory", section=_HOW)
     weights_cache: Path | None = option(
         "folder for converted weights", default=None, parse=folder, metavar="DIR", section=_HOW
@@ -149,31 +167,39 @@ class LayerCommand(Command, group=MODELS):
 
     Loads one layer of a Qwen3 or Qwen3-MoE checkpoint, whatever the size of the whole, and runs it:
     all positions but the last as a prompt, the last as a decode step. The golden is computed in
-    double from the same files. With --capture the states are those that tokens have after the
-    layers before, which are loaded one after the other. --save writes `states`, `out` and `golden`,
+    double from the same files. With --capture the states are those of tokens after the preceding
+    layers, which are loaded one at a time. --save writes `states`, `out` and `golden`,
     for `TensorSpec(..., from_checkpoint="states", checkpoint="layer3.safetensors")` in scripts of
     your own. Exit code 1: the layer differs by more than rounding explains.
     """
 
     model: str = argument("a folder with a checkpoint", "MODEL_DIR")
     layer: int = option("which layer (0, the first)", default=0, parse=whole_number, metavar="N")
-    capture: bool = option("tokens, through all layers before (else random)", section=_INTO)
+    capture: bool = option(
+        "capture the states of tokens before the layer (default: random states)", section=_INTO
+    )
     tokens: list[int] | None = option(
-        "these tokens (else random ones)",
+        "tokens to capture (default: random)",
         default=None,
         parse=token_list,
         metavar="IDS",
         section=_INTO,
     )
-    positions: int = option("rows (17)", default=17, parse=positive, metavar="N", section=_INTO)
-    seed: int = option(
-        "of random rows and tokens", default=0, parse=whole_number, metavar="N", section=_INTO
+    positions: int = option(
+        "number of positions (17)", default=17, parse=positive, metavar="N", section=_INTO
     )
-    int8: bool = option("weights in INT8, one scale per output", section="how it is run")
-    dtype: str | None = dtype_option(section="how it is run")
-    engine: str | None = engine_option(section="how it is run")
+    seed: int = option(
+        "seed of random states and tokens",
+        default=0,
+        parse=whole_number,
+        metavar="N",
+        section=_INTO,
+    )
+    int8: bool = option("weights in INT8, one scale per output", section="execution")
+    dtype: str | None = dtype_option(section="execution")
+    engine: str | None = engine_option(section="execution")
     save: Path | None = option(
-        "states, out and golden, as a new .safetensors file",
+        "write states, out and golden to a new .safetensors file",
         default=None,
         parse=new_file,
         metavar="FILE",
@@ -201,7 +227,7 @@ class DemoCommand(Command, group=MODELS):
     was first written, `optimised` the same computation with its faults removed. Both run natively,
     so a C compiler is needed, and all outputs, K/V caches too, are compared with a reference in
     double. The table shows tasks, bytes of global memory, time on the modelled NPU, and time on
-    this CPU. docs/qwen3.md tells what was wrong and what it cost, step by step.
+    this CPU. docs/qwen3.md explains what was wrong and what it cost, step by step.
     """
 
     quick: bool = option("a small layer, in seconds")

@@ -52,10 +52,10 @@ class ProfileCommand(DeviceOptions, group=SPEED):
       tilelet profile kernel.py --html kernel.html      a page to look at and to send
 
     No device is needed and no kernel runs: the control program runs, its tasks are recorded, and a
-    model of the machine plays them. All figures are modelled. The run directory gets profile.json,
-    report/ (memory plan, budget, hints) and dfx_outputs/ (a trace for Perfetto, records,
-    dependencies). A page begins with the changes that help, each tried as `tilelet advise` does;
-    that may take as long as everything else, and --no-advice leaves it out. Exit code 1: the
+    model of the machine simulates them. All figures are modelled. The run directory gets
+    profile.json, report/ (memory plan, budget, hints) and dfx_outputs/ (a trace for Perfetto,
+    records, dependencies). A page begins with the changes that help, each tried as `tilelet advise`
+    does; that may take as long as everything else, and --no-advice leaves it out. Exit code 1: the
     machine would refuse the program, see the errors.
     """
 
@@ -98,19 +98,19 @@ class AdviseCommand(DeviceOptions, group=SPEED):
       tilelet advise kernel.py --format json
       tilelet advise qwen3/scope3 --variant baseline --fix -p a2a3
 
-    A finding has its lines, what it costs now, and, where the fault can be rewritten, what the
-    rewritten program takes: it is checked, run on this CPU, compared with the outputs of the script
-    as it stands, and modelled. Rewritings that do not hold, or do not help, are not proposed.
-    `--fix` applies what is proved for all inputs. Where inputs decide lengths, branches or offsets,
-    these are varied; what holds for the inputs tried is applied with `--unproved` only. Without
-    `--in-place` nothing is written. Comments and layout are kept. A program that ships is taken as
-    the one file that `tilelet export` makes of it; findings name the original lines, and the diff
-    is that of the file. Exit code 1: there is advice.
+    A finding names its lines and their present cost. If the fault has a rewriting, the rewritten
+    program is checked, run on this CPU, compared with the outputs of the original, and modelled;
+    rewritings that are wrong or do not help are not proposed. `--fix` applies what is proved for
+    all inputs. Where inputs decide lengths, branches or offsets, these are varied; what holds for
+    the inputs tried is applied with `--unproved` only. Without `--in-place` nothing is written.
+    Comments and layout are kept. A shipped program is rewritten as the one file that `tilelet
+    export` makes of it; findings name the original lines, and the diff applies to that file. Exit
+    code 1: there is advice.
     """
 
     html: Path | None = html_option()
     open: bool = open_option()
-    fix: bool = option("apply the rewritings one after the other, and show the ladder and the diff")
+    fix: bool = option("apply the rewritings one by one, and show the gain of each and the diff")
     in_place: bool = option("with --fix: write the result to the script")
     unproved: bool = option(
         "with --fix: also apply what holds for the inputs tried but is not proved"
@@ -141,7 +141,8 @@ class TuneCommand(DeviceOptions, group=SPEED):
       tilelet tune qwen3/scope3:refactored --budget 60s
       tilelet tune kernel.py --platforms a2a3,a5            best on both machines together
       tilelet tune kernel.py --objective cpu_ms             by time on this CPU
-      tilelet tune kernel.py --results k.jsonl              interrupted? the same line goes on
+      tilelet tune kernel.py --results k.jsonl              if interrupted, the same command
+      continues
       tilelet tune kernel.py --executor dask://host:8786    candidates on many machines
 
     The script is not edited. Numbers that it names at its top, defaults of its functions'
@@ -170,7 +171,7 @@ class TuneCommand(DeviceOptions, group=SPEED):
         metavar="N|TIME",
     )
     method: str | None = option(
-        "of the search (default: exhaustive if the budget allows it, else descent)",
+        "search method (default: exhaustive if the budget allows it, else descent)",
         default=None,
         parse=OneOf("exhaustive", "descent", "random"),
     )
@@ -178,7 +179,10 @@ class TuneCommand(DeviceOptions, group=SPEED):
     jobs: int | None = jobs_option()
     executor: str | None = executor_option()
     results: Path | None = option(
-        "keep scores there, and go on from them", default=None, parse=new_file, metavar="FILE"
+        "keep scores in this file, and continue from it",
+        default=None,
+        parse=new_file,
+        metavar="FILE",
     )
     verify: int = option(
         "how many of the best to run on this CPU until one is right (5); 0: none",
@@ -204,14 +208,14 @@ class OptimiseCommand(DeviceOptions, group=SPEED):
       tilelet optimise kernel.py --candidates 200 --executor dask://host:8786
 
     `advise --fix` and `tune` take turns until neither makes the modelled time shorter. A step is
-    taken only if it is proved to keep the results, but for rounding. The answer is the ladder, what
-    is left to the floor, and the change as a diff.
+    taken only if it is proved to keep the results, but for rounding. The answer is the list of
+    steps, the distance to the floor, and the change as a diff.
     """
 
     candidates: int = option(
-        "sizes that are tried in each round (60)", default=60, parse=positive, metavar="N"
+        "sizes to try in each round (60)", default=60, parse=positive, metavar="N"
     )
-    unproved: bool = option("take what only holds for the inputs tried, too")
+    unproved: bool = option("also take steps that hold only for the inputs tried")
     in_place: bool = option("write the result to the script")
     jobs: int | None = jobs_option()
     executor: str | None = executor_option()

@@ -7,10 +7,13 @@ from pathlib import Path
 from tilelet.checks.registry import CHECKS
 from tilelet.cli.declaration import Command, argument, option
 from tilelet.cli.options import (
+    JSON,
+    TEXT,
     DeviceOptions,
     RunOptions,
     ScriptOptions,
     execute_option,
+    format_option,
     html_option,
     open_option,
 )
@@ -21,6 +24,7 @@ from tilelet.cli.values import (
     folder,
     name_list,
     new_file,
+    positive,
     seconds,
 )
 from tilelet.dataclasses import dataclass
@@ -64,7 +68,7 @@ class RunCommand(RunOptions, group=WRITE):
     TILELET_THREADS sets the number of threads, TILELET_ISA=sse, avx2 or avx512 limits the
     instruction set, and TILELET_SANITIZE=1 compiles with address and undefined-behavior sanitizers.
 
-    A script that runs nothing and prints SKIPPED has decided so: exit code 0.
+    A script that prints SKIPPED and runs nothing ends with exit code 0.
     """
 
     engine: str | None = option(
@@ -84,12 +88,12 @@ class RunCommand(RunOptions, group=WRITE):
     )
     keep_plan: bool = option("keep the C text and the plan of each kernel: its tiles in memory")
     seed_valid: bool = option(
-        "lose `valid_shape` at the ops where the compilers of April 2026 lost it"
+        "drop `valid_shape` at the ops where the compilers of April 2026 dropped it"
     )
     save_data: bool = option("keep inputs and goldens as .npz")
     no_golden_cache: bool = option("compute goldens even if nothing changed")
-    strict: bool = option("exit code 1 if a check has findings, too")
-    checks: bool = option("run only, check nothing", "--no-checks", default=True)
+    strict: bool = option("exit code 1 also if a check has findings")
+    checks: bool = option("run only, without checks", "--no-checks", default=True)
 
     def run(self) -> int:
         return run_script(self)
@@ -104,11 +108,11 @@ class CheckCommand(DeviceOptions, group=WRITE):
       tilelet check kernel.py --only capacity,alignment
       tilelet check --memory kernel.py -p a5      with the address and size of every tile
       tilelet check kernel.py --format json       findings with their places, for programs
-      tilelet check --portable 2026-08 kernel.py  what that release of PyPTO would not take
+      tilelet check --portable 2026-08 kernel.py  what that release of PyPTO rejects
 
     Each check says how far its answer reaches: `proved` for all sizes and inputs, `found` (with a
     witness), `this run` for the sizes and inputs of the script, or `not checked` and why. Kernels
-    are not executed unless a check needs it; docs/checks.md describes all checks. Of a program of
+    are not executed unless a check needs it; docs/checks.md describes all checks. For a program of
     several ranks, schedules are explored (docs/ranks.md); each finding has a seed for `--replay`.
     Exit code 1: there are findings.
     """
@@ -116,7 +120,7 @@ class CheckCommand(DeviceOptions, group=WRITE):
     html: Path | None = html_option()
     open: bool = open_option()
     only: tuple[str, ...] = option(
-        f"make these checks only: {', '.join(CHECKS)}", default=(), parse=name_list, metavar="A,B"
+        f"make only these checks: {', '.join(CHECKS)}", default=(), parse=name_list, metavar="A,B"
     )
     memory: bool = option("print the memory plan and the TILELET budget")
     budget: float = option(
@@ -126,14 +130,20 @@ class CheckCommand(DeviceOptions, group=WRITE):
         metavar="TIME",
     )
     portable: str | None = option(
-        "instead, list what a release of PyPTO does not take: 2026-04 or 2026-08",
+        "list what a release of PyPTO rejects instead of checking: 2026-04 or 2026-08",
         default=None,
         metavar="DIALECT",
     )
     replay: str | None = option(
-        "of a program of several ranks: run the schedule of this seed only",
+        "run only the schedule of this seed (programs of several ranks)",
         default=None,
         metavar="SEED",
+    )
+    clusters: int = option(
+        "of a program of several ranks: clusters of each chip (as many as the machine has)",
+        default=0,
+        parse=positive,
+        metavar="N",
     )
     execute: bool = execute_option()
 
@@ -156,11 +166,11 @@ class ExportCommand(ScriptOptions, group=WRITE):
 
     The script holds the kernels with all helpers inlined, inputs, golden and a comparison. It
     imports pypto and torch, and runs here as well as there: `tilelet run layer.py`. Exit code 1:
-    that release does not take something in it, see the messages. docs/portability.md has the rules.
+    that release rejects something in it; the messages say what. docs/portability.md has the rules.
     """
 
     dialect: str = option(
-        "the release of PyPTO it is for: 2026-08 (default) or 2026-04",
+        "target release of PyPTO: 2026-08 (default) or 2026-04",
         default="2026-08",
         metavar="MONTH",
     )
@@ -197,6 +207,7 @@ class ExamplesCommand(Command, group=WRITE):
     An existing file is not overwritten.
     """
 
+    format: str = format_option(TEXT, JSON)
     names: list[str] = argument(
         "such as hello or 01_hello (all)", "NAME", nargs="*", words=examples
     )
@@ -207,4 +218,4 @@ class ExamplesCommand(Command, group=WRITE):
     def run(self) -> int:
         from tilelet.cli.examples import examples_command
 
-        return examples_command(self.names, self.copy)
+        return examples_command(self.names, self.copy, self.format)

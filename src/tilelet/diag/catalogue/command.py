@@ -9,10 +9,10 @@ from tilelet.diag.text import did_you_mean, near, ticked
 
 
 class FileMissing(UserError, code="E0701"):
-    """The file named on the command line does not exist."""
+    """The file or module named on the command line does not exist."""
 
-    def __init__(self, path: str, suggestions: Sequence[str] = ()) -> None:
-        super().__init__(f"no file `{path}`", helps=did_you_mean(suggestions))
+    def __init__(self, path: str, suggestions: Sequence[str] = (), what: str = "file") -> None:
+        super().__init__(f"no {what} `{path}`", helps=did_you_mean(suggestions))
 
 
 class NotAScript(UserError, code="E0702"):
@@ -147,7 +147,7 @@ class NoCompiler(UserError, code="E0713"):
         super().__init__(
             message,
             helps=[
-                "install one: `pip install tilelet[cc]`, or your system's `gcc` or `clang`",
+                "install one: `pip install 'tilelet[cc]'`, or your system's `gcc` or `clang`",
                 "or run without one: `tilelet run --engine interp`",
             ],
         )

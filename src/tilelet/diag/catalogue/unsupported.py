@@ -69,9 +69,7 @@ class UnsupportedDType(UserError, code="E0806"):
     """The program uses an element type that Tilelet does not support."""
 
     def __init__(self, loc: Loc, dtype: str) -> None:
-        instead = "convert it to FP8E4M3FN, FP16 or BF16 on the host"
-        if dtype.endswith("INT4"):
-            instead = "keep two elements in a UINT8, and separate them by `pl.ands` and `pl.shrs`"
+        instead = "no machine computes with it; convert it to HF8, FP16 or BF16 on the host"
         super().__init__(f"element type `{dtype}` is not supported", [Label(loc)], helps=[instead])
 
 

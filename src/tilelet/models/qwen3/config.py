@@ -16,6 +16,7 @@ from tilelet.diag.catalogue.models import (
     UnsupportedModelSetting,
     WrongArchitecture,
 )
+from tilelet.diag.json_types import JsonObject
 
 _LARGEST_SIZE = (1 << 31) - 1
 _MAX_LAYERS = 10_000
@@ -194,7 +195,7 @@ class Qwen3MoeConfig(Qwen3Config):
 
 def _known_fields(
     fields: Mapping[str, object], names: Sequence[str], required: Sequence[str]
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the fields that are present; the required ones must be."""
     for name in required:
         if fields.get(name) is None:
@@ -223,14 +224,14 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _mapping_field(fields: Mapping[str, object], name: str) -> Mapping[str, Any]:
+def _mapping_field(fields: Mapping[str, object], name: str) -> JsonObject:
     """Return the field `name`, which is an object or absent."""
     value = fields.get(name)
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise BadModelField(name, value, "an object")
-    return cast("dict[str, Any]", value)
+    return cast("JsonObject", value)
 
 
 def _check_supported(fields: Mapping[str, object]) -> None:

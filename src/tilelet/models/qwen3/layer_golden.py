@@ -22,7 +22,7 @@ _OUTPUTS = 512
 
 
 class LayerGolden:
-    """Layer `layer`; with `int8`, of the stored weights quantized to INT8."""
+    """Build the golden of one layer; with `int8`, the stored weights are quantized to INT8."""
 
     def __init__(self, checkpoint: Checkpoint, layer: int, *, int8: bool = False) -> None:
         self._checkpoint = checkpoint

@@ -273,7 +273,7 @@ class Checkpoint:
         into: Mapping[str, Array],
         arrays: Mapping[str, LayerArray] | None = None,
     ) -> None:
-        """Write the arrays of a layer that has been checked, or the given ones."""
+        """Fill the arrays of a layer, by default those of the checked layer `index`."""
         for name, array in (arrays or self.arrays_of(index)).items():
             stored = [self._files[n].tensor(n) for n in self._names(index, array)]
             array.fill(into[name], [array.shard.of(t) if array.shard else t for t in stored])

@@ -13,6 +13,7 @@ import numpy as np
 
 from tilelet import dtypes
 from tilelet.dtypes import Array, DType
+from tilelet.numerics.casts import computable
 
 # Names of our types in other libraries; `dtypes.from_numpy` knows those of NumPy.
 _NAMES = {
@@ -62,7 +63,7 @@ def dtype_of(value: object) -> DType | None:
         name = str(value).removeprefix("torch.")
     if name:
         known = _NAMES.get(name, name)
-        if known in {d.name for d in (*dtypes.ALL, *dtypes.BLOCK_SCALED)}:
+        if known in {d.name for d in (*dtypes.ALL, *dtypes.MOVED)}:
             return dtypes.by_name(known)
     try:
         return dtypes.from_numpy(name or value)
@@ -169,4 +170,5 @@ def raw(array: Array) -> Array:
 
 def to_double(array: Array) -> Array:
     """Widen floats to double, so that differences of narrow types are accurate."""
+    array = computable(array)
     return array if array.dtype == np.float64 else array.astype(np.float64)

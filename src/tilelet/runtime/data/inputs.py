@@ -21,14 +21,17 @@ import numpy as np
 from tilelet.checkpoint.tensors import chosen_checkpoint, read_tensor
 from tilelet.diag.catalogue.harness import InitValueFailed, TooBig
 from tilelet.diag.core import UserError
-from tilelet.dtypes import Array
+from tilelet.dtypes import HF8, Argument, Arguments, Array
 from tilelet.native.memory import available_memory
+from tilelet.numerics import cast as cast_elements
 from tilelet.runtime.data.arrays import as_array, is_array, loaded_torch
+from tilelet.runtime.data.lent import LARGE
 from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.data.specs import Spec, TensorSpec
 from tilelet.runtime.session import Session, current
 
-# Every argument has three copies: for the program, for the golden, and the original.
+# Arguments have three copies: for the program, for the golden, and the original. Large inputs have
+# one.
 _COPIES = 3
 
 
@@ -36,12 +39,16 @@ def check_memory(specs: Sequence[Spec]) -> None:
     """Raise `TooBig` if the arguments do not fit into memory, before any is allocated."""
     tensors = [spec for spec in specs if isinstance(spec, TensorSpec)]
     available = available_memory()
-    total = sum(spec.nbytes for spec in tensors) * _COPIES
+    needed = {
+        s.name: s.nbytes * (1 if s.nbytes >= LARGE and not s.is_output else _COPIES)
+        for s in tensors
+    }
+    total = sum(needed.values())
     if available is None or total <= available:
         return
-    largest = max(tensors, key=lambda spec: spec.nbytes)
-    if largest.nbytes * _COPIES > available:
-        raise TooBig(largest.name, largest.nbytes * _COPIES, available)
+    largest = max(needed, key=needed.__getitem__)
+    if needed[largest] > available:
+        raise TooBig(largest, needed[largest], available)
     raise TooBig("all arguments together", total, available)
 
 
@@ -51,11 +58,17 @@ def has_room(nbytes: int) -> bool:
 
 
 def initial_array(
-    spec: TensorSpec, zero: bool = False, *, seed: int | None = None, now: Session | None = None
+    spec: TensorSpec,
+    zero: bool = False,
+    *,
+    seed: int | None = None,
+    now: Session | None = None,
+    is_lent: bool = False,
 ) -> Array:
-    """Return the initial data of a tensor: a fresh dense array. `zero` ignores `init_value`.
+    """Return the initial data of a tensor: a dense array. `zero` ignores `init_value`.
 
-    `seed` is a `draw_seed`; `now` the session whose seed and console count if none is given.
+    `seed` is a `draw_seed`; `now` the session whose seed and console count if none is given. The
+    array is fresh unless it `is_lent`: then it may be that of the script.
     """
     now = now or current()
     value = None if zero else spec.init_value
@@ -67,7 +80,7 @@ def initial_array(
     if callable(value):
         with seeded(seed_of(spec.name, draw_seed(now) if seed is None else seed)):
             value = _call(spec, value)
-    return _converted(spec, value, now)
+    return _converted(spec, value, now, is_lent)
 
 
 def draw_seed(now: Session) -> int:
@@ -119,8 +132,8 @@ def _wants_shape(function: Callable[..., object]) -> bool:
     return len(required) == 1
 
 
-def _converted(spec: TensorSpec, value: Any, now: Session) -> Array:
-    """Return `value` as a fresh array of the spec's shape and element type."""
+def _converted(spec: TensorSpec, value: Any, now: Session, is_lent: bool) -> Array:
+    """Return `value` as an array of the spec's shape and element type, fresh unless it is lent."""
     if isinstance(value, list | tuple):
         value = np.array(cast("Sequence[Any]", value))
     if isinstance(value, np.generic | bool | int | float):
@@ -142,6 +155,8 @@ def _converted(spec: TensorSpec, value: Any, now: Session) -> Array:
         raise InitValueFailed(
             spec.name, f"shape `{list(array.shape)}` where the spec has `{list(spec.shape)}`"
         )
+    if is_lent and array.dtype == spec.element.numpy and array.flags.carray:
+        return array
     return _narrowed(array, spec)
 
 
@@ -154,20 +169,20 @@ def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
 def _narrowed(array: Array, spec: TensorSpec) -> Array:
     if array.dtype.kind in "OSUMmc":
         raise InitValueFailed(spec.name, f"elements of type `{array.dtype}` are not numbers")
+    if spec.element is HF8 and array.dtype != HF8.numpy:
+        return cast_elements(array.astype(np.float32), HF8, "rint")
     with np.errstate(over="ignore", invalid="ignore"):
         return np.array(array, dtype=spec.element.numpy, order="C", copy=True)
 
 
-class MadeOnDemand(Mapping[str, Any]):
+class MadeOnDemand(Mapping[str, Argument]):
     """Arguments by name, some of which are created on first access."""
 
-    def __init__(
-        self, made: Mapping[str, object], makers: Mapping[str, Callable[[], object]]
-    ) -> None:
+    def __init__(self, made: Arguments, makers: Mapping[str, Callable[[], Argument]]) -> None:
         self._made = dict(made)
         self._makers = makers
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Argument:
         if name not in self._made:
             self._made[name] = self._makers[name]()
         return self._made[name]

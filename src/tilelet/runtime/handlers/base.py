@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ranks import RanksOnly
+from tilelet.dtypes import Arguments
 
 if TYPE_CHECKING:
     from tilelet.ir.core import Program
     from tilelet.ranks.config import DistributedConfig
+    from tilelet.ranks.windows import KeptWindows
     from tilelet.runtime.config import RunConfig
     from tilelet.runtime.harness.case_run import CaseRun
     from tilelet.runtime.programs.compiler import CompiledProgram, ProgramCall
@@ -49,8 +51,9 @@ class RanksRun:
 
     name: str
     program: Program
-    arguments: Mapping[str, Any]
+    arguments: Arguments
     config: DistributedConfig | None
+    kept: KeptWindows | None = None
 
 
 Explore: TypeAlias = "Callable[[RanksRun], bool]"
@@ -76,7 +79,7 @@ def ranks_refused(program: Program) -> RanksOnly:
 
 def explore_ranks(
     program: CompiledProgram,
-    arguments: Callable[[], Mapping[str, object]],
+    arguments: Callable[[], Arguments],
     config: RunConfig,
     explore: Explore | None = None,
 ) -> bool:
@@ -84,4 +87,6 @@ def explore_ranks(
     if explore is None:
         raise ranks_refused(program.program)
     ranks = program.ranks_config(config)
-    return explore(RanksRun(program.name, program.program, arguments(), ranks))
+    return explore(
+        RanksRun(program.name, program.program, arguments(), ranks, program.kept_windows)
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.analysis.patience import within
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.core import UserError
+from tilelet.dtypes import Arguments
 from tilelet.runtime.handlers import clean_verdicts
 from tilelet.runtime.progress import progress
 
@@ -32,7 +33,7 @@ TOO_MANY = f"more than {MAX_TASKS:,} tasks"
 def cheap_verdict(
     name: str,
     program: Program,
-    arguments: Mapping[str, object],
+    arguments: Arguments,
     platform: str,
     counts: Mapping[str, int],
     comparison: GoldenComparison | None = None,
@@ -83,7 +84,7 @@ def cheap_verdict(
     return verdict, verdict.unchecked
 
 
-def _recorded(program: Program, arguments: Mapping[str, Any]) -> tuple[str, TaskStream]:
+def _recorded(program: Program, arguments: Arguments) -> tuple[str, TaskStream]:
     """Return why there are no recorded tasks, or "", and the tasks."""
     from tilelet.interp.interpreter import Interpreter
     from tilelet.tasks.stream import TaskStream

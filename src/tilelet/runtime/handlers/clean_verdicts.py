@@ -12,9 +12,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from tilelet import __version__
+from tilelet.dtypes import Arguments
 from tilelet.ir.core import Program, walk
 from tilelet.ir.types import ScalarType
 from tilelet.native import cache, private
@@ -24,7 +26,7 @@ _DECIDING = ("analysis", "checks", "device", "tasks")
 _MAX_ENTRIES = 10_000
 
 
-def key_of(program: Program, arguments: Mapping[str, Any], platform: str) -> str | None:
+def key_of(program: Program, arguments: Arguments, platform: str) -> str | None:
     """Return the name of the entry; None if array contents may change the verdict."""
     from tilelet.ir.printer import print_program
 
@@ -33,8 +35,10 @@ def key_of(program: Program, arguments: Mapping[str, Any], platform: str) -> str
     digest = hashlib.sha256(repr((__version__, platform, _stamp())).encode())
     digest.update(print_program(program).encode())
     for name, value in arguments.items():
-        shape = getattr(value, "shape", None)
-        digest.update(repr((name, value if not shape else (shape, str(value.dtype)))).encode())
+        known: object = value
+        if isinstance(value, np.ndarray) and value.shape:
+            known = value.shape, str(value.dtype)
+        digest.update(repr((name, known)).encode())
     return digest.hexdigest()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.cautions import HoldsForInputs
 from tilelet.diag.catalogue.windows import DependsOnTaskData
 from tilelet.diag.text import plural, printable
+from tilelet.dtypes import Argument, Arguments
 from tilelet.ir.types import TensorType
 from tilelet.runtime.handlers.base import ranks_refused
 from tilelet.runtime.output.task_table import TaskTable
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.programs.engines import TaskCounter
     from tilelet.runtime.session import Session
 
-Data = Callable[[], Mapping[str, Any]]
+Data = Callable[[], Arguments]
 """Allocates all arguments with their data."""
 
 
@@ -73,7 +74,7 @@ class Count:
     def _count(
         self,
         program: CompiledProgram,
-        arguments: Mapping[str, Any],
+        arguments: Arguments,
         data: Data | None,
         now: Session,
         config: RunConfig,
@@ -101,7 +102,7 @@ class Count:
 
 def record_tasks(
     program: CompiledProgram,
-    arguments: Mapping[str, object],
+    arguments: Arguments,
     data: Data | None,
     now: Session,
     most_tasks: int | None = None,
@@ -131,9 +132,7 @@ def execute_to_count(
     return program.run_tasks(arguments, config, records=records, now=now)
 
 
-def note_inputs(
-    program: CompiledProgram, name: str, arguments: Mapping[str, object], now: Session
-) -> None:
+def note_inputs(program: CompiledProgram, name: str, arguments: Arguments, now: Session) -> None:
     """Report that the tasks follow from the inputs, because the control program reads `name`."""
     inputs = [p.name for p in program.parameters if not p.is_pure_output]
     digest = 0
@@ -159,9 +158,9 @@ def say_compiled(program: CompiledProgram, why: str) -> None:
     print(printable(f"{program.name}: compiled, {kernels}; {why}"))
 
 
-def zero_arguments(program: CompiledProgram) -> dict[str, Any]:
+def zero_arguments(program: CompiledProgram) -> dict[str, Argument]:
     """Return zeros for scalars, integers, and tensors that the control program reads."""
-    arguments: dict[str, object] = {}
+    arguments: dict[str, Argument] = {}
     read = parameters_read(program.program)
     for parameter in program.parameters:
         if not isinstance(parameter.type, TensorType):

@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tilelet.diag.catalogue.harness import OutputMismatch
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.source import display_path
 from tilelet.diag.text import plural
-from tilelet.dtypes import Array
+from tilelet.dtypes import Argument, Arguments, Array
 from tilelet.runtime.data.inputs import check_memory
 from tilelet.runtime.data.specs import TensorSpec
 from tilelet.runtime.handlers.count import Data, say_compiled
@@ -49,8 +49,8 @@ class Executed:
 
     program: CompiledProgram
     tasks: TaskCounter
-    arguments: Mapping[str, Any]
-    pristine: Mapping[str, Any]
+    arguments: Arguments
+    pristine: Arguments
     config: RunConfig
     directory: RunDirectory
     session: Session
@@ -86,7 +86,7 @@ class Execute:
             return
         with run.console.stage("generate inputs"):
             check_memory(run.case.specs)
-            pristine = run.inputs()
+            pristine = run.lent_inputs()
         self._run_and_compare(run, pristine)
 
     def call(self, call: ProgramCall) -> None:
@@ -119,7 +119,7 @@ class Execute:
         del program, arguments, config
         return None
 
-    def before_call(self, arguments: Mapping[str, object]) -> Mapping[str, Any]:
+    def before_call(self, arguments: Arguments) -> Arguments:
         """Return the arguments as they are before a call, for `after`."""
         return arguments
 
@@ -135,7 +135,7 @@ class Execute:
     def _check(
         self,
         program: CompiledProgram,
-        arguments: Mapping[str, object],
+        arguments: Arguments,
         config: RunConfig,
         counts: Mapping[str, int],
         comparison: GoldenComparison | None,
@@ -165,7 +165,7 @@ class Execute:
 
     # ---- cases
 
-    def _run_and_compare(self, run: CaseRun, pristine: dict[str, Any]) -> None:
+    def _run_and_compare(self, run: CaseRun, pristine: dict[str, Argument]) -> None:
         case, console, compiled, specs = run.case, run.console, run.compiled, run.specs
         tensors = run.tensors(pristine)
         expected = None
@@ -173,7 +173,10 @@ class Execute:
             with console.stage("compute golden"):
                 expected = run.expected(tensors, case.golden)
         written = [p.name for p in compiled.parameters if p.is_written]
-        arguments = {n: a.copy() if n in written else a for n, a in pristine.items()}
+        arguments = {
+            n: a.copy() if n in written and isinstance(a, np.ndarray) else a
+            for n, a in pristine.items()
+        }
         with console.stage("runtime"), progress(f"running {compiled.name}"):
             tasks = compiled.run_tasks(
                 arguments,
@@ -202,7 +205,8 @@ class Execute:
         with console.stage("validate"):
             by_spec = {spec.name: param for param, spec in specs.items()}
             actual = {
-                name: as_spec(specs[by_spec[name]], arguments[by_spec[name]]) for name in expected
+                name: as_spec(specs[by_spec[name]], np.asarray(arguments[by_spec[name]]))
+                for name in expected
             }
             judgements = run.judge.judge_all(actual, expected, run.by_spec(tensors))
         failed = [by_spec[j.name] for j in judgements if not j.ok]
@@ -216,7 +220,7 @@ class Execute:
 
 
 def _find_where(
-    run: CaseRun, pristine: Mapping[str, object], pairs: Mapping[str, tuple[Array, Array]]
+    run: CaseRun, pristine: Arguments, pairs: Mapping[str, tuple[Array, Array]]
 ) -> None:
     """Find the wrong regions of the failed outputs, and the tasks that wrote them."""
     from tilelet.divergence.wrong_regions import where_wrong
@@ -233,7 +237,7 @@ def _find_where(
         run.result.where = where_wrong(run.compiled.program, pristine, outputs)
 
 
-def _search_briefly(run: CaseRun, pristine: Mapping[str, Any]) -> None:
+def _search_briefly(run: CaseRun, pristine: Arguments) -> None:
     """Find the wrong statement if that takes little work; the golden is called again."""
     from tilelet.divergence.answer import SHORT, answer
     from tilelet.divergence.case import no_parts

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.device.run import Recorded
 from tilelet.diag.catalogue.windows import DependsOnTaskData
-from tilelet.dtypes import Array
+from tilelet.dtypes import Argument, Arguments, Array
 from tilelet.runtime.handlers.base import Explore, explore_ranks
 from tilelet.runtime.handlers.count import (
     NO_INPUTS,
@@ -45,7 +44,7 @@ class RecordedRun(Recorded):
     result      the harness's result of a case, complete when the script has ended
     """
 
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    arguments: Arguments = field(default_factory=dict[str, Argument], compare=False)
     comparison: GoldenComparison | None = field(default=None, compare=False)
     result: RunResult | None = field(default=None, compare=False)
 
@@ -76,7 +75,7 @@ class Record:
             return
         needed, shapes = run.control_arguments()
 
-        def data() -> Mapping[str, Any]:
+        def data() -> Arguments:
             needed.update(run.inputs())
             return copies(needed)
 
@@ -92,7 +91,7 @@ class Record:
                 call.program.run_tasks(given, call.config, now=call.session)
             return
 
-        def data() -> Mapping[str, Any]:
+        def data() -> Arguments:
             nonlocal pristine
             pristine = copies(given)
             return given
@@ -123,7 +122,7 @@ class Record:
         self,
         program: CompiledProgram,
         tasks: object,
-        arguments: Mapping[str, object],
+        arguments: Arguments,
         now: Session,
         run: CaseRun | None = None,
     ) -> None:
@@ -151,7 +150,7 @@ class ExecuteAndRecord(Execute):
     ) -> bool | None:
         return explore_ranks(program, arguments, config, self.explore)
 
-    def before_call(self, arguments: Mapping[str, object]) -> Mapping[str, Any]:
+    def before_call(self, arguments: Arguments) -> Arguments:
         return copies(arguments) if self.keep_arguments else arguments
 
     def after(self, executed: Executed) -> None:
@@ -160,31 +159,30 @@ class ExecuteAndRecord(Execute):
         stream = with_control_traces(program.program, executed.tasks, executed.pristine)
         if stream.read_result:
             note_inputs(program, stream.read_result, executed.pristine, executed.session)
-        kept = executed.pristine if run or self.keep_arguments else dict[str, Any]()
+        kept = executed.pristine if run or self.keep_arguments else dict[str, Argument]()
         comparison, result = (run.comparison(), run.result) if run else (None, None)
         self.runs.append(
             RecordedRun(program.name, program.program, stream, kept, comparison, result)
         )
 
 
-def copies(arguments: Mapping[str, object]) -> dict[str, Any]:
+def copies(arguments: Arguments) -> dict[str, Argument]:
     """Copy the arguments, because a script may reuse its arrays.
 
     An array that is passed twice is copied once.
     """
-    made: dict[object, object] = {}
+    made: dict[object, Array] = {}
 
-    def own(value: object) -> Any:
+    def own(value: Argument) -> Argument:
         if not isinstance(value, np.ndarray):
             return value
-        array = cast("Array", value)
-        place = array.ctypes.data, array.shape, array.strides, array.dtype
-        return made.setdefault(place, array.copy())
+        place = value.ctypes.data, value.shape, value.strides, value.dtype
+        return made.setdefault(place, value.copy())
 
     return {name: own(value) for name, value in arguments.items()}
 
 
-def with_control_traces(program: Program, tasks: Any, arguments: Mapping[str, Any]) -> TaskStream:
+def with_control_traces(program: Program, tasks: Any, arguments: Arguments) -> TaskStream:
     """Return the tasks with control traces, recording them if the engine only counted."""
     from tilelet.interp.interpreter import Interpreter
     from tilelet.interp.replay import find_control_traces
@@ -198,9 +196,7 @@ def with_control_traces(program: Program, tasks: Any, arguments: Mapping[str, An
     return tasks
 
 
-def _with_control_writes(
-    program: Program, tasks: TaskStream, arguments: Mapping[str, Any]
-) -> TaskStream:
+def _with_control_writes(program: Program, tasks: TaskStream, arguments: Arguments) -> TaskStream:
     """Record a natively executed run again, with what its control program wrote.
 
     If that depends on results of tasks, the interpreter executes them, unless there are too many.

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from tilelet.diag.catalogue.cautions import ValidationSkipped
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.harness import BadDataFile, GoldenDataMissing
 from tilelet.diag.core import UserError
-from tilelet.dtypes import Array
+from tilelet.dtypes import Argument, Arguments, Array
 from tilelet.frontend.decorators import as_stored, can_lower_again, with_extents
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime.data.array_files import BadFileError, load_array
 from tilelet.runtime.data.inputs import MadeOnDemand, draw_seed, initial_array
+from tilelet.runtime.data.lent import LARGE, LentInputs
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.harness.call_forms import RunCase
 from tilelet.runtime.harness.import_state import ImportState
@@ -38,7 +39,13 @@ from tilelet.runtime.programs.binding import (
 from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
 from tilelet.runtime.progress import progress
 from tilelet.runtime.session import Session
-from tilelet.runtime.validation.golden import Bits, Golden, compute_golden, unchanged_elements
+from tilelet.runtime.validation.golden import (
+    Bits,
+    Golden,
+    Scalar,
+    compute_golden,
+    unchanged_elements,
+)
 from tilelet.runtime.validation.golden_cache import GoldenCache
 from tilelet.runtime.validation.judge import Judge
 from tilelet.tasks.extents import Extents
@@ -62,6 +69,7 @@ class CaseRun:
         self.directory = result.directory = now.run_directory(case.name, case.config)
         self.findings = ""
         self._seed = draw_seed(now)  # captured now: data may be created after the script has ended
+        self._lent = LentInputs(self._made_again)
 
     def with_program(self, program: object) -> CaseRun:
         """Return the same case for another program: the same specs, seed, golden and comparison."""
@@ -71,7 +79,7 @@ class CaseRun:
         return other
 
     def golden_on(
-        self, tensors: Mapping[str, Array], scalars: Mapping[str, Any], golden: Golden
+        self, tensors: Mapping[str, Array], scalars: Mapping[str, Scalar], golden: Golden
     ) -> dict[str, Array]:
         """Return what a golden computes for arguments given by spec name."""
         sure, maybe = self.outputs()
@@ -86,6 +94,7 @@ class CaseRun:
             use_torch=self.case.use_torch,
             seed=self._seed,
             now=self.session,
+            lent=self._lent,
         )
 
     def fresh_outputs(self) -> list[str]:
@@ -136,11 +145,41 @@ class CaseRun:
 
     # ---- inputs
 
-    def inputs(self) -> dict[str, Any]:
+    def inputs(self) -> dict[str, Argument]:
         """Return fresh initial data by parameter."""
         return {p.name: self._initial(p) for p in self.compiled.parameters}
 
-    def control_arguments(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def lent_inputs(self) -> dict[str, Argument]:
+        """Return initial data by parameter that nobody may change; large arrays exist once."""
+        found: dict[str, Argument] = {}
+        owners: dict[str, Parameter] = {}
+        for param in self.compiled.parameters:
+            spec = self.specs[param.name]
+            is_lent = isinstance(spec, TensorSpec) and spec.nbytes >= LARGE and not spec.is_output
+            if not is_lent or param.is_written:
+                found[param.name] = self._initial(param)
+                continue
+            owners[spec.name] = param
+            found[param.name] = array = self._tensor(param, is_lent=True)
+            shared = self._lent.sharing(array)
+            for name in (*shared, spec.name):
+                if shared:  # the script fills one array again and again
+                    found[owners[name].name] = array = self._tensor(owners[name])
+                self._lent.add(name, array)
+        self._lent.restore()
+        return found
+
+    def _made_again(self, name: str) -> Array:
+        """Return fresh initial data of a spec."""
+        (param,) = (p for p in self.compiled.parameters if self.specs[p.name].name == name)
+        return self._tensor(param)
+
+    def _tensor(self, param: Parameter, is_lent: bool = False) -> Array:
+        array = self._initial(param, is_lent)
+        assert isinstance(array, np.ndarray)
+        return array
+
+    def control_arguments(self) -> tuple[dict[str, Argument], dict[str, Argument]]:
         """Return arrays that the control program reads, and empty ones for other shapes."""
         compiled = self.compiled
         read = parameters_read(compiled.program)
@@ -149,14 +188,14 @@ class CaseRun:
             for param in compiled.parameters
             if param.name in read or not isinstance(param.type, TensorType)
         }
-        shapes = {
+        shapes: dict[str, Argument] = {
             param.name: _empty(param, self.specs[param.name])
             for param in compiled.parameters
             if param.name not in needed and not _has_known_shape(param)
         }
         return needed, shapes
 
-    def inputs_on_demand(self, made: Mapping[str, object]) -> Mapping[str, Any]:
+    def inputs_on_demand(self, made: Arguments) -> Arguments:
         """Return all initial data lazily; `made` exists already."""
         makers = {
             param.name: functools.partial(self._initial, param)
@@ -164,7 +203,7 @@ class CaseRun:
         }
         return MadeOnDemand(made, makers)
 
-    def _initial(self, param: Parameter) -> object:
+    def _initial(self, param: Parameter, is_lent: bool = False) -> Argument:
         """Make the initial value of a parameter, or read it back."""
         spec = self.specs[param.name]
         if isinstance(spec, ScalarSpec):
@@ -175,14 +214,16 @@ class CaseRun:
         else:
             zero = is_seed and spec.is_output
             with progress(f"making the input {spec.name}"):
-                array = initial_array(spec, zero, seed=self._seed, now=self.session)
+                array = initial_array(
+                    spec, zero, seed=self._seed, now=self.session, is_lent=is_lent
+                )
         assert isinstance(param.type, TensorType)
         return array.view(param.type.dtype.numpy)
 
-    def tensors(self, given: Mapping[str, object]) -> dict[str, Array]:
+    def tensors(self, given: Arguments) -> dict[str, Array]:
         """Return array arguments by parameter, in the element types of their specs."""
         return {
-            name: as_spec(self.specs[name], cast("Array", a))
+            name: as_spec(self.specs[name], a)
             for name, a in given.items()
             if isinstance(a, np.ndarray)
         }
@@ -234,7 +275,9 @@ class CaseRun:
         by_spec = {self.specs[name].name: array for name, array in tensors.items()}
         cache, key = GoldenCache(), None
         if self.session.golden_cache and cached:
-            key = cache.key(golden, by_spec, scalars, names, use_torch, self._seed)
+            key = cache.key(
+                golden, by_spec, scalars, names, use_torch, self._seed, self._lent.digests(by_spec)
+            )
         stored = cache.load(key) if key else None
         if stored is not None and set(stored) <= set(names):
             self.console.detail("golden unchanged: from the cache")
@@ -270,9 +313,7 @@ class CaseRun:
             ignored=imports.calling(self._ignored_elements),
         )
 
-    def _ignored_elements(
-        self, given: Mapping[str, object], unset: Mapping[str, Bits]
-    ) -> dict[str, Bits]:
+    def _ignored_elements(self, given: Arguments, unset: Mapping[str, Bits]) -> dict[str, Bits]:
         """Return which elements of some outputs need no value.
 
         These are the elements that the golden does not write, and those whose value a comparison of
@@ -322,7 +363,7 @@ class CaseRun:
             return False
         return all(judgement.ok for judgement in found)
 
-    def examined(self, pristine: Mapping[str, object]) -> GoldenCase:
+    def examined(self, pristine: Arguments) -> GoldenCase:
         """Return the case with the intermediates of its golden, for `tilelet diverge`."""
         from tilelet.runtime.harness.examined_case import examined
 
@@ -350,6 +391,8 @@ class CaseRun:
                 self.directory.save_array("out", name, array)
         except OSError as error:
             raise CannotWrite.of(error) from error
+        if self.session.save_data:
+            self.session.say_once(f"note: inputs and goldens are in {self.directory.path('data')}")
 
     def skip_validation(self, why: str) -> None:
         """Pass without a comparison, and print that."""

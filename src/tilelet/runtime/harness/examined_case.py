@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from tilelet.diag.core import UserError
 from tilelet.diag.render import render_line
-from tilelet.divergence.case import GoldenCase, Masks, Trial
+from tilelet.divergence.case import GoldenCase, Masks, Source, Trial
 from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
-from tilelet.dtypes import Array
+from tilelet.dtypes import Arguments, Array
+from tilelet.frontend.decorators import can_lower_again, definition_of, with_definition
+from tilelet.ir.core import Program
+from tilelet.numerics.casts import computable
 from tilelet.passes.pipeline import AS_WRITTEN, run_passes
 from tilelet.runtime.data.specs import Spec
 from tilelet.runtime.programs.compiler import CompiledProgram
 from tilelet.runtime.validation.differences import mismatches
 from tilelet.runtime.validation.judge import Judge
 
-Expecting = Callable[[Callable[..., Any] | None, Mapping[str, Any]], "dict[str, Array] | None"]
+Expecting = Callable[[Callable[..., Any] | None, Arguments], "dict[str, Array] | None"]
 """Computes the expected outputs, by spec name, from a golden and the arguments of the program."""
 
 _NEAR, _LARGE = (0.7, 1.3), (2.0, 4.0)
@@ -35,7 +39,7 @@ _MAX_LARGE_ERROR = 0.05
 def examined(
     compiled: CompiledProgram,
     specs: Mapping[str, Spec],
-    pristine: Mapping[str, object],
+    pristine: Arguments,
     golden: Callable[..., object] | None,
     expecting: Expecting,
     judge: Judge,
@@ -110,15 +114,28 @@ def examined(
         tuple(trace.numbers) if trace else (),
         trials,
         lambda: run_passes(compiled.source, passes=AS_WRITTEN),
+        _source_of(compiled.source),
         partial,
     )
 
 
+def _source_of(program: Program) -> Source | None:
+    """Return the definition of a program's entry, which can be changed and lowered again."""
+    if not can_lower_again(program):
+        return None
+    file, definition = definition_of(program)
+
+    def lower(changed: ast.FunctionDef) -> Program:
+        return run_passes(with_definition(program, changed), passes=AS_WRITTEN)
+
+    return Source(file, definition, lower)
+
+
 def _redrawn(
-    pristine: Mapping[str, object],
-    expecting: Callable[[Mapping[str, Any]], Mapping[str, Array] | None],
+    pristine: Arguments,
+    expecting: Callable[[Arguments], Mapping[str, Array] | None],
     factors: tuple[float, float],
-) -> dict[str, object]:
+) -> Arguments:
     """Multiply every float input that the golden depends on by random factors.
 
     Zeros, signs and infinities stay. An input that the golden does not read may be derived from
@@ -131,11 +148,11 @@ def _redrawn(
     for name, value in pristine.items():
         if not isinstance(value, np.ndarray):
             continue
-        array = cast("Array", value)
+        array: Array = value
         if array.dtype.kind in "iubO":
             continue
         drawn = rng.random(array.size).reshape(array.shape)
-        wide = array.astype(np.float64)
+        wide = computable(array).astype(np.float64)
         scaled = wide * (factors[0] + (factors[1] - factors[0]) * drawn)
         other = scaled.astype(array.dtype)
         if np.array_equal(wide, np.rint(wide)):
@@ -150,7 +167,7 @@ def _redrawn(
 
 
 def _is_near(actual: Array, expected: Array) -> bool:
-    a, e = actual.astype(np.float64), expected.astype(np.float64)
+    a, e = computable(actual).astype(np.float64), computable(expected).astype(np.float64)
     if not np.isfinite(e).all():
         return True  # the golden rejects these inputs
     with np.errstate(all="ignore"):

@@ -19,7 +19,7 @@ from tilelet.diag.catalogue.harness import (
 )
 from tilelet.diag.core import Loc
 from tilelet.diag.text import shape_text
-from tilelet.dtypes import FP4, Array, DType
+from tilelet.dtypes import FP4, Argument, DType
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime.data.arrays import as_array, dtype_of, is_array, is_tensor
@@ -152,7 +152,7 @@ def given_names(params: Sequence[Parameter], count: int) -> list[str]:
 
 def bind_call(
     kernel: str, params: Sequence[Parameter], args: Sequence[object]
-) -> tuple[dict[str, Array | Any], dict[str, Any]]:
+) -> tuple[dict[str, Argument], dict[str, Any]]:
     """Return the engine's arguments of a direct call, and the tensors that it returns.
 
     With all parameters given, the call returns those that are written. Omitted `pl.Out` ones are
@@ -165,12 +165,12 @@ def bind_call(
     seen = [adopted(param, arg) for param, arg in zip(given, args)]
     check_arguments(given, seen)
     dims = Extents()
-    bound: dict[str, Array | Any] = {}
+    bound: dict[str, Argument] = {}
     written: dict[str, object] = {}
     for param, arg, plain in zip(given, args, seen):
         bound[param.name] = bind_one(param, plain)
         if isinstance(param.type, TensorType):
-            dims.fits(param.name, bound[param.name].shape, param.type.shape)
+            dims.fits(param.name, np.shape(bound[param.name]), param.type.shape)
             if param.is_written:
                 written[param.name] = arg
     wants_torch = any(is_tensor(a) for a in args)
@@ -227,10 +227,11 @@ def _is_plain(arg: object) -> bool:
     return type(arg) is np.ndarray or isinstance(arg, np.generic)
 
 
-def bind_one(param: Parameter, arg: object) -> Array | Any:
+def bind_one(param: Parameter, arg: object) -> Argument:
     """Convert one argument to a NumPy array or a plain number, as engines expect."""
     if isinstance(param.type, ScalarType):
-        return cast("Any", arg).item() if is_array(arg) or isinstance(arg, np.generic) else arg
+        number = cast("Any", arg)
+        return number.item() if is_array(arg) or isinstance(arg, np.generic) else number
     return as_array(arg)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.catalogue.python import NestedTooDeeply
-from tilelet.dtypes import Array
+from tilelet.dtypes import Argument, Arguments
 from tilelet.ir.core import Direction, FunctionKind, Program
 from tilelet.ir.programs import Programs
 from tilelet.runtime import session
@@ -100,7 +100,7 @@ class CompiledProgram(StepwiseCalls):
         # Of a worker of several ranks: its sub-workers, persistent windows and resident parameters.
         self.callbacks: Mapping[str, Callable[..., object]] | None = None
         self.kept_windows: KeptWindows | None = None
-        self.resident: frozenset[str] = frozenset()
+        self.resident: Mapping[str, Sequence[int]] = {}
         self._warm_calls = WarmCalls()
 
     @property
@@ -170,7 +170,7 @@ class CompiledProgram(StepwiseCalls):
 
     def execute(
         self,
-        arguments: Mapping[str, Array | object],
+        arguments: Arguments,
         config: RunConfig | None = None,
         execute: bool = True,
     ) -> dict[str, int]:
@@ -179,7 +179,7 @@ class CompiledProgram(StepwiseCalls):
 
     def run_tasks(
         self,
-        arguments: Mapping[str, Array | object],
+        arguments: Arguments,
         config: RunConfig | None = None,
         execute: bool = True,
         directory: RunDirectory | None = None,
@@ -276,7 +276,7 @@ class CompiledProgram(StepwiseCalls):
         now.say_once(f"note: the C text of {self.name} is in {folder}")
         return folder
 
-    def task_counts(self, arguments: Mapping[str, Array | object]) -> dict[str, int]:
+    def task_counts(self, arguments: Arguments) -> dict[str, int]:
         """Return the number of tasks of each kernel without executing any."""
         return self.execute(arguments, execute=False)
 
@@ -297,11 +297,11 @@ class ProgramCall:
     session: Session
 
     @functools.cached_property
-    def _bound(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _bound(self) -> tuple[dict[str, Argument], dict[str, Any]]:
         return bind_call(self.program.name, self.program.parameters, self.given)
 
     @property
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Argument]:
         """Arguments by parameter name. Arrays share the memory of the caller's tensors."""
         return self._bound[0]
 

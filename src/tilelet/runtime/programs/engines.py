@@ -6,14 +6,14 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.catalogue.command import NoCompiler, UnknownEngine
 from tilelet.diag.internal import InternalError
-from tilelet.dtypes import Array
+from tilelet.dtypes import Arguments
 from tilelet.ir.core import Program
 from tilelet.ranks.config import DistributedConfig
 from tilelet.runtime import session
@@ -47,7 +47,7 @@ class Engine(Protocol):
     def prepare(self, program: Program) -> None: ...
 
     def run(
-        self, program: Program, arguments: Mapping[str, Array | Any], *, execute: bool = True
+        self, program: Program, arguments: Arguments, *, execute: bool = True
     ) -> EngineResult: ...
 
 
@@ -131,12 +131,12 @@ def of_ranks(
     kept: KeptWindows | None = None,
     chosen: str | None = None,
     over_mpi: bool = False,
-    resident: frozenset[str] = frozenset(),
+    resident: Mapping[str, Sequence[int]] | None = None,
 ) -> Engine:
     """Return the engine for a program of several ranks.
 
     kept      its persistent windows
-    resident  names of the parameters whose shards stay on their ranks
+    resident  ranks of the shards of each parameter whose shards stay on their ranks
     """
     if over_mpi:
         from tilelet.ranks.mpi import MpiEngine as RanksEngine
@@ -144,7 +144,7 @@ def of_ranks(
         from tilelet.ranks.engine import RanksEngine
 
     is_native = chosen != "interp" and _has_compiler()
-    return RanksEngine(config or DistributedConfig(), callbacks, kept, is_native, resident)
+    return RanksEngine(config or DistributedConfig(), callbacks, kept, is_native, resident or {})
 
 
 def _interpreter(request: RunRequest) -> Engine:

@@ -21,7 +21,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import ref
 
 import numpy as np
@@ -115,13 +115,42 @@ class Cell:
     real: Any = None
 
 
-@dataclass(eq=False)
-class Operation:
-    """A recorded operator call, with cells in place of tensors."""
+class OperatorCall(NamedTuple):
+    """A call of an operator of torch."""
 
     function: Any
     args: tuple[Any, ...]
     named: dict[str, Any]
+
+    @property
+    def schema(self) -> Any:
+        return self.function._schema
+
+    def map(self, function: Callable[[Any], object]) -> OperatorCall:
+        """Return the call with `function` applied to every argument, also in lists."""
+        return OperatorCall(self.function, _map(function, self.args), _map(function, self.named))
+
+    def run(self) -> Any:
+        return self.function(*self.args, **self.named)
+
+    def tensors(self) -> Iterator[Any]:
+        return _tensors((self.args, self.named))
+
+    def passed(self) -> list[tuple[Any, Any]]:
+        """Return arguments with their alias information in the schema."""
+        declared = self.schema.arguments
+        by_name = {a.name: a.alias_info for a in declared}
+        return [
+            *((value, a.alias_info) for value, a in zip(self.args, declared)),
+            *((value, by_name[name]) for name, value in self.named.items()),
+        ]
+
+
+@dataclass(eq=False)
+class Operation:
+    """A recorded operator call, with cells in place of tensors."""
+
+    call: OperatorCall
     results: list[ref[Cell] | None]  # None: an argument that was written
     reads: set[Storage]
     writes: set[Storage]
@@ -134,15 +163,15 @@ class Operation:
         return bool(self.replaces) or any(cell is not None and cell() for cell in self.results)
 
     def run(self) -> None:
-        args, named = _map(_real, self.args), _map(_real, self.named)
+        call = self.call.map(_real)
         if self.state is None:
-            made = self.function(*args, **named)
+            made = call.run()
         else:
             generator, state = self.state
             now = generator.get_state()
             generator.set_state(state)
             try:
-                made = self.function(*args, **named)
+                made = call.run()
             finally:
                 generator.set_state(now)
         for result, value in zip(self.results, _tensors(made)):
@@ -229,7 +258,7 @@ class Deferred(_Tensor):
     def __torch_dispatch__(
         cls, func: Any, types: object, args: Any = (), kwargs: Any = None
     ) -> Any:
-        return _dispatch(func, args, kwargs or {})
+        return _dispatch(OperatorCall(func, args, kwargs or {}))
 
 
 def _looks(name: str, args: Sequence[object]) -> bool:
@@ -261,7 +290,7 @@ class _Making(_DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: object, args: Any = (), kwargs: Any = None
     ) -> Any:
-        return _dispatch(func, args, kwargs or {})
+        return _dispatch(OperatorCall(func, args, kwargs or {}))
 
 
 def opened(value: object) -> Any:
@@ -283,33 +312,31 @@ def _value(value: object) -> Any:
     return value.cell.real
 
 
-def _dispatch(function: Any, args: tuple[object, ...], named: dict[str, Any]) -> Any:
+def _dispatch(call: OperatorCall) -> Any:
     """Record an operator if its result is large or an operand is deferred, else run it."""
-    made = _without_elements(function, args, named)
+    made = _without_elements(call)
     if made is None:
-        return _run_now(function, args, named)
-    passed = _passed(function, args, named)
-    is_small = function._overloadpacket.__name__ in _BLANKS and made.numel() < LARGE
+        return _run_now(call)
+    passed = call.passed()
+    is_small = call.function._overloadpacket.__name__ in _BLANKS and made.numel() < LARGE
     results = [
-        _result(value, alias, passed, is_small) for value, alias in _with_aliases(function, made)
+        _result(value, alias, passed, is_small) for value, alias in _with_aliases(call, made)
     ]
     changed = {id(value) for value in _changed(passed)}
     fresh = [None if id(result) in changed else ref(result.cell) for result in results]
-    reads = {t.cell.storage for t in _tensors((args, named)) if isinstance(t, Deferred)}
+    reads = {t.cell.storage for t in call.tensors() if isinstance(t, Deferred)}
     operation = Operation(
-        function,
-        _map(_kept, args),
-        _map(_kept, named),
+        call.map(_kept),
         fresh,
         reads,
         {result.cell.storage for result in results},
         {value.cell.storage for value in _changed(passed)},
     )
-    is_draw = torch.Tag.nondeterministic_seeded in function.tags
+    is_draw = torch.Tag.nondeterministic_seeded in call.function.tags
     if is_draw:
-        generator = named.get("generator") or torch.default_generator
+        generator = call.named.get("generator") or torch.default_generator
         before = generator.get_state()
-        moved = _after_draw(generator, function, args, named, results[0].cell.meta)
+        moved = _after_draw(generator, call, results[0].cell.meta)
         if moved is not None:
             operation.state = generator, before
             generator.set_state(moved)
@@ -328,11 +355,12 @@ def _result(value: Any, alias: Any, passed: Sequence[tuple[Any, Any]], is_small:
     return base if alias.is_write else Deferred(Cell(value, base.cell.storage))
 
 
-def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any | None:
+def _without_elements(call: OperatorCall) -> Any | None:
     """Return the result on the meta device; None if the operation cannot be recorded."""
-    tensors = list(_tensors((args, named)))
+    function, args, named = call
+    tensors = list(call.tensors())
     if not any(isinstance(t, Deferred) for t in tensors):
-        size = _size(function, args, named)
+        size = _size(call)
         is_blank = function._overloadpacket.__name__ in _BLANKS
         if size is None or not _TAPE.takes(size, is_blank):
             return None
@@ -341,19 +369,19 @@ def _without_elements(function: Any, args: tuple[Any, ...], named: dict[str, Any
         return None
     if any(isinstance(t, Deferred) and t.cell.storage.is_open for t in tensors):
         return None
-    if any(str(r.type) not in ("Tensor", "List[Tensor]") for r in function._schema.returns):
+    if any(str(r.type) not in ("Tensor", "List[Tensor]") for r in call.schema.returns):
         return None
-    passed = _passed(function, args, named)
-    if not all(isinstance(value, Deferred) for value in _changed(passed)):
+    changed = _changed(call.passed())
+    if not all(isinstance(value, Deferred) for value in changed):
         return None
-    if _is_plain_fill(_changed(passed), tensors):
-        for value in _changed(passed):
+    if _is_plain_fill(changed, tensors):
+        for value in changed:
             opened(value)
         return None
     if _depends_on_elements(function, tensors):
         return None
     described = _map(_described, named) | dict.fromkeys(named.keys() & {"generator"})
-    if any(a.name == "device" for a in function._schema.arguments):
+    if any(a.name == "device" for a in call.schema.arguments):
         if str(named.get("device") or "cpu") != "cpu":
             return None
         if not tensors or "device" in named:
@@ -375,14 +403,14 @@ def _is_plain_fill(changed: Sequence[Any], tensors: Sequence[Any]) -> bool:
     return any(s.is_small or s.elements > _MANY for s in filled)
 
 
-def _size(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> int | None:
+def _size(call: OperatorCall) -> int | None:
     """Return how many elements a function creates; None if unknown."""
-    for declared, value in zip(function._schema.arguments, args):
+    for declared, value in zip(call.schema.arguments, call.args):
         if declared.name == "size":
             return math.prod(value)
         if declared.name == "self":
             return value.numel()
-    return math.prod(named["size"]) if "size" in named else None
+    return math.prod(call.named["size"]) if "size" in call.named else None
 
 
 def _depends_on_elements(function: Any, tensors: Sequence[Any]) -> bool:
@@ -393,32 +421,18 @@ def _depends_on_elements(function: Any, tensors: Sequence[Any]) -> bool:
     return bool(odd & set(function.tags))
 
 
-def _run_now(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    passed = _passed(function, args, named)
-    aliases = [r.alias_info for r in function._schema.returns]
+def _run_now(call: OperatorCall) -> Any:
+    aliases = [r.alias_info for r in call.schema.returns]
     gives_views = any(alias is not None and not alias.is_write for alias in aliases)
-    for value in _changed(passed):
+    for value in _changed(call.passed()):
         if isinstance(value, Deferred):
             _TAPE.compute({value.cell.storage}, readers=True)
-    look = opened if gives_views else _value
-    made = function(*_map(look, args), **_map(look, named))
-    own = {id(t.cell.real): t for t in _tensors((args, named)) if isinstance(t, Deferred)}
+    made = call.map(opened if gives_views else _value).run()
+    own = {id(t.cell.real): t for t in call.tensors() if isinstance(t, Deferred)}
     return _map(lambda value: own.get(id(value), value), made)
 
 
 # ---- what an operator's schema says
-
-
-def _passed(
-    function: Any, args: tuple[Any, ...], named: dict[str, object]
-) -> list[tuple[object, object]]:
-    """Return arguments with their alias information in the schema."""
-    declared = function._schema.arguments
-    by_name = {a.name: a.alias_info for a in declared}
-    return [
-        *((value, a.alias_info) for value, a in zip(args, declared)),
-        *((value, by_name[name]) for name, value in named.items()),
-    ]
 
 
 def _changed(passed: Sequence[tuple[Any, Any]]) -> list[Any]:
@@ -426,9 +440,9 @@ def _changed(passed: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [t for value, info in passed if info and info.is_write for t in _tensors(value)]
 
 
-def _with_aliases(function: Any, made: Any) -> Iterator[tuple[object, object]]:
+def _with_aliases(call: OperatorCall, made: Any) -> Iterator[tuple[object, object]]:
     """Yield tensors of a result with their alias information in the schema."""
-    returns = function._schema.returns
+    returns = call.schema.returns
     for value, declared in zip([made] if len(returns) == 1 else made, returns):
         for tensor in _tensors(value):
             yield tensor, declared.alias_info
@@ -488,13 +502,13 @@ _FILLS = ("normal_", "uniform_", "random_", "randn_like", "rand_like", "randint_
 _LEFT, _NEXT, _KEY, _REST = 8, 16, 24, 24 + 8 * mersenne_twister.WORDS
 
 
-def _after_draw(generator: Any, function: Any, args: Any, named: Any, meta: Any) -> object | None:
+def _after_draw(generator: Any, call: OperatorCall, meta: Any) -> object | None:
     """Return the generator's state after a draw of `meta`'s shape; None if unknown."""
     state = generator.get_state()
     if state.numel() != _STATE_BYTES or not meta.is_contiguous() or meta.numel() < LARGE:
         return None
     last = meta.numel() % 16
-    taken = [_taken(generator, function, args, named, 16 * n + last) for n in (1, 2, 3)]
+    taken = [_taken(generator, call, 16 * n + last) for n in (1, 2, 3)]
     generator.set_state(state)
     first, second, third = taken
     if first is None or second is None or third is None or third - second != second - first:
@@ -502,9 +516,10 @@ def _after_draw(generator: Any, function: Any, args: Any, named: Any, meta: Any)
     return _moved(state, first + (meta.numel() // 16 - 1) * (second - first))
 
 
-def _taken(generator: Any, function: Any, args: Any, named: Any, size: int) -> int | None:
+def _taken(generator: Any, call: OperatorCall, size: int) -> int | None:
     """Return how many numbers a draw of `size` elements consumes."""
-    names = [a.name for a in function._schema.arguments]
+    function, args, named = call
+    names = [a.name for a in call.schema.arguments]
     small = list(args)
     if function.overloadpacket.__name__ in _FILLS:
         small[0] = torch.empty(size, dtype=args[0].dtype)

@@ -24,6 +24,7 @@ from tilelet.dtypes import Array
 from tilelet.runtime import session
 from tilelet.runtime.data.arrays import as_array, as_tensor, is_array
 from tilelet.runtime.data.inputs import seed_of
+from tilelet.runtime.data.lent import NONE_LENT, LentInputs
 from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.session import Session
 from tilelet.runtime.torch_scripts.threads import short_work_alone
@@ -71,6 +72,7 @@ def compute_golden(
     use_torch: bool = False,
     seed: int | None = None,
     now: Session | None = None,
+    lent: LentInputs = NONE_LENT,
 ) -> dict[str, Array]:
     """Run the golden on copies of the arguments; return the expected array of every output.
 
@@ -79,9 +81,11 @@ def compute_golden(
     them. `fresh` are outputs without initial data: the golden must write each of them.
     """
     names = (*outputs, *maybe_outputs)
-    given = {name: array.copy() for name, array in arrays.items()}
+    given = lent.copies(arrays, names)
     seed = torch_seed() if seed is None else seed
     tensors, touched = _call(golden, given, scalars, names, use_torch, seed)
+    del given
+    lent.restore()
     results = {name: _result(name, tensors[name], arrays[name]) for name in names}
     unchanged = [name for name in names if _same_bits(results[name], arrays[name])]
     written = set(names).difference(unchanged) | {name for name in names if touched.get(name)}
@@ -94,7 +98,8 @@ def compute_golden(
     ]
     if suspects or not written:
         marked = suspects or unchanged
-        kept = unchanged_elements(golden, arrays, scalars, names, marked, use_torch, seed)
+        tensors.clear()
+        kept = unchanged_elements(golden, arrays, scalars, names, marked, use_torch, seed, lent)
         written |= {name for name, elements in kept.items() if not elements.all()}
     missing = [name for name in outputs if name in fresh and name not in written]
     if missing:
@@ -187,13 +192,14 @@ def unchanged_elements(
     names: Sequence[str],
     use_torch: bool,
     seed: int,
+    lent: LentInputs = NONE_LENT,
 ) -> dict[str, Bits]:
     """Return which elements of some arrays the golden leaves as it found them.
 
     An element that equals its initial value may have been written, so the golden runs again on
     initial data that no computation yields.
     """
-    marked = {name: array.copy() for name, array in arrays.items()}
+    marked = lent.copies(arrays, {*outputs, *names})
     for name in names:
         # BOOL has no spare value for the fill pattern.
         _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
@@ -202,6 +208,8 @@ def unchanged_elements(
     except GoldenRaised:
         # a failure on such data means that it is read
         return {name: np.zeros(arrays[name].shape, np.bool_) for name in names}
+    finally:
+        lent.restore()
     return {name: _still_marked(_result(name, tensors[name], arrays[name])) for name in names}
 
 
