@@ -32,7 +32,7 @@ from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
 from tilelet.ranks.rank import RankTask
 from tilelet.ranks.scheduler import World
 from tilelet.ranks.static import check_shards, check_text, check_waits
-from tilelet.ranks.terminal import say
+from tilelet.ranks.terminal import say, wait_until_read
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Window, window_of_array
@@ -400,5 +400,6 @@ def _abort(control: Control, text: str) -> NoReturn:
     """End all processes; the first that fails reports why."""
     if control.is_first():
         say(f"{text}\nrank {COMM.rank} has failed: the run ends\n")
+        wait_until_read()
     COMM.Abort(1)
     raise SystemExit(1)
