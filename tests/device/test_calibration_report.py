@@ -35,9 +35,10 @@ def row(
     modelled: float,
     left_out: float,
     cause: str = "vector",
+    period: str = "2026-06",
 ) -> RowFit:
     shares = {cause: 1.0}
-    return RowFit(name, family, "2026-06", "cores", "us", published, modelled, left_out, shares)
+    return RowFit(name, family, period, "cores", "us", published, modelled, left_out, shares)
 
 
 def test_pairs_and_directions() -> None:
@@ -97,13 +98,40 @@ def test_nine_of_ten_lie_inside() -> None:
     assert reports.coverage(rows) >= 0.88
 
 
+def off_by(error: float, name: str, period: str = "2026-06") -> RowFit:
+    return row(name, name, 100.0, 100.0, 100.0 * math.exp(error), period=period)
+
+
 def test_intervals_hold_for_families_that_had_no_part_in_them() -> None:
-    rows = [outcome(f"r{i}", 100.0, 100.0 * math.exp(0.01 * (i % 10))) for i in range(40)]
-    far = [row(f"far{i}", "far", 100.0, 100.0, 100.0 * math.exp(0.5)) for i in range(10)]
-    assert reports.coverage([*rows, *far]) >= 0.9
+    rows = [off_by(0.01 * (i % 10), f"r{i}") for i in range(40)]
+    far = [row(f"far{i}", "far", 100.0, 100.0, 100.0 * math.exp(0.5)) for i in range(8)]
     # Without the far family intervals would be narrow: they are widened by what it lies outside.
-    assert reports.spreads([*rows, *far])["vector"][0] > 0.5
+    assert reports.spreads([*rows, *far])["vector"][0] > 0.3
     assert reports.spreads(rows)["vector"][0] < 0.12
+    # Nothing in the other rows foretells that family, so it counts as missed.
+    assert reports.coverage([*rows, *far]) == pytest.approx(40 / 48)
+
+
+def test_intervals_are_wider_in_periods_that_are_modelled_worse() -> None:
+    good = [off_by(0.005 * (i % 20 + 1), f"g{i}") for i in range(40)]
+    bad = [off_by(0.03 * (i % 20 + 1), f"b{i}", "2026-05-22") for i in range(20)]
+    few = [off_by(0.3, "f", "2026-06-29")]
+    rows = [*good, *bad, *few]
+    factors = reports.period_factors(rows)
+    assert factors["2026-06"][0] < 0.6 < 1.5 < factors["2026-05-22"][0]
+    assert 1.0 < factors["2026-06-29"][0] < 1.3
+    assert factors["2026-05-22"][1] == 20
+    assert reports.coverage(rows) >= 0.9
+    alike = [dataclasses.replace(o, period="2026-06") for o in rows]
+    assert reports.typical_width(rows) < reports.typical_width(alike)
+
+
+def test_a_tolerance_limit_is_above_the_quantile() -> None:
+    rows = [off_by(0.001 * (i + 1), f"r{i}") for i in range(97)]
+    width = math.log(reports.typical_width(rows))
+    assert sum(o.left_out <= 100.0 * math.exp(width) for o in rows) == 91
+    few = rows[:10]
+    assert math.log(reports.typical_width(few)) >= 0.01
 
 
 def test_the_spread_of_changes_grows_with_them() -> None:
@@ -127,6 +155,8 @@ def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
     machine = load_machine("a2a3")
     found = {bound: (s.within, s.rows) for bound, s in machine.errors.items()}
     assert found == reports.spreads(outcomes)
+    factors = {period: (s.factor, s.rows) for period, s in machine.period_errors.items()}
+    assert factors == reports.period_factors(outcomes)
     assert machine.pairs is not None
     assert dataclasses.asdict(machine.pairs) == reports.pair_spread(reports.pairs_of(outcomes))
 

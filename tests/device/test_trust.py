@@ -59,6 +59,7 @@ def test_a_profile_has_an_interval_and_three_dependences() -> None:
     profile = run.profile
     low, high = profile.interval
     within = sum(share * A2A3.errors[cause].within for cause, share in profile.shares.items())
+    within *= A2A3.period_errors[profile.period].factor
     assert sum(profile.shares.values()) == pytest.approx(1.0)
     assert low == pytest.approx(profile.total_us * math.exp(-within))
     assert high == pytest.approx(profile.total_us * math.exp(within))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -26,14 +27,15 @@ NOTICED = 0.05
 COVERED = 0.9
 """Share of published figures inside their interval."""
 
-SHRINK = 1.0
-"""Weight that pulls the error of a cause towards that of all rows.
+CONFIDENCE = 0.8
+"""Confidence that intervals which hold for the rows at hand hold for `COVERED` of further rows."""
 
-With less, the errors of causes follow single families, and intervals must be widened more to hold
-for the others.
+PRIOR_ROWS = 8.0
+"""Weight, in rows, of the common error in that of a cause or of a period.
+
+The errors of causes and of periods with few rows follow single families. docs/measurements.md
+compares weights.
 """
-
-_WIDTHS = np.arange(0.05, 1.51, 0.02)
 
 
 @dataclass(frozen=True)
@@ -166,79 +168,101 @@ def errors_text(errors: Sequence[float]) -> str:
 def spreads(outcomes: Sequence[RowFit]) -> dict[str, tuple[float, int]]:
     """Return, by cause, the log of the factor within which its time lies in nine of ten rows.
 
-    The interval of a run is the sum of these, weighted by its shares; wide enough to hold also for
-    families that were not used: see `coverage`.
+    The interval of a run is the sum of these, weighted by its shares, times the factor of its
+    period (`period_factors`); it holds also for families that were not used: see `coverage`.
     """
-    raw, wider = _raw_spreads(outcomes), _widening_factor(outcomes)
+    scales, wider = Scales.of_rows(outcomes), _widening_factor(outcomes)
     weights = {cause: sum(o.shares.get(cause, 0.0) for o in outcomes) for cause in CAUSES}
     return {
-        cause: (round(own * wider, 3), max(1, round(weights[cause]))) for cause, own in raw.items()
+        cause: (round(own * wider, 3), max(1, round(weights[cause])))
+        for cause, own in scales.causes.items()
     }
 
 
-def _raw_spreads(outcomes: Sequence[RowFit]) -> dict[str, float]:
-    """Fit the nine-tenths quantile of left-out errors as a sum over causes.
+def period_factors(outcomes: Sequence[RowFit]) -> dict[str, tuple[float, int]]:
+    """Return, by period of the runtime, the factor of its errors, and its rows."""
+    rows = Counter(o.period for o in outcomes)
+    factors = Scales.of_rows(outcomes).periods
+    return {period: (round(factors[period], 3), rows[period]) for period in sorted(rows)}
 
-    Coordinate descent on the pinball loss; few rows pull a cause little from the common value.
+
+@dataclass(frozen=True)
+class Scales:
+    """Expected sizes of left-out errors, as logarithms.
+
+    causes   by cause of time, in a period of common accuracy
+    periods  factor by period of the runtime
     """
-    off = np.array([abs(math.log(o.left_out / o.published)) for o in outcomes])
-    shares = np.array([[o.shares.get(cause, 0.0) for cause in CAUSES] for o in outcomes])
-    weights = np.array([o.weight for o in outcomes])
-    common = _quantile(off, weights)
-    widths = np.full(len(CAUSES), common)
 
-    for _ in range(8):
-        for j in range(len(CAUSES)):
-            tried = np.repeat(widths[:, None], len(_WIDTHS), axis=1)  # a column for each width
-            tried[j] = _WIDTHS
-            rest = off[:, None] - shares @ tried
-            pinball = weights @ np.maximum(COVERED * rest, (COVERED - 1) * rest)
-            pull = SHRINK * ((tried - common) ** 2).sum(axis=0) / max(common, 1e-9)
-            widths[j] = _WIDTHS[int(np.argmin(pinball + pull))]
-    return dict(zip(CAUSES, widths.tolist()))
+    causes: Mapping[str, float]
+    periods: Mapping[str, float]
+
+    @classmethod
+    def of_rows(cls, outcomes: Sequence[RowFit]) -> Scales:
+        """Return weighted means, pulled towards the common one by `PRIOR_ROWS`."""
+        off = np.array([_off(o) for o in outcomes])
+        weights = np.array([o.weight for o in outcomes])
+        periods = _shrunk_means(
+            off / max(float(weights @ off / weights.sum()), 1e-9),
+            {p: weights * [o.period == p for o in outcomes] for p in {o.period for o in outcomes}},
+            1.0,
+        )
+        off = off / [periods[o.period] for o in outcomes]
+        causes = _shrunk_means(
+            off,
+            {c: weights * [o.shares.get(c, 0.0) for o in outcomes] for c in CAUSES},
+            float(weights @ off / weights.sum()),
+        )
+        return cls(causes, periods)
+
+    def of(self, row: RowFit) -> float:
+        own = sum(share * self.causes[cause] for cause, share in row.shares.items())
+        return max(own * self.periods.get(row.period, 1.0), 1e-9)
 
 
-def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """Return the smallest value that covers its share of the weight."""
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order]) / weights.sum()
-    return float(values[order][np.searchsorted(reached, COVERED - 1e-12)])
+def _off(row: RowFit) -> float:
+    return abs(math.log(row.left_out / row.published))
+
+
+def _shrunk_means(
+    values: NDArray[np.float64], weights: Mapping[str, NDArray[np.float64]], common: float
+) -> dict[str, float]:
+    return {
+        name: float((own @ values + PRIOR_ROWS * common) / (own.sum() + PRIOR_ROWS))
+        for name, own in weights.items()
+    }
+
+
+def _against_others(outcomes: Sequence[RowFit]) -> list[float]:
+    """Return each row's error, in units of the scale that follows from the other families."""
+    found: list[float] = []
+    for family in dict.fromkeys(o.family for o in outcomes):
+        others = [o for o in outcomes if o.family != family]
+        if others:
+            scales = Scales.of_rows(others)
+            found += [_off(o) / scales.of(o) for o in outcomes if o.family == family]
+    return found
 
 
 def _widening_factor(outcomes: Sequence[RowFit]) -> float:
-    """Return the smallest factor with which intervals computed without a family hold for it.
+    """Return the smallest multiple of the scales that holds for families left out of them.
 
-    They must hold for rows by weight and by number.
+    It is a tolerance limit: the order statistic that lies above the quantile `COVERED` of all
+    programs with `CONFIDENCE`, because these few rows are a sample of them.
     """
-    needed, weights = _against_others(outcomes)
-    if not len(needed):
-        return 1.0
-    return max(1.0, _quantile(needed, weights), _quantile(needed, np.ones(len(needed))))
-
-
-def _against_others(
-    outcomes: Sequence[RowFit],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return each left-out row's error, in widths of an interval without its family, and weight."""
-    found: list[tuple[float, float]] = []
-    for family in dict.fromkeys(o.family for o in outcomes):
-        others = [o for o in outcomes if o.family != family]
-        if not others:
-            continue
-        raw = _raw_spreads(others)
-        for o in outcomes:
-            if o.family == family:
-                width = sum(share * raw[cause] for cause, share in o.shares.items())
-                off = abs(math.log(o.left_out / o.published))
-                found.append((off / max(width, 1e-9), o.weight))
-    both = np.array(found).reshape(-1, 2)
-    return both[:, 0], both[:, 1]
+    needed = sorted(_against_others(outcomes))
+    below = 0.0  # probability that at most i - 1 rows lie inside the true interval
+    for i, value in enumerate(needed):
+        below += math.comb(len(needed), i) * COVERED**i * (1 - COVERED) ** (len(needed) - i)
+        if below >= CONFIDENCE:
+            return value
+    return needed[-1] if needed else 1.0
 
 
 def typical_width(outcomes: Sequence[RowFit]) -> float:
     """Return the median factor between a modelled figure and the ends of its interval."""
-    known = spreads(outcomes)
-    return math.exp(median(sum(s * known[c][0] for c, s in o.shares.items()) for o in outcomes))
+    scales, wider = Scales.of_rows(outcomes), _widening_factor(outcomes)
+    return math.exp(wider * median(scales.of(o) for o in outcomes))
 
 
 def pair_spread(pairs: Sequence[Pair]) -> dict[str, float]:
@@ -262,10 +286,16 @@ def pair_spread(pairs: Sequence[Pair]) -> dict[str, float]:
 def coverage(outcomes: Sequence[RowFit]) -> float:
     """Return the share of published figures inside the interval of the left-out prediction.
 
-    Intervals are computed from the other families, and widened like `spreads`.
+    All that makes the interval follows from the other families.
     """
-    (off, _), wider = _against_others(outcomes), _widening_factor(outcomes)
-    return float((off <= wider + 1e-9).mean()) if len(off) else math.nan
+    inside: list[bool] = []
+    for family in dict.fromkeys(o.family for o in outcomes):
+        others = [o for o in outcomes if o.family != family]
+        if others:
+            scales, wider = Scales.of_rows(others), _widening_factor(others)
+            mine = (o for o in outcomes if o.family == family)
+            inside += [_off(o) <= wider * scales.of(o) + 1e-9 for o in mine]
+    return float(np.mean(inside)) if inside else math.nan
 
 
 # Text
@@ -335,5 +365,6 @@ def to_data(outcomes: Sequence[RowFit], missing: Sequence[str]) -> JsonObject:
         "mean_error": float(np.mean([abs(o.error) for o in outcomes])),
         "median_left_out_error": median(abs(o.left_out_error) for o in outcomes),
         "errors": spreads(outcomes),
+        "period_errors": period_factors(outcomes),
         "not_run": list(missing),
     }

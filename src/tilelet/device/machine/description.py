@@ -239,6 +239,18 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
+class PeriodSpread:
+    """Errors of totals in one period of the runtime.
+
+    factor  of `Spread.within`, for every cause
+    rows    number of rows
+    """
+
+    factor: float = _positive()
+    rows: int = _count()
+
+
+@dataclass(frozen=True, slots=True)
 class PairSpread:
     """Errors of modelled changes: the standard deviation of `log(after / before)` is `floor` for no
     change and grows by `slope` with the change. Nine of ten published changes lie `within` so many
@@ -290,8 +302,8 @@ class Machine:
 
     `narrow_types` are those of `dtypes.NARROW` that its instructions know.
 
-    `errors` (by cause of time) and `pairs` describe the known errors of the model; they are
-    empty for a machine without published comparisons.
+    `errors` (by cause of time), `period_errors` and `pairs` describe the known errors of the
+    model; they are empty for a machine without published comparisons.
     """
 
     name: str
@@ -310,6 +322,7 @@ class Machine:
     evidence: Mapping[str, Evidence]
     file: str
     errors: Mapping[str, Spread] = field(default_factory=dict[str, Spread])
+    period_errors: Mapping[str, PeriodSpread] = field(default_factory=dict[str, PeriodSpread])
     pairs: PairSpread | None = None
     links: Links | None = None
 
@@ -387,6 +400,7 @@ _TOP = (
     "body",
     "runtime",
     "errors",
+    "period_errors",
     "pairs",
     "links",
 )
@@ -498,6 +512,9 @@ class _Reader:
             evidence=MappingProxyType(self.evidence),
             file=self.file,
             errors=MappingProxyType(self.group(data, "errors", Spread) if "errors" in data else {}),
+            period_errors=MappingProxyType(
+                self.group(data, "period_errors", PeriodSpread) if "period_errors" in data else {}
+            ),
             pairs=self.read(data, "pairs", PairSpread) if "pairs" in data else None,
             links=self.read(data, "links", Links) if "links" in data else None,
         )

@@ -300,13 +300,13 @@ class _Summary:
     def profile(self, findings: tuple[str, ...]) -> Profile:
         t, machine = self.timeline, self.machine
         total, pairs = self.path.total_us, machine.pairs
-        shares = time_shares(t, self.path)
+        shares, period = time_shares(t, self.path), _period(machine, self.runtime)
         cores = {"AIC": machine.cores.clusters, "AIV": machine.cores.vectors}
         return Profile(
             program=self.program,
             machine=machine.name,
             title=machine.title,
-            period=_period(machine, self.runtime),
+            period=period,
             tasks=self.stream.tasks.total,
             total_us=total,
             functions=tuple(self.functions()),
@@ -330,7 +330,7 @@ class _Summary:
             guesses=tuple(self.guesses()),
             bound=t.bound,
             shares=shares,
-            interval=interval(machine, shares, total) or (),
+            interval=interval(machine, period, shares, total) or (),
             pair=dataclasses.asdict(pairs) if pairs else {},
         )
 

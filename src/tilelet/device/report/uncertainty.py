@@ -43,14 +43,16 @@ def main_cause(
 
 
 def interval(
-    machine: Machine, shares: Mapping[str, float], us: float
+    machine: Machine, period: str, shares: Mapping[str, float], us: float
 ) -> tuple[float, float] | None:
     """Return the interval that would contain nine of ten published totals, or None if unknown."""
     if not machine.errors or not shares:
         return None
     known = machine.errors
-    factor = math.exp(sum(s * known[c].within for c, s in shares.items() if c in known))
-    return us / factor, us * factor
+    within = sum(s * known[c].within for c, s in shares.items() if c in known)
+    if period in machine.period_errors:
+        within *= machine.period_errors[period].factor
+    return us / math.exp(within), us * math.exp(within)
 
 
 def ratio_interval(
