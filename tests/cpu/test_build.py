@@ -474,9 +474,10 @@ def test_two_programs_at_once() -> None:
         np.testing.assert_allclose(step, steps[0], rtol=1e-4)
 
 
+SLOW = 2 * HUNG  # seconds that the slow compiler takes: a compiler that is left is noticed
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *--version*) exec cc "$@";; esac
-sleep 60 &
+sleep {seconds} &
 echo $! >> {pids}
 wait
 """
@@ -485,7 +486,7 @@ wait
 def slow_compiler(folder: Path) -> tuple[Path, Path]:
     """A compiler whose work is done by a process of its own, and the file that names these."""
     pids, compiler = folder / "pids", folder / "slow-cc"
-    compiler.write_text(SLOW_COMPILER.format(pids=pids))
+    compiler.write_text(SLOW_COMPILER.format(pids=pids, seconds=int(SLOW)))
     compiler.chmod(0o755)
     return compiler, pids
 
@@ -513,6 +514,30 @@ def test_no_compiler_outlives_a_process_that_is_ended(
     assert process.wait(timeout=HUNG) == -number
     wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
     assert not list((tmp_path / "cache" / "cpu").glob(f"{cache.DRAFT}*"))
+
+
+SIGNAL_WHILE_STARTING = """
+import os, pathlib, signal, subprocess, time
+start = subprocess.Popen.__init__
+def interrupted(self, command, *args, **kwargs):
+    start(self, command, *args, **kwargs)
+    if "--version" not in command:
+        while not pathlib.Path({pids!r}).exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+subprocess.Popen.__init__ = interrupted
+"""
+
+
+@pytest.mark.parametrize("script", [COMPILE, PROFILE])
+def test_a_signal_while_a_compiler_starts(script: str, tmp_path: Path) -> None:
+    compiler, pids = slow_compiler(tmp_path)
+    settings = {"CC": str(compiler), "TILELET_CACHE_DIR": str(tmp_path / "cache")}
+    script = SIGNAL_WHILE_STARTING.format(pids=str(pids)) + script
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env={**os.environ, **settings}, check=False)
+    assert done.returncode == -signal.SIGTERM
+    wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])

@@ -129,16 +129,18 @@ def start_compiler(
     command: Sequence[str], environment: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
     """Start a compiler in its own session; the caller reports its end by `has_ended`."""
-    process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=environment,
-        start_new_session=True,
-    )
+    with _termination.deferred():
+        process = subprocess.Popen(  # noqa: S603 - a list, no shell: the user's own compiler
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+        _termination.sessions.add(process.pid)
     for watch in list(_watches):
         watch.tell(process.pid)
     return process
@@ -146,6 +148,7 @@ def start_compiler(
 
 def has_ended(process: subprocess.Popen[Any]) -> None:
     """Forget a compiler that has ended."""
+    _termination.sessions.discard(process.pid)
     for watch in list(_watches):
         watch.tell(-process.pid)
 
@@ -158,6 +161,47 @@ def kill(process: subprocess.Popen[Any]) -> None:
 
 class _TerminatedError(BaseException):
     """The process is being terminated; compilers are killed and drafts removed on the way out."""
+
+
+class _Termination:
+    """The signal that ends this process, and the compilers that must not outlive it."""
+
+    def __init__(self) -> None:
+        self.caught: int | None = None
+        self.sessions: set[int] = set()  # process groups of running compilers
+        self._is_deferred = False
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.caught is None:
+            self.caught = number
+            if not self._is_deferred:
+                raise _TerminatedError
+
+    @contextlib.contextmanager
+    def deferred(self) -> Generator[None]:
+        """Delay the exception: a compiler whose `Popen` is interrupted is known to nobody."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._is_deferred = True
+        try:
+            yield
+        finally:
+            self._is_deferred = False
+        if self.caught is not None:
+            raise _TerminatedError
+
+    def end(self) -> None:
+        """End this process if a signal was caught, and its compilers first."""
+        if self.caught is None:
+            return
+        for session in list(self.sessions):
+            with contextlib.suppress(OSError):
+                os.killpg(session, signal.SIGKILL)
+        os.kill(os.getpid(), self.caught)
+
+
+_termination = _Termination()
 
 
 # Reads numbers of sessions, negative ones of those that have ended, until nobody can write more; 0
@@ -214,6 +258,7 @@ _watches: set[_Watch] = set()
 
 def _in_forked_child() -> None:
     """Reset the state after a fork: compilers belong to the parent."""
+    _termination.sessions.clear()
     while _watches:
         _watches.pop().leave()
 
@@ -255,22 +300,14 @@ def stopped_when_terminated() -> Generator[None]:
     if not signals:
         yield
         return
-    caught: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        if not caught:
-            caught.append(number)
-            raise _TerminatedError
-
     for each in signals:
-        signal.signal(each, stop)
+        signal.signal(each, _termination.handle)
     try:
         yield
     finally:
         for each in signals:
             signal.signal(each, signal.SIG_DFL)
-        if caught:
-            os.kill(os.getpid(), caught[0])
+        _termination.end()
 
 
 def machine_flags() -> tuple[str, ...]:
