@@ -25,6 +25,9 @@ int takes_pairs(const tl_matmul_args *x) { return is_paired(x); }
 int takes_b_in_place(const tl_matmul_args *x) { return is_in_place(x); }
 const char *next_b(const workspace *work) { return work->ahead.guess; }
 int is_next_fed(const workspace *work) { return work->fed == work->ahead.guess; }
+void prefer(int order) {
+    for (int i = 0; i < ORDERS; i++) readings.cost[i] = i == order ? 1 : 2;
+}
 """
 
 # Beside the machine's own: pairs of BF16 by an instruction written in C, and by one that adds in
@@ -596,6 +599,7 @@ def test_rows_that_are_read_together_between_others(flags: str) -> None:
     pieces=st.integers(1, 3),
     depth=st.integers(1, 40),
     types=st.sampled_from(ONE_ROW_TYPES),
+    order=st.integers(0, 1),
     flags=st.sampled_from(list(BUILDS)),
     seed=st.integers(0, 1000),
 )
@@ -608,6 +612,7 @@ def test_rows_that_are_read_together(
     pieces: int,
     depth: int,
     types: tuple[DType, DType],
+    order: int,
     flags: str,
     seed: int,
 ) -> None:
@@ -615,6 +620,7 @@ def test_rows_that_are_read_together(
     others: wider, of another depth, with another A, or with rows that lie apart.
     """
     library = build(SOURCE, BUILDS[flags])
+    library.prefer(order)
     a_type, b_type = types
     products = (Product * count)()
     kept: list[Any] = []

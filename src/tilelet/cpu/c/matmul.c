@@ -27,6 +27,7 @@
 #include "one_row.h"
 #include "operands.h"
 #include "passes.h"
+#include "reading.h"
 
 #define PAIRED_KC (2 * KC)
 #define ROW_BLOCK 256
@@ -624,15 +625,24 @@ static int is_alike(const tl_matmul_args *x, const tl_matmul_args *y) {
            x->n == y->n && x->k == y->k;
 }
 
-static void run_streams(const tl_matmul_args *x, int count, workspace *work) {
-    const char *b[TL_STREAMS];
+static void run_streams(const tl_matmul_args *x, int count, const void *then, workspace *work) {
+    const char *b[TL_STREAMS + 1];
+    int64_t row_bytes = x->n * element_size(x->b_type);
+    reading read = begin_reading(count * x->k * row_bytes);
     work->prepared.a = NULL;
     convert_rows(work->a, x->k, x->a, x->a_type, x->lda, 1, x->k, x->k);
     for (int i = 0; i < count; i++) {
         b[i] = x[i].b;
         begin_row(&x[i], 0, x->n, work->flipped + i * x->n);
     }
-    add_streams(work->flipped, work->a, b, count, x->k, x->n, x->b_type);
+    b[count] = then;
+    if (read.order == TOGETHER_BY_ROWS)
+        add_streams(work->flipped, work->a, b, count, x->k, x->n, x->b_type);
+    else
+        for (int i = 0; i < count; i++)
+            add_all_rows(work->flipped + i * x->n, work->a, b[i], b[i + 1], row_bytes, x->k, x->n,
+                         x->b_type);
+    end_reading(&read);
     for (int i = 0; i < count; i++) end_row(&x[i], 0, x->n, work->flipped + i * x->n);
 }
 
@@ -730,7 +740,8 @@ void tl_matmul_side_by_side(const tl_product *products, int64_t count, const voi
     for (int64_t i = 0, n; i < count; i += n) {
         n = streams_of(products + i, count - i, streams);
         if (n > 1) {
-            run_streams(streams, (int)n, work);
+            const void *next = i + n < count ? products[i + n].args.b : then;
+            run_streams(streams, (int)n, next, work);
             continue;
         }
         void *parts[TL_SIDE_BY_SIDE] = {products[i].args.c};

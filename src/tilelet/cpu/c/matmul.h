@@ -8,7 +8,8 @@
  *
  * So, to run fast, make calls *large*: one call over the whole K of a `matmul_acc` loop (instead of
  * one per k-block), and over the columns of neighboring tasks (N of 256 and more reads weights in
- * long runs and shares the conversion of A). A call is single-threaded and touches no global state.
+ * long runs and shares the conversion of A). A call is single-threaded; its only global state is
+ * what chooses the order of reading (reading.h).
  */
 #ifndef TL_MATMUL_H
 #define TL_MATMUL_H
@@ -64,7 +65,8 @@ enum { TL_SIDE_BY_SIDE = 8 }; /* limit of products that run as one */
 enum { TL_STREAMS = 4 }; /* limit of one-row products that are read together */
 
 /* Several products, each with its own C: those with adjacent columns of B and everything else equal
- * run as one; one-row products whose B have contiguous rows are read together. `then` is the B of
+ * run as one; one-row products whose B have contiguous rows are read together or in
+ * sequence, whichever is faster. `then` is the B of
  * the next ones, as in tl_matmul_args. */
 void tl_matmul_side_by_side(const tl_product *products, int64_t count, const void *then,
                             void *scratch);

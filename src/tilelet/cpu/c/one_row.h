@@ -163,8 +163,8 @@ static void add_all_rows(float *c, const float *a, const char *b, const char *ne
 }
 
 /* The same for several B with contiguous rows, one row of each in turn; their C are contiguous.
- * Reading several streams is up to 1.5 times as fast as one: each has its own hardware prefetcher,
- * whereas software prefetches share the few miss buffers of the L1 cache. */
+ * On some processors this is faster than `add_all_rows` (reading.h): each stream has its own hardware
+ * prefetcher, whereas software prefetches share the few miss buffers of the L1 cache. */
 static void add_streams(float *c, const float *a, const char *const *b, int count, int64_t k,
                         int64_t columns, int type) {
     int64_t row_bytes = columns * size_in_row(type);

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "clock.h"
 #include "state.h"
 
 enum {
@@ -111,12 +111,6 @@ static void finish(tl_rt *rt, tl_task *t, const outcome *o) {
     STORE(t->is_done, 1);
     STORE(rt->finished, rt->finished + 1);
     if (rt->control_sleeps) pthread_cond_signal(&rt->progress);
-}
-
-static int64_t now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 /* Whether the end of a task should be known before its thread runs others. */
