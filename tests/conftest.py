@@ -1,4 +1,4 @@
-"""What every test may use: golden texts and the Hypothesis profiles."""
+"""Fixtures for every test: golden texts, caches, and the Hypothesis profiles."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def compiled_runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = private.make_folder(folder / "cpu")
     for entry in library.keys.values():
         shutil.copytree(shared / entry, root / entry)
-    shutil.copy(shared / private.KEY, root)  # a seal is worth nothing without its key
+    shutil.copy(shared / private.KEY, root)  # a seal is useless without its key
     return folder
 
 
@@ -157,7 +157,7 @@ def own_cache(
     monkeypatch: pytest.MonkeyPatch,
     compiled_runtime: Path,
 ) -> Path:
-    """A cache of the test's own, with nothing of other tests in it but the C library."""
+    """A cache of the test's own that contains only the C library."""
     folder = tmp_path_factory.mktemp("own") / "cache"
     shutil.copytree(compiled_runtime, folder)
     monkeypatch.setenv("TILELET_CACHE_DIR", str(folder))
@@ -168,7 +168,7 @@ def own_cache(
 def module_cache(
     tmp_path_factory: pytest.TempPathFactory, compiled_runtime: Path
 ) -> Iterator[Path]:
-    """A cache that the tests of one module share: what one test compiles, the next one finds."""
+    """A cache shared by the tests of one module."""
     folder = tmp_path_factory.mktemp("module") / "cache"
     shutil.copytree(compiled_runtime, folder)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Small programs on everything that runs or models programs, which must agree."""
+"""Small programs on every engine and model, whose results must agree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilelet.interp.interpreter import Interpreter
 
 
 def run(program: Any, **arguments: Any) -> dict[str, Any]:
-    """The arguments as the program leaves them.
+    """Return the arguments as the program leaves them.
 
     Interpreted before and after all passes and from its printed text, and run natively: all give
     the same bits. The modelled device gives its tasks a time.

@@ -1,4 +1,4 @@
-"""Running small programs in tests: on the frontend's IR and after all passes, which must agree."""
+"""Small programs for tests, run on the frontend's IR and after all passes, which must agree."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from tilelet.passes.pipeline import run_passes
 
 
 def lowered(program: Program) -> Program:
-    """The program after all passes, verified after each."""
+    """Return the program after all passes, verified after each."""
     verify(program)
     return run_passes(program, after=lambda _, p: verify(p))
 
 
 def run(program: Any, **arguments: Any) -> dict[str, Any]:
-    """Run on copies of the arguments; gives the arguments as the program left them.
+    """Run on copies of the arguments; return the arguments as the program left them.
 
     Checks on the way that passes keep the result, and that the printed text means the same.
     """
@@ -65,7 +65,7 @@ def round_trip(program: Program) -> str:
 
 
 def zero_arguments(program: Program) -> dict[str, Any]:
-    """Arguments of zeros for the entry; dynamic dimensions are 16, scalars 0."""
+    """Return arguments of zeros for the entry; dynamic dimensions are 16, scalars 0."""
     given: dict[str, Any] = {}
     for p in program.main.params:
         if isinstance(p.type, TensorType):

@@ -78,7 +78,7 @@ class Tree:
 
 
 def write_program(tree: Tree, name: str, program: Program, arguments: dict[str, Any]) -> None:
-    """IR after the frontend and after all passes, tasks, and the report of each machine."""
+    """Write the IR after the frontend and after all passes, tasks, and each machine's report."""
     tree.write(f"{name}/frontend.txt", program_text(program))
     try:
         passed = run_passes(program)
@@ -96,7 +96,7 @@ def write_program(tree: Tree, name: str, program: Program, arguments: dict[str, 
 
 
 def program_text(program: Program) -> str:
-    """The printed program, its cautions, and the source span of every op."""
+    """Write the printed program, its cautions, and the source span of every op."""
     spans = [
         f"{op.name} {_span(op.loc)}"
         for function in program.functions.values()
@@ -127,7 +127,7 @@ def problem_text(problem: UserError | UserErrors) -> str:
 
 
 def examples(tree: Tree, _: int) -> None:
-    """The examples, with the answers of the command line about them."""
+    """Write the examples, with the command line's answers about them."""
     for path in sorted((ROOT / "examples").glob("[0-9]*.py")):
         shutil.copy(path, path.name)
         names = runpy.run_path(path.name)
@@ -142,7 +142,7 @@ def examples(tree: Tree, _: int) -> None:
 
 
 def models(tree: Tree, _: int) -> None:
-    """Every variant of the Qwen3 programs at a tiny size."""
+    """Write every variant of the Qwen3 programs at a tiny size."""
     for name in NAMES:
         model, variant = resolve(name)
         sizes = sizes_of(name, TINY)
@@ -157,7 +157,7 @@ def models(tree: Tree, _: int) -> None:
 
 
 def write_answers(tree: Tree, folder: str, script: list[str], *more: str) -> None:
-    """Standard output, standard error and exit code of the commands that read a script."""
+    """Return stdout, stderr and exit code of the commands that read a script."""
     machines = ("--platforms", ",".join(MACHINES))
     commands = {"tasks": (), "profile": (*machines, "--no-files"), "check": machines}
     commands |= dict.fromkeys(more, machines)
@@ -174,7 +174,7 @@ def write_answers(tree: Tree, folder: str, script: list[str], *more: str) -> Non
 
 
 def diagnostics(tree: Tree, _: int) -> None:
-    """A sample of every message, and what the examples of the catalogue lead to."""
+    """Write a sample of every message, and the results of the catalogue's examples."""
     for cls in SAMPLES:
         d = build(cls).diagnostic
         sources = reader({FILE: source_of(cls)})
@@ -186,7 +186,7 @@ def diagnostics(tree: Tree, _: int) -> None:
 
 
 def generated(tree: Tree, count: int) -> None:
-    """Generated programs, right ones and ones with a mistake, as the fuzz target draws them."""
+    """Write generated programs, right ones and wrong ones, as the fuzz target draws them."""
     for number in range(count):
         case = draw(0, number)
         write_case(tree, f"generated/{number:04}", case)
@@ -195,7 +195,7 @@ def generated(tree: Tree, count: int) -> None:
 
 
 def _mutated(text: str, rng: np.random.Generator) -> str:
-    """A text with a mistake that Python's own parser does not see, if one comes up soon."""
+    """Return a text with a mistake that Python's parser accepts, if one is drawn soon."""
     for _ in range(10):
         found = mutated(text, rng)
         with contextlib.suppress(SyntaxError, ValueError):
@@ -221,7 +221,7 @@ def _specialized(case: Case) -> Callable[[Any], Program | None]:
 
 
 def write_text(tree: Tree, name: str, text: str, make: Callable[[Any], Program | None]) -> None:
-    """A program text, imported as a user's file is: what it gives or why it is refused."""
+    """Import a program text as a user's file; return its program or the reason it is rejected."""
     path = Path("snapshot_program.py")
     path.write_text(text)
     tree.write(f"{name}/program.py", text)

@@ -1,4 +1,4 @@
-"""Class names: a reader who finds one should know which class it is."""
+"""Class names: whoever finds one should know which class it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lean decorator behaves as the standard one."""
+"""The lean decorator behaves like the standard one."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ CALLS = [
 
 
 def answer(question: Callable[[], Any]) -> Any:
-    """What it answers, or the kind of error."""
+    """Return the result, or the type of the error."""
     try:
         return question()
     except Exception as error:
@@ -99,7 +99,7 @@ def answer(question: Callable[[], Any]) -> Any:
 
 
 def seen(cls: Any) -> list[Any]:
-    """What a user of the class can see of it."""
+    """Return what a user of the class can see of it."""
     found: list[Any] = [[f.name for f in standard.fields(cls)], cls.__match_args__]
     found.append([(p.name, p.kind) for p in inspect.signature(cls).parameters.values()])
     records = [answer(lambda a=a, k=k: cls(*a, **k)) for a, k in CALLS]
@@ -161,7 +161,7 @@ def compiled_only(run: Any) -> Any:
 
 
 def test_only_the_constructor_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiling is what the standard decorator spends its time on."""
+    """Compilation dominates the cost of the standard decorator."""
     compiled: list[str] = []
     make = builtins.compile
 
@@ -176,7 +176,7 @@ def test_only_the_constructor_is_compiled(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_package_uses_it() -> None:
-    """Programs of models and the gym are texts of their own, and keep the standard one."""
+    """Programs of models and the gym are texts of their own, and keep the standard decorator."""
     source = Path(lean.__file__).parent
     apart = {source / "models", source / "gym", source / "dataclasses.py"}
     wrong = [

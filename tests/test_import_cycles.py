@@ -9,7 +9,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
 
-# Packages in which functions import what their own module is imported by.
+# Packages in which functions import modules that import their own module.
 WITH_DEFERRED_CYCLES = frozenset({"cli", "diag", "ir", "models", "runtime"})
 FACADE = "tilelet"  # its attributes are imported on first use, so that importing it is cheap
 
@@ -25,7 +25,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def statements(node: ast.AST, *, deferred: bool) -> Iterator[ast.AST]:
-    """All statements that run on import; with `deferred`, also those inside functions."""
+    """Return all statements that run on import; with `deferred`, also those inside functions."""
     for child in ast.iter_child_nodes(node):
         is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
         if is_function and not deferred:
@@ -49,7 +49,7 @@ def imports(name: str, *, deferred: bool) -> set[str]:
 
 
 def cycles(*, deferred: bool) -> list[set[str]]:
-    """Sets of modules that all import each other, directly or not."""
+    """Return sets of modules that import each other, directly or not."""
     reachable = {name: imports(name, deferred=deferred) for name in modules()}
     edges = {name: set(found) for name, found in reachable.items()}
     for found in reachable.values():

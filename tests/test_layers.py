@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tilelet"
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
-# Each package with those it may import, itself aside. A package stands below all that name it.
+# Each package with those it may import besides itself. Packages precede those that name them.
 ALLOWED = {
     "dataclasses": "",
     "dtypes": "",
@@ -66,7 +66,7 @@ OF_THE_WHOLE = ("__init__.py", "__main__.py")
 
 
 def imports(tree: ast.AST) -> set[str]:
-    """Packages of Tilelet that a module imports, at its top or later."""
+    """Return the packages of Tilelet that a module imports, at its top or later."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -79,7 +79,7 @@ def imports(tree: ast.AST) -> set[str]:
 
 
 def edges() -> dict[str, dict[str, list[str]]]:
-    """For each package, what it imports and from which files."""
+    """Return each package's imports, with the files that have them."""
     found: dict[str, dict[str, list[str]]] = {}
     for file in sorted(SOURCE.rglob("*.py")):
         inside = file.relative_to(SOURCE)
@@ -125,7 +125,7 @@ def test_the_drawing_and_its_table_of_folders_name_every_package() -> None:
 
 
 def test_the_drawing_orders_packages_as_the_table_does() -> None:
-    """Those in a row of the drawing are imported from the same row or higher ones."""
+    """Packages in one row of the drawing are imported from the same row or higher ones."""
     _, drawing, _ = DESIGN.split("```", 2)
     heads = ("below all of them", "read the results", "run them", "on top")
     rows = [line for line in drawing.splitlines() if line.strip().startswith(heads)]

@@ -1,4 +1,4 @@
-"""The snapshot tool gives the same tree twice, and its files say what changed."""
+"""The snapshot tool writes the same tree twice, and its files show what changed."""
 
 from __future__ import annotations
 

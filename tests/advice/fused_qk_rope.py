@@ -1,4 +1,4 @@
-"""A decode layer's scope 1 with RoPE fused into it, written with the faults of a published one.
+"""Scope 1 of a decode layer with RoPE fused into it, with the faults of a published kernel.
 
 Queries and keys are projected, rotated and stored by tasks of their own; what one makes, the next
 one reads back from global memory.

@@ -1,4 +1,4 @@
-"""Scripts with one fault each: the text between a head and a tail that all have in common."""
+"""Scripts with one fault each: a body between a common head and tail."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ if __name__ == "__main__":
 
 
 def script(body: str) -> str:
-    """The whole text, with `body` as what the program does."""
+    """Return a whole script whose program has this body."""
     return HEAD + textwrap.indent(textwrap.dedent(body).strip("\n"), " " * 8) + "\n" + TAIL
 
 
 def line_of(text: str, part: str, which: int = 1) -> int:
-    """The line in which `part` stands for the `which`-th time."""
+    """Return the line number of the `which`-th occurrence of `part`."""
     lines = [n for n, line in enumerate(text.splitlines(), 1) if part in line]
     return lines[which - 1]
 

@@ -1,4 +1,4 @@
-"""Advice: faults at their lines, rewritings that hold, and none where nothing helps."""
+"""Advice: findings at the faulty lines, correct rewritings, and no advice where nothing helps."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def places(report: Report, rule: str) -> list[int]:
 
 
 def differs(a: str, b: str, *, rounding: bool) -> str:
-    """How the outputs of two scripts differ, on inputs of the first."""
+    """Return how the outputs of two scripts differ on the first script's inputs."""
     return outputs_differ(ScriptPrograms(target(a), SETTING), a, b, rounding=rounding)
 
 
 def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
-    """Two scopes become one, the addition a `matmul_acc`, and the loops change places."""
+    """Scopes are merged, the addition becomes a `matmul_acc`, and loops are interchanged."""
     text = script(scripts.SUM)
     report = Advisor(target(text), SETTING).fix()
     assert report.steps[0].finding.rules[:2] == ["round-trip", "sum-in-memory"]
@@ -58,7 +58,7 @@ def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
     assert "zeros-read-back" in rules
     assert report.after.us < report.before.us / 2
     assert report.after.tasks < report.before.tasks / 3
-    # Comments stay, and so does all that has nothing to do with it.
+    # Comments and unrelated statements stay.
     assert "# one block of the activations" in report.text
     assert report.text.startswith(scripts.HEAD)
     assert report.text.endswith(scripts.TAIL)
@@ -66,7 +66,7 @@ def test_a_sum_in_memory_is_rewritten_step_by_step() -> None:
 
 
 def test_what_does_not_hold_is_left_out_of_what_is_done_together() -> None:
-    """A start that is not what was filled in tempts: without it the sums wait for nobody."""
+    """Ignoring the intermediate store would remove a dependency and look faster, but is wrong."""
     text = script(scripts.WRITTEN_SINCE)
     report = Advisor(target(text), SETTING).fix()
     taken = {name for step in report.steps for name in step.finding.rules}
@@ -99,7 +99,7 @@ def test_a_round_trip_between_scopes() -> None:
 
 
 def test_a_script_with_findings_of_its_own_gets_advice_too() -> None:
-    """Without a golden that passes, or with a race: what counts is what a rewriting adds."""
+    """If the script itself fails its golden or has a race, only new findings count."""
     text = script(scripts.SUM).replace(
         "return out\n",
         """for kb in pl.range(HIDDEN // TILE):
@@ -157,7 +157,7 @@ def test_a_quotient_that_relies_on_equal_constants() -> None:
 
 
 def test_what_was_not_tried_is_not_advice() -> None:
-    """Four tasks for all cores: smaller tiles are tried, and reported with the reason."""
+    """Four tasks do not fill the cores: smaller tiles are tried, and rejected with the reason."""
     for text in (script(scripts.SUM), script(scripts.NORM), script(scripts.ROUND_TRIP)):
         report = advise(text)
         untried = [f for f in report.findings if f.after is None and not f.why_not]

@@ -1,4 +1,4 @@
-"""A rewriting that other lengths, tables or branches refute is never applied."""
+"""A rewriting that another length, table or branch refutes is never applied."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_what_is_tried_but_not_proved_is_held_back(monkeypatch: pytest.MonkeyPat
 
 
 def test_tasks_that_another_length_lets_race_are_not_proved() -> None:
-    """Rows `i % 16` are apart as long as there are at most 16."""
+    """Rows `i % 16` are distinct while there are at most 16 of them."""
     own = advisor(ADDED_ONCE)
     text = Path("kernel.py").read_text(encoding="utf-8")
     parallel = text.replace("for i in pl.range", "for i in pl.parallel")
@@ -259,7 +259,7 @@ def fixed(text: str, *, unproved: bool = False) -> Report:
 
 
 def test_a_fill_that_matters_for_other_shapes() -> None:
-    """A call with 17 rows leaves one to the fill."""
+    """With 17 rows, one row keeps the value of the fill."""
     assert not fixed(WHOLE_TILES).steps
     assert "fill" not in applied(fixed(WHOLE_TILES, unproved=True))
 

@@ -1,4 +1,4 @@
-"""The two kernels of every rule's section in docs/advice.md.
+"""The two kernels in every rule's section of docs/advice.md.
 
 The fault is found in the first, not in the second, which has the same results and takes less.
 """
@@ -41,7 +41,7 @@ each_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.name for rule in RU
 
 
 def script(kernel: str) -> str:
-    """A script that calls a kernel once, with drawn arguments."""
+    """Return a script that calls a kernel once with random arguments."""
     text = inspect.cleandoc(kernel)
     (function,) = [n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)]
     lines = ["import ml_dtypes", "import numpy as np", "import tilelet.language as pl", "", text]
@@ -80,7 +80,7 @@ def tried(body: str) -> Attempt:
 
 
 def outputs(attempt: Attempt) -> dict[str, NDArray[Any]]:
-    """What the kernel makes of its arguments, by the interpreter."""
+    """Return the arguments after the kernel has run on the interpreter."""
     (checked,) = attempt.checked
     arrays: dict[str, NDArray[Any]] = {name: np.array(a) for name, a in checked.arguments.items()}
     engines.get("interp").run(checked.program, arrays)
@@ -112,7 +112,7 @@ def test_rewritings_state_when_they_are_legal(rule: Rule) -> None:
 
 @each_rule
 def test_rewriting_of_the_first_kernel(rule: Rule) -> None:
-    """Where there is a rewriting, it holds, and the fault is gone."""
+    """Every rewriting is correct and removes the finding."""
     before = tried(kernel(rule, "Before"))
     assert before.subject is not None
     found = [a for a in rule.find(before.subject) if a.text is not None]
@@ -123,7 +123,7 @@ def test_rewriting_of_the_first_kernel(rule: Rule) -> None:
     programs = ScriptPrograms(Target("kernel.py", text=before.subject.source.text), SETTING)
     after = examine(programs, text, SETTING)
     assert after.subject is not None, after.why
-    if not rule.ends_chain:  # a number has a half and a double again
+    if not rule.ends_chain:  # a changed size can be changed again
         assert len([a for a in rule.find(after.subject) if a.text is not None]) < len(found)
     results = [outputs(attempt) for attempt in (before, after)]
     assert difference([[results[0]]], [[results[1]]], rounding=found[0].rounding) == ""

@@ -1,4 +1,4 @@
-"""Rules one by one: where the fault is, nothing where it is not, and a rewriting that holds."""
+"""Each rule alone: a finding at the fault, none without it, and a correct rewriting."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def programs(text: str) -> ScriptPrograms:
 
 
 def found(text: str, rule: str) -> list[Advice]:
-    """What one rule says of a script."""
+    """Return the findings of one rule for a script."""
     attempt = examine(programs(text), text, SETTING)
     assert attempt.subject is not None, attempt.why
     (chosen,) = [r for r in RULES if r.name == rule]
@@ -44,7 +44,7 @@ def lines(advice: list[Advice]) -> list[int]:
 
 
 def holds(text: str, advice: Advice) -> str:
-    """How results differ after the rewriting; empty if they do not, and it runs in less time."""
+    """Return how results differ after the rewriting; "" if they are equal and it is faster."""
     assert advice.text is not None
     own = programs(text)
     before, after = (examine(own, t, SETTING) for t in (text, advice.text))
@@ -55,7 +55,7 @@ def holds(text: str, advice: Advice) -> str:
 
 
 def differs(own: ScriptPrograms, a: str, b: str, *, rounding: bool) -> str:
-    """How the outputs of two scripts differ, on inputs of the first."""
+    """Return how the outputs of two scripts differ on the first script's inputs."""
     tried = [examine(own, text, SETTING) for text in (a, b)]
     inputs = [Trials(run.program, given) for run, given in zip(tried[0].checked, own.inputs())]
     outputs = [outputs_of([run.program for run in a.checked], inputs) for a in tried]
@@ -77,7 +77,7 @@ def test_a_sum_in_a_loop_starts_with_its_first_product() -> None:
 
 
 def test_a_loop_that_may_be_empty_has_no_first_product() -> None:
-    """A length that is read may be 0: then there is no first product."""
+    """The length may be 0, and then there is no first product to start from."""
     text = script(
         scripts.ADDED_IN_LOOP.replace(
             "for kb in pl.range(WIDE // TILE):", "for kb in pl.range(pl.read(lengths, [0])):"
@@ -99,7 +99,7 @@ def test_zeros_that_are_read_back() -> None:
 
 
 def test_a_start_that_is_not_zero_is_noticed() -> None:
-    """Another constant is taken over; what was written since, only the proof sees."""
+    """The rule keeps another start value; only the proof sees a store in between."""
     half = script(
         scripts.ZEROS_READ_BACK.replace("value=0.0)\n        acc", "value=0.5)\n        acc")
     )
@@ -125,7 +125,7 @@ def test_launches_in_a_loop() -> None:
     assert lines([advice]) == [line_of(text, "with pl.at", 2)]
     assert "`most`" in advice.diagnostic.message
     assert holds(text, advice) == ""
-    # Iterations that hand nothing on are tasks that can run side by side.
+    # Iterations without carried values are tasks that can run in parallel.
     assert found(script(scripts.ONE_SCOPE), "launch-in-loop") == []
 
 
@@ -174,7 +174,7 @@ def test_columns_that_are_thrown_away() -> None:
     (advice,) = found(text, "discarded-rows")
     assert lines([advice]) == [line_of(text, "pl.matmul")]
     assert "32 of 128 columns" in advice.diagnostic.message
-    # Parts that are read one after the other are all read.
+    # Parts that are read by different iterations are all read.
     turns = text.replace("[ROWS, 96], [0, 0]", "[ROWS, 96], [0, part]")
     assert turns != text
     assert found(turns, "discarded-rows") == []
@@ -188,7 +188,7 @@ def test_a_tensor_between_two_loops() -> None:
 
 
 def test_an_operand_that_two_scopes_load() -> None:
-    # More tasks than cubes: with few, two scopes that run side by side take less than one.
+    # With more tasks than cube cores; with few, two parallel scopes take less time than one.
     text = script(scripts.SHARED).replace("HIDDEN = 512", "HIDDEN = 4096")
     (advice,) = found(text, "shared-operand")
     assert lines([advice]) == [line_of(text, "with pl.at", 1)]
@@ -212,7 +212,7 @@ def test_explicit_scopes_are_one_finding() -> None:
 
 
 def test_faults_of_a_fused_rope() -> None:
-    """Each finding of the review of a published program, in one with the same faults."""
+    """Each finding of the review of a published program, in a program with the same faults."""
     attempt = examine(programs(FUSED_ROPE), FUSED_ROPE, SETTING)
     assert attempt.subject is not None, attempt.why
     subject = attempt.subject

@@ -1,4 +1,4 @@
-"""Advice about programs that ship: the faults that each was written with, at their own lines."""
+"""Advice for shipped programs: every fault they were written with, at its line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def exported(name: str, *arguments: str) -> ExportedPrograms:
 
 @cache
 def found(name: str, *arguments: str) -> list[tuple[str, str, str]]:
-    """Rule, file and text of the line of every finding, nothing proved yet."""
+    """Return rule, file and line text of every finding; nothing is proved yet."""
     programs = exported(name, *arguments)
     attempt = examine(programs, programs.text, SETTING)
     assert attempt.subject is not None, attempt.why
@@ -50,7 +50,7 @@ def assert_found(faults: Sequence[tuple[str, str, str]], name: str, *arguments: 
 
 
 def test_faults_of_the_decode_layer() -> None:
-    """Each fault of its published analysis that a text can show."""
+    """Every fault of the published analysis that is visible in the source."""
     assert_found(
         [
             ("fill", "decode.py", "for ob in pl.range(blocks)"),
@@ -152,7 +152,7 @@ def test_rewritings_of_good_programs_improve_them(name: str, variant: str, thoro
 def test_fix_alone(
     name: str, variant: str, sizes: tuple[str, ...], least: float, thorough: bool
 ) -> None:
-    """Results are compared at every step; the text still runs after the last."""
+    """Results are compared after every step; the final text still runs."""
     if not thorough:
         pytest.skip("takes minutes")
     target = Target(name, ("--variant", variant, *sizes))

@@ -1,4 +1,4 @@
-"""`tilelet verdict`: one answer, in the layout that `advise` and `tune` have, too."""
+"""`tilelet verdict`: one answer, in the layout that `advise` and `tune` share."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path)
 
 
 def judged(text: str) -> str:
-    """A script that compares its output."""
+    """A script that compares its output with a golden."""
     return (
         script(text)
         .replace("\n\nif __name__", GOLDEN, 1)
@@ -72,7 +72,7 @@ def test_a_right_program(capsys: pytest.CaptureFixture[str]) -> None:
     low, high = found["costs"]["a2a3"]["interval_us"]
     assert low < found["costs"]["a2a3"]["us"] < high
     assert found["costs"]["a2a3"]["tasks"] == 8
-    # x is read and out is written, once each.
+    # x is read once and out is written once.
     assert found["costs"]["a2a3"]["gm_bytes"] == 16 * 512 * (2 + 4)
     assert found["first_wrong"] is None
     assert found["golden"] is None

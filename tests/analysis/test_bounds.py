@@ -1,4 +1,4 @@
-"""Whatever numbers scalars have, those computed of them lie in their bounds."""
+"""Scalars computed from bounded operands lie within the computed bounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMBERS = st.integers(-40, 40)
 
 @st.composite
 def bounded(draw: st.DrawFn) -> tuple[int, Bounds]:
-    """A number and what is known of it: one end, both, or none."""
+    """A number and its known bounds: one end, both, or none."""
     number = draw(NUMBERS)
     below, above = (draw(st.sampled_from((0, 1, 9, math.inf))) for _ in range(2))
     return number, Bounds(number - below, number + above)

@@ -1,4 +1,4 @@
-"""Overlap of windows against the sets of their bytes."""
+"""Overlap of windows, compared with sets of bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def touched(x: Bytes) -> set[int]:
 
 @st.composite
 def boxes(draw, item: int, widths: tuple[int, ...]) -> Bytes:
-    """A box of a dense array of these widths, from the last axis on."""
+    """Return a box of a dense array with these extents, innermost axis first."""
     start, step, axes = 0, item, []
     for width in widths:
         first = draw(st.integers(0, width - 1))
@@ -46,7 +46,7 @@ def test_exact_for_boxes_of_one_array(data) -> None:
 @given(st.data())
 @settings(max_examples=300)
 def test_never_says_no_wrongly(data) -> None:
-    """Also for boxes of differently shaped arrays, and with steps that go backwards."""
+    """Includes boxes of differently shaped arrays and negative steps."""
     shapes = st.sampled_from([(8,), (7, 3), (4, 4, 4), (16, 2), (2, 2)])
     items = st.sampled_from([1, 2, 4])
     a = data.draw(boxes(data.draw(items), data.draw(shapes)))
@@ -68,7 +68,7 @@ def test_bytes_of_neighbors_do_not_meet() -> None:
 
 @st.composite
 def rectangles(draw) -> tuple[int, int, int, int]:
-    """First byte, past the last, bytes of a row, from row to row: as of a window of a tensor."""
+    """Draw a window of a tensor: first byte, end, bytes per row, row pitch."""
     pitch, rows = draw(st.sampled_from([8, 12, 16, 24, 32])), draw(st.integers(1, 4))
     row = draw(st.integers(1, pitch))
     if row == pitch or rows == 1:
@@ -80,7 +80,9 @@ def rectangles(draw) -> tuple[int, int, int, int]:
 @given(st.lists(st.tuples(rectangles(), rectangles()), min_size=1, max_size=20))
 @settings(max_examples=200)
 def test_the_graph_in_c_uses_the_same_rule(pairs) -> None:
-    """Of each pair, in a buffer of its own, one task writes the first, another reads the second."""
+    """Each pair has a buffer of its own: one task writes the first window, another reads the
+    second.
+    """
     lib = library()
     if lib is None:
         pytest.skip("no C compiler")
@@ -94,7 +96,7 @@ def test_the_graph_in_c_uses_the_same_rule(pairs) -> None:
 
 
 def stream_of(pairs, first: int, second: int):
-    """Tasks 2i and 2i + 1 have the rectangles of pair i in buffer i, with these flags."""
+    """Return tasks 2i and 2i + 1 with the windows of pair i in buffer i, and these flags."""
     n = 2 * len(pairs)
     sides = np.array([r for pair in pairs for r in pair], np.int64).T
     arrays = dict(zip(("low", "high", "row", "pitch"), sides))

@@ -1,4 +1,4 @@
-"""First fit: what lives at the same time never shares memory."""
+"""First-fit packing: buffers that are live at the same time never overlap."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_places_are_apart_aligned_and_within_the_end(given_needs, alignment, ran
 
 @given(st.lists(needs(), max_size=8))
 def test_each_gets_the_lowest_place_that_was_free(given_needs) -> None:
-    """Against a search byte by byte."""
+    """Compare with a byte-by-byte search."""
     offsets, _ = first_fit(given_needs, range(len(given_needs)), 1)
     for i, need in enumerate(given_needs):
         taken: set[int] = set()

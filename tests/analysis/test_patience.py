@@ -1,4 +1,4 @@
-"""Checks that nobody asked for end after a fixed amount of work."""
+"""Automatic checks end after a fixed amount of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every evaluator of scalars agrees with `ops/scalar.py`, on generated expressions."""
+"""All evaluators of scalars agree with `ops/scalar.py` on generated expressions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def numbers(dtype: DType) -> st.SearchStrategy[int]:
 
 @st.composite
 def chains(draw: st.DrawFn) -> tuple[DType, list[int], list[tuple[str, int, int | None]]]:
-    """Operands of one type, and ops on what was made before: (op, left, right or a constant)."""
+    """Draw ops on operands of one type and earlier results: (op, left, right or a constant)."""
     dtype = draw(st.sampled_from(DTYPES))
     given_ = draw(st.lists(numbers(dtype), min_size=2, max_size=3))
     ops: list[tuple[str, int, int | None]] = []
@@ -62,7 +62,7 @@ def kernel(
 
 
 def by_reference(ops: list[Op], values: dict[Value, Any]) -> bool:
-    """Add all results to `values`, by the definition of each op; False if one has none."""
+    """Evaluate the ops by their definitions into `values`; return False if one is undefined."""
     for op in ops:
         operands = [values[a] if isinstance(a, Value) else a for a in op.args.values()]
         assert isinstance(op.result.type, ScalarType)
@@ -107,7 +107,7 @@ def test_evaluators_agree_with_the_definition(chain: Any, data: st.DataObject) -
 
 
 def _in_wide_range(expected: dict[Value, Any], ops: list[Op]) -> bool:
-    """Whether no exact result leaves 64 bits: intervals take index arithmetic not to."""
+    """Whether all exact results fit 64 bits, which interval arithmetic on indices assumes."""
     seen = [v for op in ops for v in (*op.operands, op.result)]
     return all(abs(expected.get(v, 1 << 62)) < 1 << 20 for v in seen)
 
@@ -136,7 +136,7 @@ def test_columns_and_short_cuts(dtype: DType, name: str, data: st.DataObject) ->
 
 @pl.program
 class Truncated:
-    """As many iterations as a truncated quotient says."""
+    """The number of iterations depends on truncated division."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(

@@ -1,4 +1,4 @@
-"""Disjoint sets against sets that are merged one by one."""
+"""Disjoint sets, compared with sets that are merged one by one."""
 
 from __future__ import annotations
 

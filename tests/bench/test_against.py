@@ -1,4 +1,4 @@
-"""`tilelet bench --against`: two trees in turn."""
+"""`tilelet bench --against`: two trees measured in turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["command_line"]  # a fixture
 
 
 def _tree(folder: Path, body: str) -> Path:
-    """A tree whose cases do `body`."""
+    """Return a tree whose cases run `body`."""
     package = folder / "src" / "tilelet" / "bench"
     package.mkdir(parents=True)
     for init in (package / "__init__.py", package.parent / "__init__.py"):
@@ -110,7 +110,7 @@ def test_every_case_can_be_asked_for(is_quick: bool) -> None:
 
 
 def test_the_contestant_starts_in_trees_that_lack_newer_modules() -> None:
-    """What it imports from the package when it starts must be in any older tree."""
+    """Everything it imports from the package at start-up must exist in older trees."""
     text = Path(contestant.__file__).read_text(encoding="utf-8")
     imports = [n for n in ast.parse(text).body if isinstance(n, (ast.Import, ast.ImportFrom))]
     names = [n.module if isinstance(n, ast.ImportFrom) else n.names[0].name for n in imports]

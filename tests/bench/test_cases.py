@@ -69,7 +69,7 @@ def test_flops_of_a_layer_are_those_of_its_parts() -> None:
     flops = [model_case(data, name, f"qwen3/{name}", SMALL).work.flops for name in parts]
     layer = model_case(data, "layer", "qwen3/decode:baseline", SMALL)
     assert layer.work.flops == sum(flops)
-    # Every query head against every position, once for the scores and once for the values.
+    # Every query head meets every position twice: for the scores and for the values.
     assert flops[1] == 2 * 2 * 16 * SMALL["hidden"] * SMALL["max_seq"]
 
 

@@ -1,4 +1,4 @@
-"""Rows, goals and tables of the bench."""
+"""Rows, targets and tables of the bench."""
 
 from __future__ import annotations
 

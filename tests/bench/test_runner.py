@@ -1,4 +1,4 @@
-"""From cases to rows."""
+"""Running cases and making rows of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_ours_and_others_become_rows(bench: Bench) -> None:
     low, high = slow.figures["ours_is_faster_low"], slow.figures["ours_is_faster_high"]
     assert 0 < low <= slow.figures["ours_is_faster"] <= high
     assert not missing.figures
-    # Small shapes say nothing about what can be reached.
+    # Small shapes do not show the achievable rate.
     assert ours.goals == []
 
 

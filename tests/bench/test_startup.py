@@ -23,7 +23,7 @@ def test_bytecode_is_kept_with_the_compiled_programs(
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     startup._child("bench/add", {"rows": 8, "columns": 8}, str(tmp_path))
     kept = {path.name.split(".")[0] for path in (tmp_path / "bytecode").rglob("*.pyc")}
-    assert {"programs", "pipeline"} <= kept  # modules of ours, needed at once and later
+    assert {"programs", "pipeline"} <= kept  # modules of the package, needed at once and later
 
 
 def test_a_program_that_cannot_be_built_is_an_error() -> None:

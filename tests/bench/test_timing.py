@@ -1,4 +1,4 @@
-"""Timing in turn, and memory that a run needs."""
+"""Alternating measurements, and the memory that a run needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.bench.timing import Effort, Form, Seconds, Timing, extra_memory, in
 
 
 class Steady:
-    """A machine whose peaks are known; each probe is better than the one before."""
+    """A machine with known peaks, where each probe is better than the one before."""
 
     def __init__(self) -> None:
         self.probes = 0
@@ -33,13 +33,13 @@ def test_forms_run_in_turn_after_one_run_to_warm_up() -> None:
     timings = in_turn(forms, machine, Effort(3, 60.0))
     assert ran == list("ab" * 4)
     assert [len(timings[name].times) for name in "ab"] == [3, 3]
-    # Of the peaks before and after a round, the better one counts.
+    # The better of the peaks before and after a round counts.
     assert [p.flops for p in timings["a"].peaks] == [200.0, 300.0, 400.0]
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time that the bench sees; tests move it on."""
+    """The clock that the bench reads; tests advance it."""
     now = [0.0]
     monkeypatch.setattr(timing_module.time, "perf_counter", lambda: now[0])
     return now
@@ -48,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.mark.parametrize(
     ("effort", "rounds"),
     [
-        (Effort(9, 2.0, fewest=3), 1),  # one run takes longer than all may take
+        (Effort(9, 2.0, fewest=3), 1),  # one run exceeds the budget of all
         (Effort(9, 4.0, fewest=3), 3),
         (Effort(9, 13.0, fewest=3), 4),
         (Effort(2, 60.0, fewest=3), 2),
@@ -84,7 +84,7 @@ def test_memory_that_a_run_needs_for_a_while_is_seen() -> None:
     size = 64 << 20
     found = extra_memory(lambda: np.ones(size, np.uint8).sum())
     assert found is not None
-    assert 0.9 * size <= found < 2 * size  # the system counts in steps
+    assert 0.9 * size <= found < 2 * size  # the system counts in ticks
     again = extra_memory(lambda: None)
     assert again is not None
     assert again < size // 4
@@ -107,7 +107,7 @@ def test_other_work_is_what_is_neither_ours_nor_idle() -> None:
 def test_peaks_are_rates_of_this_machine() -> None:
     machine = Machine(threads=2, megabytes=8)
     peaks = machine.measure()
-    # From the slowest machine anybody uses to ten times the fastest.
+    # From the slowest supported machine to ten times the fastest.
     assert 1e8 < peaks.flops < 1e14
     assert 1e8 < peaks.read < 1e13
     assert 1e8 < peaks.copy < 1e13

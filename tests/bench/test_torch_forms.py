@@ -1,4 +1,4 @@
-"""The forms in torch compute what our programs compute."""
+"""The torch versions compute what the programs compute."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ LINEAR = {
 
 @pytest.fixture(scope="module")
 def layer() -> tuple[dict[str, Any], Any]:
-    """Arguments of a decode layer with full contexts, and its output in double."""
+    """Return the arguments of a decode layer with full contexts, and its output in double."""
     model, variant = registry.resolve("qwen3/decode:baseline")
     shape = model.shape_for(variant, **SIZES)
     arguments = {spec.name: initial_array(spec) for spec in model.specs(shape)}
     arguments["seq_lens"][:] = shape.max_seq
-    # Scores that differ, but no head as peaked as in the models: torch rounds queries twice.
+    # Scores differ, but no head is as peaked as in real models, because torch rounds queries twice.
     weights = np.random.default_rng(1).standard_normal((shape.hidden, shape.hidden))
     arguments["wq"] = (weights * 10 * shape.hidden**-0.5).astype(BF16)
     golden = {name: array.copy() for name, array in arguments.items()}
@@ -90,7 +90,7 @@ def test_tensors_share_the_memory_of_arrays() -> None:
 
 
 def test_operands_of_the_int8_product_may_lie_anywhere() -> None:
-    """The op itself reads with aligned instructions."""
+    """The op requires aligned operands."""
     x, scale = (torch.ones(n + 1, dtype=torch.bfloat16)[1:] for n in (64, 32))
     run = torch_forms.int8_linear(x.view(1, 64), torch.ones(32, 64, dtype=torch.int8), scale)
     if run is not None:

@@ -51,7 +51,7 @@ class Nest:
 
 @dataclass
 class Affine:
-    """`y[write] = y[read] + 1`, in loops, `if` a condition holds."""
+    """Return `y[write] = y[read] + 1` in nested loops, under an optional condition."""
 
     loops: list[Nest]
     write: Expression
@@ -64,7 +64,7 @@ class Affine:
 
     @property
     def sizes(self) -> list[int]:
-        """Values of the parameter that tell programs apart."""
+        """Values of the parameter that distinguish programs."""
         return list(range(6)) if any("n" in x.stop.python for x in self.loops) else [1]
 
     def iterations(self, n: int) -> Iterator[Env]:
@@ -79,7 +79,7 @@ class Affine:
             yield from self._nested(loops[1:], {**env, loops[0].index: value})
 
     def windows(self, env: Env) -> list[tuple[range, bool]]:
-        """Rows, and whether they are written."""
+        """Return the rows that an iteration touches, and whether it writes them."""
         found = [(self._window(self.write, env), True)]
         return found if self.read is None else [*found, (self._window(self.read, env), False)]
 
@@ -88,7 +88,9 @@ class Affine:
         return range(start, start + self.rows)
 
     def disturbs(self, a: Env, b: Env) -> bool:
-        """Whether two iterations meet that the rules leave in any order, or that must not meet."""
+        """Whether two iterations that may run in either order, or must not overlap, touch the same
+        rows.
+        """
         loop = next((x for x in self.loops if a[x.index] != b[x.index]), None)
         if loop is None or not (self.no_dep or loop.kind == "parallel"):
             return False
@@ -104,7 +106,7 @@ def literal(n: int) -> Expression:
 
 
 def _index(rnd: random.Random, names: list[str]) -> Expression:
-    """A quasi-affine expression of names."""
+    """Draw a quasi-affine expression of these names."""
     name = rnd.choice(names)
     kind = rnd.randrange(7)
     k = rnd.choice([2, 3, 4])
@@ -122,7 +124,7 @@ def _index(rnd: random.Random, names: list[str]) -> Expression:
 
 
 def _offset(rnd: random.Random, names: list[str], rows: int) -> Expression:
-    """Sums of indices, with factors that often keep windows apart."""
+    """Draw a sum of indices whose factors often keep windows disjoint."""
     if rnd.random() < 0.3:
         name, k = rnd.choice(names), rnd.choice([2, 3, 4])
         a, b = rnd.choice([rows * k, rows * k, rows]), rnd.choice([rows, rows, rows // 2])
@@ -184,7 +186,7 @@ def generate(seed: int) -> Affine:
 
 
 def _text(rnd: random.Random, made: Affine) -> str:
-    in_kernel = rnd.random() < 0.5  # where numbers are computed
+    in_kernel = rnd.random() < 0.5  # where scalars are computed
     lines = [
         "@pl.program",
         "class Program:",

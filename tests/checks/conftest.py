@@ -1,4 +1,4 @@
-"""The command line, as the tests of it call it."""
+"""The command line, as these tests call it."""
 
 from __future__ import annotations
 

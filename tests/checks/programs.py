@@ -1,4 +1,4 @@
-"""Small random programs, with what each statement does known to the one who wrote it."""
+"""Small random programs with known effects of every statement."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Step:
 
     target: Box
     sources: list[Box]
-    scope: int  # which scope of the text
+    scope: int  # index of the scope in the text
     no_dep: tuple[str, ...] = ()
     manual: bool = False
 
@@ -35,7 +35,7 @@ class Step:
 class Generated:
     text: str = ""
     steps: list[Step] = field(default_factory=list)
-    kinds: dict[int, str] = field(default_factory=dict)  # loop of each scope
+    kinds: dict[int, str] = field(default_factory=dict)  # kind of loop around each scope
 
 
 def subject_of(program, arguments=None, period="2026-07", comparison=None) -> Subject:
@@ -50,7 +50,7 @@ def subject_of(program, arguments=None, period="2026-07", comparison=None) -> Su
 
 
 def generate(seed: int) -> Generated:
-    """Scopes in and out of loops that add windows of tensors."""
+    """Draw scopes, in and out of loops, that add windows of tensors."""
     rnd = random.Random(seed)
     made = Generated()
     lines = [

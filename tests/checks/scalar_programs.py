@@ -70,7 +70,7 @@ def generate(seed: int) -> Numbers:
 
 
 class _UndecidedError(Exception):
-    """An undefined number would decide."""
+    """An undefined number would decide a branch."""
 
 
 class _Writer:

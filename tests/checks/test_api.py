@@ -1,4 +1,4 @@
-"""`tilelet.check`, and what `tilelet run` says of a program that passes but should not."""
+"""`tilelet.check`, and what `tilelet run` reports for a program that passes but should not."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_run_says_what_a_board_would_do(tilelet: Run) -> None:
     (verdict,) = document["verdicts"]
     (race,) = [p for p in verdict["parts"] if p["check"] == "race"]
     assert race["status"] == "found"
-    assert race["findings"][0]["witness"] is None  # `tilelet check` looks for one
+    assert race["findings"][0]["witness"] is None  # `tilelet check` starts a search
 
 
 def test_check_on_the_command_line(tilelet: Run) -> None:
@@ -190,8 +190,8 @@ run(Program, specs, golden_fn=lambda t: t["out"].copy_(t["x"]))
 @pytest.mark.parametrize(
     ("old", "new", "counts"),
     [
-        ("", "", (0, 0)),  # April takes it, August does not
-        ("pl.slice(", "window(", (1, 0)),  # an alias of an op: no release takes it
+        ("", "", (0, 0)),  # accepted by April, not by August
+        ("pl.slice(", "window(", (1, 0)),  # an alias of an op, which no release accepts
     ],
 )
 def test_a_public_script_is_refused_where_no_release_takes_it(

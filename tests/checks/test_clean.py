@@ -1,4 +1,4 @@
-"""Programs that are right have no findings: the examples, and every variant of the models."""
+"""Correct programs have no findings: the examples, and every variant of the models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MACHINES = "a2a3,a5"
 
 
 def verdicts(command_line: Run, *arguments: str) -> dict[str, dict[str, str]]:
-    """The statuses of all parts, by machine; nothing is found."""
+    """Return the statuses of all checks by machine; there must be no finding."""
     code, out, err = command_line("check", "--format", "json", "--platforms", MACHINES, *arguments)
     found = json.loads(out)["verdicts"]
     assert [f for v in found for part in v["parts"] for f in part["findings"]] == []
@@ -35,7 +35,7 @@ def test_examples(tilelet: Run, file: Path, thorough: bool) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_qwen3(tilelet: Run, name: str, thorough: bool) -> None:
-    """At a size that no core takes: capacity and alignment are those of the real size."""
+    """A reduced size, so capacity and alignment are not those of the real one."""
     if not thorough and name not in ("qwen3/scope1:wide", "qwen3/prefill:april"):
         pytest.skip("with --thorough")
     model, variant = name.split(":")

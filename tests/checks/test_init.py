@@ -1,4 +1,4 @@
-"""Undefined memory: what is found, where it is placed, and every element against an oracle."""
+"""Undefined memory: what is found and where, with every element compared with an oracle."""
 
 from __future__ import annotations
 
@@ -189,10 +189,10 @@ def test_products_reductions_and_casts() -> None:
         return out, sums
 
     (found,) = findings(product)
-    # A row with one undefined element is undefined as a whole; so is a sum over it.
+    # One undefined element makes the whole row undefined, and so every sum over it.
     assert str(found.region) == "out[16:32, 0:64]"
     assert found.diagnostic.notes[0] == "undefined: out[16:32, 0:64]"
-    # Both come from the undefined elements of `a`.
+    # Both findings come from the undefined elements of `a`.
     assert "1 more finding of the same cause" in found.diagnostic.notes[1]
     assert "32 elements of output `sums` come from undefined memory" in found.diagnostic.notes[1]
 

@@ -1,4 +1,4 @@
-"""Proofs for all sizes, and bounds: what isl shows, what it cannot, and an oracle that counts."""
+"""Proofs for all sizes, and bounds: what isl can and cannot show, against an oracle that counts."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_dependencies_by_name_order_also_through_others() -> None:
 
 
 def test_proofs_agree_with_counting() -> None:
-    """Random steps and sizes: isl's answer is that of trying all iterations."""
+    """For random steps and sizes isl gives the answer of trying all iterations."""
     rnd = random.Random(0)
     for _ in range(12):
         step, rows = rnd.choice([4, 8, 12, 16, 24]), rnd.choice([4, 8, 16])
@@ -262,7 +262,7 @@ def test_a_window_must_lie_in_the_view_that_it_is_taken_of() -> None:
         return views
 
     assert shown(kernel(0))
-    # Rows 12:20 of the view, which are inside `x`.
+    # Rows 12:20 of the view lie inside `x`.
     assert not shown(kernel(4))
 
 
@@ -341,7 +341,7 @@ def test_bounds_of_generated_loops(block: int) -> None:
         )
         context = f"seed {seed}\n{made.text}"
         assert done < count or inside, context
-        # With a parameter, a size that was not tried may be outside.
+        # With a symbolic parameter, a size that was not tried may be out of bounds.
         assert done == count or not inside or len(made.sizes) > 1, context
         seen.add(inside)
     assert seen == {False, True}
@@ -369,7 +369,7 @@ def test_order_of_generated_loops(block: int) -> None:
 
 
 def _is_real(made: Affine, why: str) -> bool:
-    """Whether the two iterations that a counter-example names do meet where it says."""
+    """Whether the two iterations of a counterexample conflict where it says."""
     found = re.search(
         r"\((.*?)\) and .*? \((.*?)\) may both access `y\[(\d+), \d+\]`(?: if n = (-?\d+))?", why
     )

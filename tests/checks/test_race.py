@@ -81,7 +81,7 @@ def atomic_blocks(x: pl.Tensor[[64, 128], pl.FP32], acc: pl.InOut[pl.Tensor[[16,
 
 @pl.jit
 def reused_scratch(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-    """The next iteration writes what the last one may still read."""
+    """Each iteration overwrites what the previous one may still be reading."""
     t = pl.create_tensor([16, 128], dtype=pl.FP32)
     for i in pl.range(4):
         with pl.at(level=pl.Level.CORE_GROUP):
@@ -116,14 +116,14 @@ def test_a_race_is_found_with_a_witness(kernel, code, rule, output) -> None:
     assert witness is not None
     values = dict(witness.data)
     assert values["program_order"] != values["other_order"]
-    # The seed gives the same again.
+    # The same seed reproduces the finding.
     again = race.check(subject_of(kernel, given)).findings[0].witness
     assert again is not None
     assert (again.seed, again.text) == (witness.seed, witness.text)
 
 
 def test_a_run_looks_for_no_witness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That executes the program again and again, on the interpreter."""
+    """This executes the program repeatedly on the interpreter."""
     monkeypatch.setattr(Witnesses, "run", lambda *_: pytest.fail("executed"))
     subject = subject_of(without_dependency, {"x": X, "acc": np.zeros((16, 128), np.float32)})
     (finding,) = race.check(dataclasses.replace(subject, brief=True)).findings
@@ -155,7 +155,7 @@ def test_a_run_does_not_call_a_race_what_it_cannot_see() -> None:
 
 @pl.jit
 def rows_by_table(x: pl.Tensor[[64, 128], pl.FP32], out: pl.InOut[pl.Tensor[[64, 128], pl.FP32]]):
-    """A task computes where others write."""
+    """A task updates rows that other tasks write."""
     table = pl.create_tensor([4], dtype=pl.INT32)
     with pl.at(level=pl.Level.CORE_GROUP):
         for j in pl.range(4):
@@ -190,7 +190,7 @@ def test_where_computed_data_decides_the_tasks_are_executed() -> None:
     (finding,) = race.check(subject_of(rows_by_wrong_table, given)).findings
     assert finding.code == "E1103"
     assert str(finding.region) == "out[45, 0:128]"
-    # Without the data nothing is known, and nothing is said.
+    # Without data the rows are unknown, so nothing is reported.
     part = race.check(subject_of(rows_by_wrong_table))
     assert part.findings == ()
     assert any("which bytes of `out`" in remark for remark in part.remarks)
@@ -298,7 +298,7 @@ def test_a_natively_executed_run_is_recorded_with_control_writes(kernel: Any) ->
 
 
 def flags(number: str):
-    """Blocks that note in a table that a row is ready; two blocks share an entry."""
+    """Blocks mark a row as ready in a table; two blocks share an entry."""
     return parse(f"""
 import tilelet.language as pl
 
@@ -374,11 +374,11 @@ OTHER = "scale[i : i + 1, :] = pl.row_max(out[row : row + 1, :])"
         ((LARGEST, "scale[row : row + 2, :] = pl.mul(most, 1.0 * i)"), 1),
         ((LARGEST, FIRST, "scale[i : i + 1, :] = most[0:1, :]"), 0),
         ((LARGEST, FIRST, "scale[i : i + 1, :] = most[1:2, :]"), 1),
-        # A row is stored as it was, so that the task counts as its writer.
+        # A row is stored unchanged; the task still counts as its writer.
         ((ROUNDS, OTHER), 0),
         ((ROUNDS.replace("= out", "= x"), OTHER), 1),
         ((ROUNDS, "out[row : row + 1, :] = x[row : row + 1, :]"), 1),
-        # Every block adds the same, but the second to what the first has stored.
+        # Both blocks add the same value, but the second adds it to the first one's result.
         (("scale[0:1, :] = pl.add(scale[0:1, :], pl.row_max(x[0:1, :]))",), 1),
     ],
 )  # fmt: skip
@@ -394,7 +394,7 @@ def test_blocks_that_store_the_same(lines: tuple[str, ...], count: int) -> None:
 
 
 def external(rows: str):
-    """Blocks that call an external kernel, and then read a row of what all of them write."""
+    """Blocks that call an external kernel, and then read a row that any of them may write."""
 
     @pl.jit.extern(source="k.cpp")
     def fill(
@@ -443,7 +443,7 @@ def test_blocks_of_an_external_kernel_are_not_checked(rows: str) -> None:
 
 @pytest.mark.parametrize("changed", [False, True])
 def test_tasks_that_store_the_same_unless_its_source_changes(changed: bool) -> None:
-    """Two tasks store `t`, which a task in between may change."""
+    """Two tasks store `t` from a source that a task in between may change."""
     scope = "        with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=[out, t]):\n            "
     change = scope + "t[:, :] = pl.exp(x[:, :])\n" if changed else ""
     text = f"""
@@ -496,7 +496,7 @@ def test_a_dependency_by_hand_orders() -> None:
 def test_edges_between_tasks_that_touch_different_bytes_are_priced() -> None:
     @pl.jit
     def halves(x: pl.Tensor[[32, 128], pl.FP32], t: pl.InOut[pl.Tensor[[32, 128], pl.FP32]]):
-        """Whole arguments, halves touched: the runtime orders what need not be."""
+        """Tasks touch one half of their argument: the runtime orders more than is needed."""
         for i in pl.range(2):
             with pl.at(level=pl.Level.CORE_GROUP):
                 t[i * 16 : i * 16 + 16, :] = pl.add(
@@ -520,7 +520,7 @@ def elements(box) -> set[tuple[int, int]]:
 
 
 def oracle(made: Generated, races: Races) -> set[tuple[str, int]]:
-    """Tensors with a pair of steps that disturb each other, and what is wrong with the pair."""
+    """Return tensors with a pair of conflicting steps, and the kind of conflict."""
     ways: list[set[int]] = []
     for task in range(len(made.steps)):
         producers = races.graph.producers(task)
@@ -552,7 +552,7 @@ def test_generated_programs_against_all_pairs(period: str, block: int) -> None:
         assert len(races.subject.tasks) == len(made.steps)
         found = {(races.tensor(c.first), c.what) for c in races.conflicts}
         expected = oracle(made, races)
-        # Where nothing orders two of them, whether others are in order is beside the point.
+        # For a tensor with unordered pairs, conflicts between ordered ones do not matter.
         loose = {name for name, what in expected if what == UNORDERED}
         exact = {f for f in found if f[1] == UNORDERED or f[0] not in loose}
         wanted = {f for f in expected if f[1] == UNORDERED or f[0] not in loose}
@@ -583,14 +583,16 @@ def test_c_finds_what_the_definition_finds() -> None:
 
 
 def test_rows_of_the_generator() -> None:
-    """The oracle's programs must be able to overlap partly."""
+    """Windows of generated programs can overlap partially."""
     boxes = [s.target for seed in range(20) for s in generate(seed).steps]
     assert len({b[1] for b in boxes}) > 3
     assert all(b[1] + b[3] <= ROWS for b in boxes)
 
 
 def test_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a program that takes too many steps, the first tasks are looked at, and that is said."""
+    """For a program that exceeds the work limit, only the first tasks are checked, and a remark
+    says so.
+    """
     if library() is None:
         pytest.skip("no C compiler here")
     monkeypatch.setattr(race, "MAX_STEPS", 1)
@@ -611,7 +613,7 @@ def test_rows_are_told_apart_even_if_their_mixtures_are_not(
 ) -> None:
     draw = np.random.default_rng(5)
     rows = draw.integers(0, 3, (400, 5))
-    for mix in (task_accesses._MIX, np.uint64(0)):  # with 0 all mixtures are the same
+    for mix in (task_accesses._MIX, np.uint64(0)):  # with 0 all mixtures are equal
         monkeypatch.setattr(task_accesses, "_MIX", mix)
         distinct, which = task_accesses._distinct(rows)
         np.testing.assert_array_equal(distinct, np.unique(rows, axis=0))
@@ -644,7 +646,7 @@ def summed_in_a_scope(
 
 @pl.jit
 def parts_in_a_scope(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[64, 128], pl.FP32]]):
-    """Each iteration fills its rows of a tile, and the rows of an output that a table names."""
+    """Each iteration fills its rows of a tile, and rows of an output that a table selects."""
     with pl.at(level=pl.Level.CORE_GROUP):
         rows = pl.create_tensor([64, 128], dtype=pl.FP32)
         for i in pl.parallel(4):
@@ -672,7 +674,7 @@ def test_independent_iterations_inside_a_scope() -> None:
 
 
 def masked_rows(valid: int):
-    """Tasks read a page whose rows from `valid` on they mask; others write rows from 8 on."""
+    """Tasks read a page and mask rows from `valid` on; other tasks write rows from 8 on."""
 
     @pl.jit
     def masked(
@@ -708,7 +710,7 @@ def test_rows_that_a_mask_discards_do_not_race(valid: int, races: bool) -> None:
 @pytest.mark.parametrize("last", [4, 8])
 @pytest.mark.parametrize("count", [2, 24])
 def test_windows_overlap_more_often_than_their_valid_parts(count: int, last: int) -> None:
-    """The pair that conflicts comes after more pairs than are listed."""
+    """The conflicting pair comes after more pairs than are listed."""
 
     @pl.jit
     def rows(

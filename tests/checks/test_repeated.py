@@ -1,4 +1,4 @@
-"""Executions that are not followed again: the same answer as following them all."""
+"""Executions that are reused instead of followed again give the same answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.interp.state import State
 
 
 def seen(program, arguments, fresh):
-    """Codes of all outputs, and every store, of a run without values."""
+    """Return the codes of all outputs and every store of a run without values."""
     run = init.watch(program, arguments, fresh, values=False)
     codes = [window.buffer.defined.get(window).copy() for _, window in run.outputs]
     stores = [(loc, task, w.offset, w.shape, w.strides) for loc, task, w in run.watcher.stores]
@@ -24,7 +24,7 @@ def seen(program, arguments, fresh):
 
 
 def followed(monkeypatch, program, arguments, fresh):
-    """The same, every execution followed."""
+    """Return the same with every execution followed."""
     with monkeypatch.context() as patch:
         patch.setattr(RepeatingState, "run_kernel", State.run_kernel)
         return seen(program, arguments, fresh)
@@ -54,7 +54,7 @@ def test_qwen3_programs(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, kernel, **arguments) -> tuple[int, Any]:
-    """How many executions of a program are followed; and what is found."""
+    """Return how many executions are followed, and the findings."""
     count = 0
     plain = State.run_kernel
 

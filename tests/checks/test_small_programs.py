@@ -32,7 +32,7 @@ def zeros(*shape: int) -> np.ndarray:
 
 
 def expect(codes: list[str], *arguments: Any) -> Callable[[Any], Any]:
-    """The codes of all findings of a program that is called with these arguments."""
+    """Return the codes of all findings for a call with these arguments."""
 
     def add(program: Any) -> Any:
         PROGRAMS[program.__name__] = program, codes, arguments

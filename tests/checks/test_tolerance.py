@@ -1,4 +1,4 @@
-"""Tolerances against the rounding that dtypes and lengths bring."""
+"""Tolerances, compared with the rounding that dtypes and lengths cause."""
 
 from __future__ import annotations
 

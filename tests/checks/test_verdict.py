@@ -56,7 +56,7 @@ def many_racing(x: X, acc: ACC):
 
 
 def test_of_very_many_tasks_the_first_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes a whole run is not claimed; what is proved or found without it is said."""
+    """A check that needs a whole run claims nothing; other proofs and findings stay."""
     monkeypatch.setattr("tilelet.checks.verdict.MAX_TASKS", 3)
     parts = {p.check: p for p in tilelet.check(many_tasks).parts}
     assert parts["init"].status is Status.NOT_CHECKED

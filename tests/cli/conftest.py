@@ -14,7 +14,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
-    """`command_line("run", "x.py")`: exit code, stdout, stderr."""
+    """Return a function that runs a command: exit code, stdout, stderr."""
 
     def call(*argv: str) -> tuple[int, str, str]:
         try:
@@ -31,7 +31,7 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
 def tilelet(
     command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> Run:
-    """The same in an empty folder, with a cache of its own."""
+    """As `command_line`, in an empty folder with a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
     return command_line

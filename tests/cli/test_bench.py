@@ -1,4 +1,4 @@
-"""`tilelet bench`: choosing sections, and what comes out."""
+"""`tilelet bench`: selection of sections, and its output."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilelet.bench.sections import SECTIONS, Section
 
 @pytest.fixture
 def tilelet(command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`tilelet("bench", ...)` in an empty folder, with two small sections: `add` and `stop`."""
+    """Run `tilelet bench` in an empty folder, with two small sections: `add` and `stop`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TILELET_BUILD_DIR", raising=False)
     monkeypatch.setitem(SECTIONS, "add", Section("a small sum", add))

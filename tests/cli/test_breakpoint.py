@@ -1,4 +1,4 @@
-"""`breakpoint()` on a terminal: the debugger stops in the kernel, and lets go of it politely."""
+"""`breakpoint()` on a terminal: the debugger stops in the kernel and can be left cleanly."""
 
 import os
 import select
@@ -47,7 +47,7 @@ STOP = SCRIPT.splitlines().index("            breakpoint()") + 1
 
 
 class Terminal:
-    """A process on a terminal of its own, and somebody who answers its prompts."""
+    """A process on its own pseudo-terminal, with a peer that answers its prompts."""
 
     def __init__(self, command, folder):
         self._master, slave = pty.openpty()
@@ -60,7 +60,7 @@ class Terminal:
         self.text = ""
 
     def answer(self, *answers):
-        """Give one answer at each prompt; the exit code in the end."""
+        """Answer one prompt after the other; return the exit code."""
         waiting = list(answers)
         end = time.monotonic() + HUNG
         seen = 0

@@ -1,4 +1,4 @@
-"""Programs whose tasks decide which tasks follow: every command takes them."""
+"""Programs whose tasks decide which tasks follow: every command accepts them."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ for _ in range(2):
 """
 
 SCRIPTS = {"moe": MOE, "paged": PAGED, "scan": SCAN}
-# Tasks on these inputs: the one that decides, and those that follow.
+# Tasks for these inputs: the deciding one and those that follow.
 TASKS = {"moe": 1 + 6, "paged": 1 + 2 + 3 + 2, "scan": 1 + 4}
 
 
@@ -270,7 +270,7 @@ def test_programs_are_tuned(tilelet: Run, tmp_path: Path) -> None:
 def test_an_element_out_of_bounds_is_found_in_the_tasks_of_the_run(
     tilelet: Run, tmp_path: Path
 ) -> None:
-    """A planted bug: the last block of an expert reaches past the rows of `x`."""
+    """A planted bug: the last block of an expert exceeds the rows of `x`."""
     text = MOE.replace("[b, 0])", "[b + 64 - BLOCK, 0])")
     (tmp_path / "moe.py").write_text(text, encoding="utf-8")
     code, out, err = tilelet("check", "moe.py")
@@ -299,12 +299,12 @@ def test_the_model_waits_for_what_the_control_program_reads(
     script = tmp_path / "k.py"
     script.write_text(MOE)
     (run,) = record(Target(str(script)), RecordingOptions(build_dir=tmp_path, quiet=True)).runs
-    assert set(run.tasks.awaited.values()) == {(0,)}  # all experts read what the first one counted
+    assert set(run.tasks.awaited.values()) == {(0,)}  # all experts read the first task's counts
     device_run = DeviceRun(run, load_machine("a2a3"))
     timeline, path = device_run.timeline, device_run.profile.path
     assert timeline.submitted[1] > timeline.finished[0]
     assert device_run.profile.read_stall_us > 0
-    # The path goes through the task that counts.
+    # The critical path includes the task that counts.
     assert sum(path.values()) == pytest.approx(timeline.total_us)
     assert critical_path(timeline).records[0] == 0
 
@@ -316,7 +316,7 @@ def test_verdict_says_for_which_inputs_it_holds(tilelet: Run) -> None:
 
 
 def test_machines_share_the_executed_run(tilelet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not depend on the machine is made once; the answers stay those of each."""
+    """Work that does not depend on the machine is done once; each machine keeps its answer."""
     Path("moe.py").write_text(MOE)
     runs: list[bool] = []
     watch = init.watch

@@ -1,4 +1,4 @@
-"""`tilelet doctor`: what it finds, and what it calls broken."""
+"""`tilelet doctor`: what it reports, and what it calls broken."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Doctor = Callable[[], tuple[int, dict[str, Any]]]
 def doctor(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Doctor:
-    """Exit code and the checks by topic, with an environment that sets only a cache."""
+    """Return exit code and checks by topic, with an environment that sets only a cache."""
     for name in [n for n in os.environ if n.startswith("TILELET_") or n == "CC"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))

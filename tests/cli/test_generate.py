@@ -1,4 +1,4 @@
-"""`tilelet generate` on tiny checkpoints: text and tokens in and out, and what it refuses."""
+"""`tilelet generate` on tiny checkpoints: text and tokens, and rejected requests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FEW = ["--max-new-tokens", "6", "--ignore-eos"]
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny model whose tokens are letters; its chats are between angle brackets."""
+    """A tiny model whose tokens are letters; chats are enclosed in angle brackets."""
     directory = tmp_path_factory.mktemp("model") / "tiny"
     shutil.copytree(ordinary("float32", Sizes(layers=2)).directory, directory)
     words = {letter: i for i, letter in enumerate(LETTERS)} | {"<": 90, ">": 91, "?": 92}
@@ -129,7 +129,7 @@ def test_modelled_time(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_a_fault_is_no_near_tie(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Layers of another model: the report names the first layer that differs."""
+    """Layers of different models: the report names the first layer that differs."""
     loaded = command.load
 
     def with_fault(*args: Any, **options: Any) -> Model:

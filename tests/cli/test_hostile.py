@@ -1,4 +1,4 @@
-"""Input that is too long, too deep or damaged, or commands a terminal: a message, never a bug."""
+"""Overlong, deeply nested or damaged input and terminal commands give messages, never a bug."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_full_disk_behind_pass_dumps(tilelet: Run, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("command", ["run x.py", "gym score my", "check x.py", "optimise x.py"])
 def test_ctrl_c_while_modules_are_imported(tmp_path: Path, command: str) -> None:
-    """A module in C makes an `ImportError` of the exception: so it waits for them."""
+    """Extension modules turn the exception into an `ImportError`."""
     slow = tmp_path / "ml_dtypes"
     slow.mkdir()
     (slow / "__init__.py").write_text(

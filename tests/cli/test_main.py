@@ -1,4 +1,4 @@
-"""The command line: usage, pages, scripts that need no kernel, exit codes."""
+"""The command line: usage, pages, scripts without kernels, exit codes."""
 
 from __future__ import annotations
 
@@ -433,7 +433,7 @@ def test_a_retired_spelling_is_noted_once_per_file(tilelet: Run) -> None:
 
 
 def test_options_in_messages_and_pages_exist(tilelet: Run) -> None:
-    """`tilelet COMMAND ... --option` is never said of a command that lacks the option."""
+    """Messages never suggest an option to a command that lacks it."""
     from tests.diag.samples import SAMPLES, build
 
     from tilelet.cli.commands import COMMANDS
@@ -445,7 +445,7 @@ def test_options_in_messages_and_pages_exist(tilelet: Run) -> None:
         for name, rest in re.findall(r"\btilelet (\w+)((?: [^`\n|#]*)?)", text):
             if name not in COMMANDS:
                 continue
-            # After the script stand options of the script, too.
+            # Options after the script belong to the script, too.
             before = re.split(r"\S+\.py\b|qwen3/\S+", rest)[0]
             given = re.findall(r"(?<!\S)--[\w-]+", before)
             assert set(given) <= set(COMMANDS[name].parser().own_options), (name, given)

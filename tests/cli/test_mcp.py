@@ -1,5 +1,4 @@
-# pyright: reportAttributeAccessIssue=false
-# The protocol answers with unions; a wrong member fails the test.
+# `tilelet mcp`, driven by the client of the protocol's own SDK.
 """`tilelet mcp` with the client of the protocol's own SDK."""
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ HELLO = str(EXAMPLES / "01_hello.py")
 
 
 def ask(*calls: tuple[str, dict[str, Any]]) -> tuple[list[str], list[str]]:
-    """Start a server, call tools; return the names of all tools and the answers."""
+    """Start a server and call tools; return the names of all tools and the answers."""
 
     async def session() -> tuple[list[str], list[str]]:
-        # Imported here: it takes a second, which every test process would spend.
+        # Imported here: it takes a second, which every test process would pay.
         from mcp import Client, StdioServerParameters
         from mcp.client.stdio import stdio_client
 

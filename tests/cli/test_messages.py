@@ -1,4 +1,4 @@
-"""Messages that were wrong or missing when kernels were written from the docs."""
+"""Messages that were wrong or missing when a newcomer wrote kernels from the docs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = "import numpy as np\nimport tilelet.language as pl\n\n\n@pl.jit\n"
 
 
 def kernel(parameters: dict[str, str], out: str, *body: str) -> str:
-    """A script with one kernel; its statements stand in one scope."""
+    """Return a script with one kernel that has these statements in its scope."""
     given = ", ".join(f"{name}: {type_}" for name, type_ in parameters.items())
     lines = [f"def kern({given}, out: pl.Out[{out}]):"]
     lines += ["    with pl.at(level=pl.Level.CORE_GROUP):"]
@@ -123,7 +123,7 @@ def test_infinities_print_no_warnings_of_our_own(tilelet: Run) -> None:
 
 
 def test_what_a_loop_uses_is_not_unused(tilelet: Run) -> None:
-    """The carried maximum is used in the loop; nobody needs its last value."""
+    """The carried maximum is used in the loop; its last value is not used."""
     body = [
         "m = pl.row_max(x[:, 0:16])",
         "total = pl.full([16, 16], dtype=pl.FP32, value=0.0)",
@@ -220,7 +220,7 @@ run_jit(
 
 @pytest.mark.parametrize("engine", ["cpu", "interp"])
 def test_a_view_of_torn_elements_says_so(tilelet: Run, engine: str) -> None:
-    """Rows that begin at byte 3 are no rows of integers; they have no gaps."""
+    """Rows that begin at byte 3 are not aligned for integers; they have no gaps."""
     Path("k.py").write_text(RECAST)
     _, _, err = tilelet("run", "--engine", engine, "k.py")
     assert "error[E0512]" in err

@@ -110,7 +110,7 @@ def script(tilelet: Run) -> None:
 
 
 def test_a_full_disk_is_named(tilelet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system names no file when a write does not fit."""
+    """The operating system does not name the file when a write does not fit."""
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -171,7 +171,7 @@ def test_results_can_decide_tasks(tilelet: Run) -> None:
 
 
 def test_loops_that_results_decide_are_counted(tilelet: Run) -> None:
-    """The task that decides is executed although nobody asked for it; its input is a spec's."""
+    """The deciding task is executed on the spec's inputs, although the command only records."""
     Path("inside.py").write_text(INSIDE)
     code, out, err = tilelet("profile", "--format", "json", "--no-files", "inside.py")
     assert code == 0, err
@@ -374,7 +374,7 @@ def test_limits_are_said_only_for_a_board(tilelet: Run, platform: str, said: boo
     code, _, err = tilelet("run", "k.py", "-p", platform, "--enable-profiling")
     assert code == 0
     assert err.count("error[E0911]") == 1 + said
-    # Without a profile it is a finding of the checks, on the simulator too.
+    # Without a profile it is a finding of the checks, also on the simulator.
     code, out, err = tilelet("run", "k.py", "-p", platform)
     assert (code, err.count("error[E0911]")) == (0, 1)
     assert "1 finding for a2a3" in out + err

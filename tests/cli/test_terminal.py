@@ -1,4 +1,4 @@
-"""On a terminal: colors, and nothing wider than it is."""
+"""Output on a terminal: colors, and no line wider than the terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("module_cache")
 def on_terminal(
     folder: Path, *argv: str, columns: int = 80, settings: dict[str, str] | None = None
 ) -> tuple[int, str]:
-    """Exit code and all that appears on a terminal of that width."""
+    """Return exit code and output on a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     names = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "CI")
@@ -50,7 +50,7 @@ def on_terminal(
     while True:
         try:
             part = os.read(ours, 65536)
-        except OSError:  # Linux: everybody has closed the other end
+        except OSError:  # Linux: all writers have closed the other end
             break
         if not part:
             break
@@ -76,7 +76,7 @@ def test_nothing_is_wider_than_the_terminal(tmp_path: Path, argv: list[str]) -> 
     columns = 64
     code, shown = on_terminal(tmp_path, *argv, columns=columns)
     assert code == 0, shown
-    # What a progress line writes over does not stay.
+    # What a progress line overwrites disappears.
     lines = [
         ANSI.sub("", line.rpartition("\r")[2]) for line in shown.replace("\r\n", "\n").split("\n")
     ]
@@ -120,7 +120,7 @@ def test_colors_can_be_forced_and_are_not_there_otherwise(tmp_path: Path, argv: 
 
 
 class Terminal:
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def __init__(self) -> None:
         self.text = ""

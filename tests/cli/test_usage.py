@@ -1,4 +1,4 @@
-"""Every command and every option: what is wrong usage is 2 everywhere, and said in one way."""
+"""Every command and option: wrong usage exits with 2 everywhere, with the same message."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def options_of(name: str) -> dict[str, argparse.Action]:
 
 
 def positional(name: str) -> list[str]:
-    """Something for every argument that the command must have."""
+    """Return a value for every required argument of a command."""
     actions = COMMANDS[name].parser().own_actions
     required = [a for a in actions if not a.option_strings and a.nargs is None]
     given = ["bash" if isinstance(a.type, OneOf) else "k.py" for a in required]
@@ -92,7 +92,7 @@ def test_every_option_with_a_value_is_checked_or_named_here() -> None:
         for spelling, action in options_of(name).items()
         if action.nargs is None and action.type is None
     }
-    # These are looked up in what there is: `test_a_name_that_does_not_exist`, and test_tune.py.
+    # Lookups of names, tested by `test_a_name_that_does_not_exist` and test_tune.py.
     looked_up = {"-p", "--platform", "--period", "--engine", "--only", "--executor", "--like"}
     looked_up |= {"--dialect", "--portable", "--program", "--profile", "--against"}
     looked_up |= {"--replay"}
@@ -113,7 +113,7 @@ def test_a_bad_value_is_2(tilelet: Run, name: str, option: str, value: str) -> N
     for given in ([option, value], [f"{option}={value}"]):
         code, out, err = tilelet(name, *given, *positional(name))
         assert (code, out) == (2, "")
-        # An option with two spellings is named with both.
+        # An option with two spellings is reported with both.
         assert re.match(rf"error\[E0705\]: `(-./)?{option}(/--\w+)?`: ", err)
         if COMMANDS[name].parser().takes_script:
             assert tilelet(name, *positional(name), *given) == (code, out, err)
@@ -140,7 +140,7 @@ def test_only_options_of_the_command_are_suggested(
     tilelet: Run, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     own, given, parser = set(options_of(name)), positional(name), COMMANDS[name].parser()
-    # Building a parser takes most of a call, and this test makes hundreds.
+    # Building parsers dominates the cost, and this test needs hundreds.
     monkeypatch.setattr(COMMANDS[name], "parser", staticmethod(lambda: parser))
     for option in every_spelling():
         for typed in (option, option[:-1], f"{option}x"):
@@ -179,7 +179,7 @@ SCRIPTS = [["run"], ["tasks"], ["profile"], ["check"], ["compare", "k.py"]]
 MODELLED = [["profile", "k.py"], ["check", "k.py"], ["compare", "k.py", "k.py"]]
 MACHINES = [*([*argv, "-p"] for argv in MODELLED), ["demo", "-p"]]
 
-# What is typed, the code and the message it gets, and the commands where it can be typed.
+# Arguments, the code and message they give, and the commands that accept them.
 SAME_MISTAKE: dict[str, tuple[int, str, list[list[str]]]] = {
     "nope.py": (3, "error[E0701]: no file `nope.py`", SCRIPTS),
     "nope.json": (3, "error[E0701]: no file `nope.json`", SCRIPTS),
@@ -242,7 +242,7 @@ def test_variables_are_checked_like_options(
 
 
 def test_every_error_has_one_code_whoever_raises_it() -> None:
-    """Mistakes in what was typed are 2, all others 3; only these two occur."""
+    """Wrong usage exits with 2, other mistakes with 3; there are no other codes."""
     usage = {
         code
         for code, cls in classes().items()
@@ -273,7 +273,7 @@ def script(text: str, kernel: str = KERNEL) -> str:
     ["-o", "weight-only", "--json", "--html", "--format", "--fix --in-place", "-p --platform"],
 )
 def test_what_a_script_mentions_is_not_its_option(tilelet: Run, mention: str) -> None:
-    """Options of ours are ours, whatever a docstring or a comment of the script says."""
+    """Our options are ours, even if a docstring or comment of the script mentions them."""
     name = script(f'"""A {mention} kernel."""\n# see {mention}\n')
     assert json.loads(tilelet("verdict", name, "--json")[1])["command"] == "verdict"
     assert json.loads(tilelet("check", name, "--format", "json")[1])["version"] == 1
@@ -372,7 +372,7 @@ def test_the_name_of_the_script_is_no_argument(tilelet: Run) -> None:
 
 
 def test_what_both_declare_goes_to_both(tilelet: Run) -> None:
-    """In the place where it was typed, and by a spelling that the script has."""
+    """The error points at the place where the option was typed, in a spelling the script has."""
     text = f"{PARSES}p.add_argument('--platform', choices=['a2a3', 'a5'])\n"
     text += "p.add_argument('--seed', type=int)\np.add_argument('rows', nargs='*')\n"
     text += "print('got', vars(p.parse_args()))\n"
@@ -383,7 +383,7 @@ def test_what_both_declare_goes_to_both(tilelet: Run) -> None:
     assert code == 0
     assert "got {'platform': 'a5', 'seed': 7, 'rows': ['16', '32']}" in err
     assert json.loads(out)["profiles"][0]["machine"] == "a5"
-    # Only ours: before the script, or a machine that no platform of a script is.
+    # Only ours: before the script, or a machine that is not a platform of any script.
     _, _, err = tilelet("profile", "-p", "a5", "--seed", "7", name)
     assert "got {'platform': None, 'seed': None, 'rows': []}" in err
     # Only the script's.
@@ -487,7 +487,7 @@ def test_the_python_api_takes_what_the_commands_declare() -> None:
 
     import tilelet as package
 
-    # The budget of the command is two numbers, and its seed draws inputs.
+    # The command takes its budget as two numbers, and its seed draws inputs.
     renamed = {"candidates": "budget", "seconds": "budget", ("tune", "seed"): "search_seed"}
     for name in ("tune", "verdict"):
         fields = {f.name: f for f in dataclasses.fields(COMMANDS[name])}
@@ -512,7 +512,7 @@ def test_completion_knows_every_option_of_users(tilelet: Run, shell: str) -> Non
 
 
 def complete(folder: Path, script: str, *words: str) -> set[str]:
-    """What bash offers for the last of the words."""
+    """Return the completions that bash offers for the last word."""
     line = " ".join(f"'{word}'" for word in words)
     text = f"source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _tilelet; "
     text += 'printf "%s\\n" "${COMPREPLY[@]}"'

@@ -1,4 +1,4 @@
-"""These tests are about old scripts: the engine that needs no compiling will do."""
+"""Fixtures of the tests of old scripts: the engine without compilation suffices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every public name and parameter of the language, and what becomes of it."""
+"""Every public name and parameter of the language, and its status."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_supported_names_are_there(name: str) -> None:
 
 
 def test_parameters_stand_where_the_language_has_them() -> None:
-    """Of ops whose order does not depend on what is given."""
+    """Of ops whose parameter order does not depend on the arguments."""
     wrong: list[str] = []
     for name, text in names().items():
         spec = spec_of(look_up(name)[0])

@@ -1,4 +1,4 @@
-"""Test suites of the language under `-p tilelet.compat.pytest_plugin`, in a small one of ours."""
+"""Test suites of the language under `-p tilelet.compat.pytest_plugin`, on a small suite."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_mismatch_is_1_and_shows_where(tilelet: Run) -> None:
     assert "Relative L2 error: " in out
     assert "Worst elements:\n  [" in out
     assert "First mismatching rows:\n  row [0]: " in out
-    assert "does not match" not in err  # the script printed it, so the runner does not
+    assert "does not match" not in err  # the script printed the verdict, so the runner does not
 
 
 def test_a_script_that_ignores_a_failure_still_exits_1(tilelet: Run) -> None:

@@ -1,4 +1,4 @@
-"""An engine that is two: the interpreter and native code, whose results must have the same bits."""
+"""An engine that runs both the interpreter and native code, and requires equal bits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def share_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Both:
-    """Runs natively, and interprets a copy."""
+    """Runs natively, and interprets a copy of the arguments."""
 
     runs = 0
 
@@ -77,7 +77,7 @@ class Both:
 
 @pytest.fixture
 def both(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of that engine."""
+    """Name of the combined engine."""
     share_functions(monkeypatch)
     monkeypatch.setitem(engines._FACTORIES, NAME, lambda request: Both())
     return NAME

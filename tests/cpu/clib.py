@@ -28,7 +28,7 @@ FLAGS = (
     "-Wall", "-Wextra", "-Werror", "-Wno-type-limits",
 )  # fmt: skip
 
-# Name: flags. The plain one has neither FMA nor wide registers, so the fallbacks are what runs.
+# Name: flags. The plain build has neither FMA nor wide registers, so it tests the fallbacks.
 BUILDS: dict[str, tuple[str, ...]] = {"native": ("-march=native",)}
 if platform.machine() == "x86_64":
     BUILDS["plain"] = ("-march=x86-64",)
@@ -41,7 +41,7 @@ CODES: dict[DType, int] = {
 
 @functools.cache
 def build(text: str, flags: tuple[str, ...] = BUILDS["native"]) -> ctypes.CDLL:
-    """A library made of `text`, which may include the engine's files by their names.
+    """A library compiled from `text`, which may include the engine's files by name.
 
     Kept in the user's cache: other test processes and later runs find it there.
     """
@@ -70,7 +70,7 @@ def address(x: Array) -> ctypes.c_void_p:
 
 
 def same_bits(x: Array, y: Array) -> bool:
-    """Equal bit for bit, any NaN counting as equal to any other."""
+    """Whether two arrays have equal bits; any NaN equals any other."""
     if x.dtype.kind in "iub":
         return x.dtype == y.dtype and np.array_equal(x, y)
     width = np.dtype(f"u{x.dtype.itemsize}")

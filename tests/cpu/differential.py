@@ -24,7 +24,7 @@ Arrays = dict[str, Any]
 def outcome(
     engine: Any, program: Program, arguments: Mapping[str, Any]
 ) -> tuple[Arrays, str, TaskStream]:
-    """What a run leaves: the arrays, the error's text, the tasks."""
+    """Outcome of a run: the arrays, the error's text, the tasks."""
     given = {n: copy.deepcopy(a) for n, a in arguments.items()}
     try:
         tasks = engine.run(program, given).tasks
@@ -51,7 +51,7 @@ def agree_lowered(lowered: Program, arguments: Mapping[str, Any], ulp: int = 0) 
 
 
 def assert_same(found: np.ndarray, expected: np.ndarray, name: str = "", ulp: int = 0) -> None:
-    """Equal bits; NaN equals NaN whatever its bits."""
+    """Whether bits are equal; NaN equals NaN whatever its bits."""
     itemsize = expected.dtype.itemsize
     bits = expected.view(f"u{itemsize}"), found.view(f"u{itemsize}")
     differs = bits[0] != bits[1]
@@ -93,7 +93,7 @@ SPECIAL = [
 def numbers(
     dtype: DType, *shape: int, seed: int = 0, special: bool = True, scale: float = 3.0
 ) -> np.ndarray:
-    """Random elements; floats with special values among them, integers over their whole range."""
+    """Random elements: floats with special values among them, integers over their whole range."""
     rng = np.random.default_rng([seed, *shape, len(dtype.name)])
     if dtype is dtypes.BOOL:
         return rng.integers(0, 2, shape).astype(bool)

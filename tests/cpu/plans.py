@@ -13,5 +13,5 @@ def plans_of(program: Program) -> list[KernelPlan]:
 
 
 def hands_over(program: Program) -> bool:
-    """Whether a kernel is left for its products and entered again."""
+    """Whether a kernel returns for its products and is entered again."""
     return any(g.handover for plan in plans_of(program) for g in plan.groups)

@@ -39,7 +39,7 @@ DRAWN = 6  # generated programs of each focus and machine
 
 
 class Board:
-    """An emulated machine: the runtime is compiled once, programs are linked with it."""
+    """An emulated machine; the runtime is compiled once and linked with every program."""
 
     def __init__(self, march: str, folder: Path) -> None:
         self._command = [COMPILER, *FLAGS, f"-march={march}", f"-I{SOURCES}"]
@@ -107,7 +107,7 @@ def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def _product(dtype: DType, rows: int) -> Program:
-    """Products of two windows, in one piece and summed up over k, and of a computed tile."""
+    """Products of two windows, whole and accumulated over k, and of a computed tile."""
     b = Build()
     depth, columns = 96, 80
     total = INT32 if dtype is INT8 else FP32

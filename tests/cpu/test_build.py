@@ -1,4 +1,4 @@
-"""Compilers that are missing or fail, and a cache that is damaged, locked, off or shared."""
+"""Missing or failing compilers, and a cache that is damaged, locked, off or shared."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _number = iter(range(1000, 10**6))
 
 
 def fresh_program() -> Program:
-    """A program that no earlier test has compiled."""
+    """Return a program that no earlier test has compiled."""
     return adding(next(_number))
 
 
@@ -64,7 +64,7 @@ def use_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick_runtime(compiled_runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Objects are copied where the library would be compiled: for tests of the cache alone."""
+    """Copy objects instead of compiling the library, for tests of the cache alone."""
 
     def copy(_: build._Library, name: str, draft: Path) -> None:
         for path in compiled_runtime.glob(f"cpu/{name}-*/*.o"):
@@ -82,7 +82,7 @@ def runs(program: Program) -> bool:
 
 
 def again(program: Program, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """As in another process."""
+    """Forget loaded entries, as if in another process."""
     monkeypatch.setattr(build, "_loaded", {})
     engine._programs.clear()
     return runs(program)
@@ -92,7 +92,7 @@ def again(program: Program, monkeypatch: pytest.MonkeyPatch) -> bool:
 def test_products_are_compiled_for_programs_that_have_some(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They take longer to compile than all the rest."""
+    """Products take longer to compile than the rest of the runtime."""
     use_cache(tmp_path / "cache", monkeypatch)
 
     def parts() -> set[str]:
@@ -159,7 +159,7 @@ def test_compiler_fails(
 def test_a_compiler_without_vectors(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its complaint is about what it lacks, not about a macro in a header."""
+    """The compiler's complaint is about missing vectors, not about a macro in a header."""
     preprocess = "gcc -E -U__has_builtin"
     monkeypatch.setenv("CC", _fake_compiler(tmp_path, f'exec {preprocess} "$@"'))
     with pytest.raises(CompilerFailed, match="it has no vector types; set CC to gcc 10") as found:
@@ -201,7 +201,7 @@ def test_complaints_about_generated_text_are_our_bugs(
 
 
 def test_a_system_that_gives_no_threads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What they would have done is done one after the other."""
+    """Their work is done sequentially."""
 
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -265,7 +265,7 @@ def test_cache_where_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @contextlib.contextmanager
 def small_disk(place: Path, options: str) -> Iterator[Path]:
-    """A file system in memory; only root may make one."""
+    """A file system in memory; only root can mount one."""
     place.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)]
     if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
@@ -278,7 +278,7 @@ def small_disk(place: Path, options: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def read_only(place: Path) -> Iterator[Path]:
-    """A folder that nobody can write to: not even root, if this is root."""
+    """A folder that nobody can write to, not even root."""
     if os.getuid() == 0:
         with small_disk(place, "ro,mode=755") as folder:
             yield folder
@@ -317,11 +317,11 @@ def test_a_user_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert runs(fresh_program())
 
 
-@pytest.mark.parametrize("room", ["16k", "96k"])  # for the C text, for some of the objects
+@pytest.mark.parametrize("room", ["16k", "96k"])  # for the C text, for some objects
 def test_a_full_disk(
     room: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    """The cache's: the program is compiled elsewhere. The temporary folder's too: an error."""
+    """A full cache: the program is compiled elsewhere. A full temporary folder: an error."""
     if room == "16k":
         request.getfixturevalue("quick_runtime")
     monkeypatch.setattr(build, "OPTIMIZE_RUNTIME", "-O0")
@@ -335,7 +335,7 @@ def test_a_full_disk(
 
 
 def test_a_compiler_that_does_not_say_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of `ziglang` just aborts on a full disk. The message names it, not only its Python."""
+    """`ziglang` just aborts on a full disk. The message names it, not only its Python."""
     monkeypatch.setenv("CC", f"{_fake_compiler(tmp_path, 'kill -6 $$')} -m64")
     with small_disk(tmp_path / "disk", "size=64k,mode=700") as disk:
         use_cache(disk / "cache", monkeypatch)
@@ -370,8 +370,8 @@ def test_size_cap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "TRIM_EVERY", -1.0)
     assert runs(fresh_program())
     assert runs(fresh_program())
-    # Another process may just be about to load what was used a moment ago: both programs and the
-    # runtime. These programs have no products, whose entry may be older.
+    # Another process may be about to load an entry used a moment ago: both programs and the
+    # runtime. These programs have no products, so the entry of products may be older.
     used = [entry for entry in _entries(folder) if not entry.name.startswith("products")]
     assert len(used) == 3
     monkeypatch.setattr(cache, "IN_USE", -1.0)
@@ -441,7 +441,7 @@ def test_ctrl_c_stops_a_kernel() -> None:
 def test_ctrl_c_ends_compilers(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And all that they have started; Ctrl-C may be meant for Python alone."""
+    """All their children end, too; Ctrl-C may be sent to Python alone."""
     ticks = tmp_path / "ticks"
     what = f"sh -c 'for i in $(seq 1000); do echo >> {ticks}; sleep 0.05; done'"
     monkeypatch.setenv("CC", _fake_compiler(tmp_path, what))
@@ -474,7 +474,7 @@ def test_two_programs_at_once() -> None:
         np.testing.assert_allclose(step, steps[0], rtol=1e-4)
 
 
-SLOW = 2 * HUNG  # seconds that the slow compiler takes: a compiler that is left is noticed
+SLOW = 2 * HUNG  # seconds that the slow compiler takes: one that keeps running is noticed
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *--version*) exec cc "$@";; esac
 sleep {seconds} &
@@ -484,7 +484,7 @@ wait
 
 
 def slow_compiler(folder: Path) -> tuple[Path, Path]:
-    """A compiler whose work is done by a process of its own, and the file that names these."""
+    """A compiler that works in a child process, and the file with the process ids."""
     pids, compiler = folder / "pids", folder / "slow-cc"
     compiler.write_text(SLOW_COMPILER.format(pids=pids, seconds=int(SLOW)))
     compiler.chmod(0o755)
@@ -552,7 +552,7 @@ def test_no_compiler_of_another_thread_outlives_its_process(
     command = [sys.executable, "-c", f"{threaded}; t.start(); t.join()"]
     process = subprocess.Popen(command, env=environment)
     wait_for(lambda: pids.exists() and bool(pids.read_text().split()))
-    time.sleep(0.5)  # a process that is killed before it has told the watcher leaves a compiler
+    time.sleep(0.5)  # killed before it has told the watcher, a process leaves a compiler behind
     process.send_signal(number)
     assert process.wait(timeout=HUNG) == -number
     wait_for(lambda: not any(is_running(int(pid)) for pid in pids.read_text().split()))

@@ -1,4 +1,4 @@
-"""Chains of `matmul_acc` over k whose pieces are cut: they are run late, with the same results."""
+"""Chains of `matmul_acc` over k whose pieces are partial: they run later, with equal results."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _matrices() -> dict[str, Any]:
 
 
 def test_a_cut_product_beside_a_whole_one() -> None:
-    """Tasks with the whole matrix may be batched; the other is available once they continue."""
+    """Tasks with whole matrices may be batched; the partial product is done once they continue."""
     b = Build()
     x, w, out = _operands(b)
     other = b.param("other", tensor([ROWS, COLUMNS]))
@@ -148,7 +148,7 @@ def test_a_cut_product_beside_a_whole_one() -> None:
 
 
 def test_a_chain_without_iterations_after_a_cut_one() -> None:
-    """The second time nothing is cut, because nothing is added."""
+    """The second run has no partial pieces, because nothing is added."""
     b = Build()
     x, w, out = _operands(b)
     iterations = b.param("iterations", tensor([2], INT32))
@@ -174,7 +174,7 @@ def test_a_chain_without_iterations_after_a_cut_one() -> None:
 
 
 def test_a_store_before_the_chain_goes_on() -> None:
-    """The first product has read what the store replaces."""
+    """The first product has read the values that the store replaces."""
     b = Build()
     x, w, out = _operands(b)
 
@@ -221,7 +221,7 @@ def test_a_condition_that_looks_at_the_product() -> None:
 @pytest.mark.parametrize("outer", [0, 2])
 @pytest.mark.parametrize("is_inner_reached", [False, True])
 def test_a_product_before_nested_loops(outer: int, is_inner_reached: bool) -> None:
-    """The inner loop continues it, but may never be reached."""
+    """The inner loop continues the chain, but may not be executed."""
     b = Build()
     x, w, out = _operands(b)
     iterations = b.param("iterations", tensor([2], INT32))
@@ -253,7 +253,7 @@ def test_a_product_before_nested_loops(outer: int, is_inner_reached: bool) -> No
 
 
 def _from_tile(start: str) -> Program:
-    """out += x @ w in pieces, going on from a tile that stands in memory before the loop."""
+    """out += x @ w in pieces, continuing from a tile that is in memory before the loop."""
     b = Build()
     x, w, out = _operands(b)
     other = b.param("other", tensor([ROWS, COLUMNS]))
@@ -286,7 +286,7 @@ def _from_tile(start: str) -> Program:
 
 @pytest.mark.parametrize("start", ["out", "other", "spilled", "two"])
 def test_a_chain_that_goes_on_from_a_tile(start: str) -> None:
-    """The kernel is not left for its products: filling the accumulator would be repeated."""
+    """The kernel does not return for its products: it would fill the accumulator again."""
     other = numbers(FP32, ROWS, COLUMNS, seed=5, special=False)
     agree(_from_tile(start), **_matrices(), other=other)
     assert not hands_over(run_passes(_from_tile(start)))

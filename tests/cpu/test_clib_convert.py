@@ -24,7 +24,7 @@ from tilelet.dtypes import (
 )  # fmt: skip
 from tilelet.numerics import MODES, cast
 
-# The names of convert.h and of numbers.h, and the unsigned type each is stored in.
+# Type names in convert.h and numbers.h, and the unsigned type each is stored in.
 NAMES = {BF16: "bf16", FP16: "f16", FP8E4M3FN: "f8e4m3fn", FP8E5M2: "f8e5m2"}
 SHORT = {BF16: "bf16", FP16: "f16", FP8E4M3FN: "e4m3", FP8E5M2: "e5m2"}
 STORAGE = {d: f"uint{d.bits}_t" for d in NAMES}
@@ -37,7 +37,7 @@ CASTS = [m for m in MODES if m != "none"]
 
 
 def source() -> str:
-    """Loops over arrays of a multiple of eight elements."""
+    """Loops over arrays whose length is a multiple of eight."""
     parts = ['#include "numbers.h"']
     for dtype, name in NAMES.items():
         elem, short = STORAGE[dtype], SHORT[dtype]
@@ -80,7 +80,7 @@ def every_pattern(dtype: DType) -> Array:
 
 
 def fp32_values() -> Array:
-    """All BF16 and FP16 values, what lies around and between them, and random patterns."""
+    """All BF16 and FP16 values, their neighbors and midpoints, and random patterns."""
     exact = [every_pattern(d).astype(np.float32).view(np.uint32) for d in (BF16, FP16)]
     edges = np.concatenate(exact)
     halves = np.concatenate([edges + np.uint32(step) for step in (0x1000, 0x8000, 0x80000)])

@@ -1,4 +1,4 @@
-"""depend.c against plain sets of bytes: every conflict is ordered, and nothing else."""
+"""depend.c against sets of bytes: every conflict is ordered, and nothing else."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def a_rectangle(rng: np.random.Generator) -> Win:
 
 
 def a_span(rng: np.random.Generator) -> Win:
-    """Part of the tensor seen as one row: in general no box of it."""
+    """Part of the tensor viewed as one row, which in general is not a box of the tensor."""
     length = int(rng.integers(1, 400))
     return window(int(rng.integers(ROWS * COLUMNS - length)), (length,), (1,))
 
 
 def a_comb(rng: np.random.Generator) -> Win:
-    """Every third column, of all rows: a stride that the tensor does not have."""
+    """Every third column of all rows: a stride that the tensor does not have."""
     return window(int(rng.integers(3)), (ROWS, COLUMNS // 3), (COLUMNS, 3))
 
 
@@ -65,11 +65,11 @@ def all_of_it(_: np.random.Generator) -> Win:
 
 @dataclass
 class Model:
-    """What was used by whom: elements, by task number."""
+    """Elements used by each task."""
 
     touched: dict[int, frozenset[int]] = field(default_factory=dict)
     writes: dict[int, bool] = field(default_factory=dict)
-    before: dict[int, frozenset[int]] = field(default_factory=dict)  # all that must come first
+    before: dict[int, frozenset[int]] = field(default_factory=dict)  # all required predecessors
 
     def conflicts(self, task: int, first_open: int) -> set[int]:
         own, writes = self.touched[task], self.writes[task]

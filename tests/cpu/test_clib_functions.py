@@ -61,7 +61,7 @@ def dense(low: float, high: float, count: int = 400_000) -> Array:
 
 
 def every_pattern_between(low: float, high: float) -> Array:
-    """All FP32 numbers of one sign in a range, cut to a multiple of eight."""
+    """All FP32 numbers of one sign in a range, truncated to a multiple of eight."""
     first, last = np.array([low, high], np.float32).view(np.uint32)
     patterns = np.arange(first, last, dtype=np.uint32)
     return patterns[: len(patterns) // 8 * 8].view(np.float32)
@@ -148,7 +148,7 @@ void without(float *y, const int32_t *x, int64_t n) {
 
 @pytest.mark.parametrize("flags", BUILDS)
 def test_int32_rounds_half_away_without_branches(flags: str) -> None:
-    """All around powers of two, ties of every width, the ends, and random numbers."""
+    """Neighborhoods of powers of two, ties of every width, both ends, and random numbers."""
     rng = np.random.default_rng(0)
     powers = (1 << np.arange(31))[:, None] + np.arange(-300, 300)
     ties = (rng.integers(1 << 23, 1 << 24, (7, 500)) * 2 + 1) << np.arange(7)[:, None]

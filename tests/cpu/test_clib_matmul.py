@@ -30,8 +30,8 @@ void prefer(int order) {
 }
 """
 
-# Beside the machine's own: pairs of BF16 by an instruction written in C, and by one that adds in
-# another order, which must not be used.
+# Besides the machine's own build: BF16 pairs by an instruction emulated in C, and by one with
+# another order of additions, which must not be used.
 BUILDS = {
     **clib.BUILDS,
     "dot": (*clib.BUILDS["native"], "-DTL_EMULATE_DOT=1"),
@@ -100,7 +100,7 @@ ONE_ROW_TYPES = [(BF16, BF16), (FP32, FP32), (FP32, BF16), (INT8, INT8), (UINT8,
 
 
 def small_integers(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
-    """Small integers in the dtype of products of `dtype`: where their sums start."""
+    """Small integers in the product's dtype, where its sums start."""
     drawn = np.random.default_rng(seed).integers(-9, 9, shape)
     return drawn.astype(np.int32 if dtype in INTEGERS else np.float32)
 
@@ -121,9 +121,7 @@ def arguments(a: Stored, b: Stored, c: Array, start: Array | None) -> Arguments:
 def check(
     a: Stored, b: Stored, start: Array | None, *, in_place: bool = False, flags: str = "native"
 ) -> None:
-    """One call, against the contract, by itself and before another; nothing around the result may
-    change.
-    """
+    """Check one call against the contract, alone and followed by another, with guarded memory."""
     library = build(SOURCE, BUILDS[flags])
     want = matmul(a.value, b.value, None if start is None else np.ascontiguousarray(start))
     for reads_ahead in (False, True):
@@ -231,7 +229,7 @@ def test_pairs_whose_sums_are_nearly_subnormal(
 @pytest.mark.parametrize("rows", [4, 20, 40])
 @pytest.mark.parametrize("pad", [0, 600])
 def test_subnormal_elements_are_not_taken_for_zero(rows: int, pad: int) -> None:
-    """In A, in B or where a chain starts; they are in one place only, and other passes go on."""
+    """The value occurs once, in A, in B or in the start; other passes are unaffected."""
     a, b = np.ones((rows, 8), BF16.numpy), np.ones((8, 96), BF16.numpy)
     start = np.full((rows, 96), -8, np.float32)
     for operand, column in ((a, 1), (b, 1), (b, 70), (start, 33)):
@@ -248,7 +246,7 @@ def test_subnormal_elements_are_not_taken_for_zero(rows: int, pad: int) -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(32, 32), (32, 64), (40, 32)])
 def test_a_subnormal_element_in_rows_that_a_later_pass_takes(rows: int, columns: int) -> None:
-    """Of an A that is too deep to be prepared whole; also where each pass prepares its own rows."""
+    """With an A too deep to be packed at once; also where each pass packs its own rows."""
     a, b = np.ones((rows, 4098), BF16.numpy), np.ones((4098, columns), BF16.numpy)
     a[-1] = 0
     a[-1, -1] = 2.0**-130
@@ -279,7 +277,7 @@ def test_b_is_taken_from_where_it_lies(flags: str) -> None:
 @pytest.mark.parametrize("flags", ["native", "dot"])
 @pytest.mark.parametrize("rows", [1, 2, 16])
 def test_a_is_prepared_anew_for_every_call(flags: str, rows: int) -> None:
-    """Products that are run together prepare it once; what was there in an earlier call is gone."""
+    """Products that run together pack A once; nothing of an earlier call is reused."""
     library = build(SOURCE, BUILDS[flags])
     b = stored(random_matrix((64, 32), BF16, 1), BF16)
     a = stored(random_matrix((rows, 64), BF16, 2), BF16)
@@ -303,8 +301,8 @@ def test_a_is_prepared_anew_for_every_call(flags: str, rows: int) -> None:
 @pytest.mark.parametrize("flags", [name for name in BUILDS if name != "dot backwards"])
 @pytest.mark.parametrize("period", [1, 2, 4])
 def test_the_next_block_of_a_loop_is_prefetched(flags: str, period: int) -> None:
-    """Products over blocks of keys and values in turn, as in attention, from one task to another:
-    the next block is guessed, and no guess changes a result.
+    """Products over alternating blocks of keys and values, as in attention, from task to task: the
+    next block is predicted, and no prediction changes a result.
     """
     library = build(SOURCE, BUILDS[flags])
     library.next_b.restype = ctypes.c_void_p
@@ -312,7 +310,7 @@ def test_the_next_block_of_a_loop_is_prefetched(flags: str, period: int) -> None
     tensors = [random_matrix((3 * task * block, width), BF16, seed) for seed in range(period)]
     working = scratch(library)
     guess, right, fed = None, 0, 0
-    for first in (2 * task, 0):  # the second task is elsewhere
+    for first in (2 * task, 0):  # the second task starts elsewhere
         for i in range(first, first + task):
             for number, tensor in enumerate(tensors):
                 is_transposed = number % 2 == 0
@@ -326,8 +324,8 @@ def test_the_next_block_of_a_loop_is_prefetched(flags: str, period: int) -> None
                 guess = library.next_b(address(working))
                 fed += library.is_next_fed(address(working))
     products = 2 * task * period
-    # Five without a history; of the second task the first, and the one whose two predecessors are
-    # in different tasks.
+    # Five without a history; in the second task the first, and the one whose two predecessors
+    # belong to different tasks.
     assert right >= products - 5 - 2
     assert fed >= right - 3
 
@@ -386,11 +384,11 @@ def test_more_than_one_block_of_rows_columns_and_k(
 @pytest.mark.parametrize("b_trans", [False, True])
 @pytest.mark.parametrize("dtype", [FP32, BF16, FP16], ids=str)
 def test_special_values(dtype: DType, b_trans: bool, flags: str) -> None:
-    """NaN, infinities, subnormals, overflow, signed zeros, in both builds."""
+    """NaN, infinities, subnormals, overflow and signed zeros, in both builds."""
     with np.errstate(all="ignore"):
         a = special_fp32(11 * 38, 5).reshape(11, 38).astype(dtype.numpy)
         b = special_fp32(38 * 29, 6).reshape(38, 29).astype(dtype.numpy)
-    a[:6, ::2], b[::2, :15] = 0, 1  # rows and columns that are not all NaN in the end
+    a[:6, ::2], b[::2, :15] = 0, 1  # rows and columns that are not all NaN at the end
     start = special_fp32(11 * 29, 7).reshape(11, 29).copy()
     check(stored(a, dtype), stored(b, dtype, b_trans), start, flags=flags)
     one_row = stored(a[6:7], dtype), stored(np.ascontiguousarray(b[:, -16:]), dtype, b_trans)
@@ -497,7 +495,7 @@ def test_products_side_by_side(
     seed: int,
     flags: str,
 ) -> None:
-    """Each gets its own result, whether its columns follow those before it or lie apart."""
+    """Each gets its own result, whether its columns are adjacent to the previous ones or not."""
     library = build(SOURCE, BUILDS[flags])
     depth = depth_of_piece * pieces
     widths = [width + (9 if i == odd_one else 0) for i in range(count)]
@@ -530,8 +528,8 @@ def test_products_side_by_side(
 @pytest.mark.parametrize("flags", ["native", "dot"])
 @pytest.mark.parametrize("seed", range(32))
 def test_products_whose_a_begins_at_the_same_place(flags: str, seed: int) -> None:
-    """What was prepared for one is taken for another only if it is the same in every respect, and
-    if nobody has used the memory in between.
+    """A packed A is reused only for an identical operand, and only if the memory was not
+    overwritten.
     """
     library = build(SOURCE, BUILDS[flags])
     rng = np.random.default_rng(seed)
@@ -576,7 +574,7 @@ def test_products_whose_a_begins_at_the_same_place(flags: str, seed: int) -> Non
 
 @pytest.mark.parametrize("flags", ["native", "dot"])
 def test_rows_that_are_read_together_between_others(flags: str) -> None:
-    """They use the memory in which the first product has prepared A."""
+    """They use the memory that holds the packed A of the first product."""
     library = build(SOURCE, BUILDS[flags])
     a = stored(random_matrix((1, 64), BF16, 1), BF16)
     widths = (7, 128, 128, 7)

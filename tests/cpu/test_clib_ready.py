@@ -118,7 +118,7 @@ def test_plain_tasks_come_in_turn() -> None:
 
 
 def test_several_plain_tasks_are_taken_at_once() -> None:
-    """No more than allowed, and half of the ready ones stay for the other threads."""
+    """At most the limit, and half of the ready tasks stay for the other threads."""
     with queue(threads=2) as q:
         for n in range(20):
             q.push(n)
@@ -180,7 +180,7 @@ def test_every_thread_gets_its_share() -> None:
 
 
 def test_tasks_whose_memory_is_in_order_come_in_turn() -> None:
-    """They have no neighbors; where one ends, the next one's memory happens to begin."""
+    """They are no neighbors in one matrix; one's memory just begins where another's ends."""
     with queue() as q:
         for n in range(TOGETHER):
             q.push(n, column=n, is_in_order=True)
@@ -190,7 +190,7 @@ def test_tasks_whose_memory_is_in_order_come_in_turn() -> None:
 
 
 def test_rows_are_taken_for_so_many_streams() -> None:
-    """In turn, of one A, and no others."""
+    """Rows of one A are taken in turn, and no others."""
     with queue() as q:
         for n in range(5):
             q.push_row(n)
@@ -220,7 +220,7 @@ def test_a_thread_with_nothing_to_do_gets_some_of_the_rows(
 
 
 def test_tasks_of_one_a_are_shared_out() -> None:
-    """Every thread gets as many, whoever is busy; and none more than the kernel says."""
+    """Every thread gets an equal share, busy or not, and at most the kernel's limit."""
     with queue(threads=2) as q:
         for n in range(9):
             q.push_row(n, is_tile=True)
@@ -229,7 +229,7 @@ def test_tasks_of_one_a_are_shared_out() -> None:
 
 
 def test_what_this_thread_will_multiply_by_next() -> None:
-    """The others take theirs first. Where B has its rows in order, any kernel's is read ahead."""
+    """Other threads take theirs first. Contiguous rows of B are read ahead for any kernel."""
     with queue(threads=3) as q:
         for n in range(6):
             q.push_row(n)
@@ -256,13 +256,13 @@ def test_what_the_next_task_multiplies_by() -> None:
 @pytest.mark.parametrize("seed", [-1, 1, 2, 3])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_task_is_taken_once(seed: int, threads: int) -> None:
-    """Also when the rings are full of gaps, and whatever is taken out of turn."""
+    """Also with rings full of gaps, and with tasks taken out of turn."""
     rng = np.random.default_rng(seed + 10)
     waiting: set[int] = set()
     number = 0
     with queue(seed, threads) as q:
         for _ in range(4000):
-            # The slots of tasks under way are a ring: no number may meet one 1024 older.
+            # Slots of active tasks form a ring: a number must not meet one 1024 older.
             if len(waiting) < 700 and (not waiting or number - min(waiting) < 1000):
                 number += 1
                 waiting.add(number)

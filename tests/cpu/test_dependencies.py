@@ -1,4 +1,4 @@
-"""Blocks that run in parallel, and thousands of windows of one buffer: everything in its order."""
+"""Parallel blocks, and thousands of windows of one buffer: every conflict is ordered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 64
 
 
 def check(program: Program, **arguments: Any) -> None:
-    """All schedules give what the interpreter gives."""
+    """All schedules give the interpreter's results."""
     lowered = run_passes(program)
     found = check_schedules(lowered, arguments, SCHEDULES)
     Interpreter().run(lowered, arguments)
@@ -40,7 +40,7 @@ def _blocks(body: Callable[[Build, Value, Value], Value], name: str = "blocks") 
 
 
 def _overlapping(k: Build, x: Value, block: Value) -> Value:
-    """Three rows, of which the next block changes two again."""
+    """Three rows, two of which the next block changes again."""
     tile = k.window(x, [3, 8], [block, 0])
     return k.put(x, k.op("add", lhs=k.op("mul", lhs=tile, rhs=0.5), rhs=1.0), [block, 0])
 
@@ -97,7 +97,7 @@ def test_no_blocks(count: int) -> None:
 
 
 def test_a_block_that_fails() -> None:
-    """Blocks 62 and on reach over the last row; the first of them is the one that is reported."""
+    """Blocks from 62 on exceed the last row; the first of them is reported."""
     work = _blocks(_overlapping)
     b = Build()
     x = b.param("x", tensor([ROWS, 8]))
@@ -138,7 +138,7 @@ SIDE, TURNS = 96, 250
 
 
 def _windows(in_kernel: bool) -> Program:
-    """In every iteration a task for each shape: it reads one window, and changes another."""
+    """One task per shape in every iteration: it reads one window and changes another."""
     b = Build()
     x = b.param("x", tensor([SIDE, SIDE]))
     at = b.param("at", tensor([TURNS, len(SHAPES), 4], INT32))

@@ -1,4 +1,4 @@
-"""Kernels that are a loop of matrix products: their iterations are tasks, but count as one."""
+"""Kernels that loop over matrix products: iterations run as tasks, but count as one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(5)
 
 
 def chain(rows: int = 96, stop: int = 5) -> Program:
-    """Every iteration reads what the iteration before it has written."""
+    """Every iteration reads what the previous one has written."""
 
     @pl.program
     class Chain:
@@ -38,7 +38,7 @@ def chain(rows: int = 96, stop: int = 5) -> Program:
 
 
 def apart() -> Program:
-    """Turns that share nothing: columns of one product, with work after it."""
+    """Independent iterations: columns of one product, with work after it."""
 
     @pl.program
     class Apart:

@@ -30,7 +30,7 @@ def test_what_is_printed(engine, capsys):
     noisy(x, 5, out, config=RunConfig(engine=engine))
     np.testing.assert_array_equal(out, x + 1)
     lines = capsys.readouterr().out.splitlines()
-    if lines[0].startswith("compiling"):  # only when it is compiled
+    if lines[0].startswith("compiling"):  # printed only when it is compiled
         assert lines.pop(0) == "compiling for x: pl.Tensor[[4, 8], pl.FP32] 005"
     texts = [line for line in lines if line.startswith("  ")]
     assert texts == [

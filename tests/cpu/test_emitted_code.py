@@ -50,7 +50,7 @@ def _compile(source: Path, *flags: str) -> str:
 # --- vectorized loops of kernels -----------------------------------------------------------------
 
 _KERNEL = re.compile(r"^// kernel `(?P<name>[^`]*)`\n(?P<text>.*?^}\n)", re.MULTILINE | re.DOTALL)
-_DIFFERS = [  # what differs between kernels that compile to the same code
+_DIFFERS = [  # text that differs between kernels with equal machine code
     (re.compile(r" *//.*"), ""),
     (re.compile(r"(\btl_fail\w*\(c, (?:TL_\w+, )?)\d+"), r"\g<1>0"),
     (re.compile(r"^int k_\w+\("), "int k("),
@@ -59,7 +59,7 @@ _DIFFERS = [  # what differs between kernels that compile to the same code
 
 @dataclass(frozen=True)
 class Kernels:
-    """Kernels of the shipped programs; those with the same code are compiled once.
+    """Kernels of the shipped programs, without duplicates.
 
     texts   distinct kernels
     places  indices into `texts` by program and kernel
@@ -109,7 +109,7 @@ def test_loops_of_kernels_are_vectorized(
     request: pytest.FixtureRequest,
     thorough: bool,
 ) -> None:
-    """As many loops as in the golden file, or nearly as many as without guesses.
+    """As many loops as in the golden file, or nearly as many as without branch prediction.
 
     gcc leaves loops scalar that it takes for rarely run, for instance behind fault exits. Golden
     counts are compared with those without guesses when they are written: compiling takes seconds.
@@ -140,7 +140,7 @@ def _compare_with_no_guesses(emitted: Counter[int], folder: Path) -> None:
 
 _VECTOR_ON_STACK = re.compile(r"%[xyz]mm\d.*\(%r[sb]p|\(%r[sb]p.*%[xyz]mm\d")
 _INNER_KERNEL = re.compile(r"(?:pair_)?kernel_\d+x\d|(?:first_)?in_place_\d")
-# Level: flags, and the kernels that a level must have.
+# Level: flags, and the kernels to check at that level.
 LEVELS = {
     "avx2": (("-march=x86-64-v3",), {"kernel_6x2", "kernel_8x1"}),
     "avx512": (("-march=x86-64-v4",), {"kernel_12x2", "kernel_16x1"}),

@@ -1,4 +1,4 @@
-"""Whatever a program does, the process lives and the error is the interpreter's, with its place."""
+"""No program can crash the process; errors and their places are the interpreter's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HUGE = [-1, -(2**62), 2**62, 2**63 - 1, -(2**63), 13]
 
 
 def _copy_rows(in_kernel: bool) -> Program:
-    """out[0:4] = x[n:n+4], the window taken in the kernel or in the control program."""
+    """Return `out[0:4] = x[n:n+4]`, with the window taken in the kernel or the control program."""
     b = Build()
     x, out = b.param("x", tensor([16, 8])), b.param("out", tensor([4, 8]))
     n = b.param("n", index())
@@ -45,7 +45,7 @@ def test_window_outside(in_kernel: bool) -> None:
 
 @pytest.mark.parametrize("place", ["kernel", "tile", "valid"])
 def test_what_nothing_reads_is_still_outside(place: str) -> None:
-    """Windows and valid regions that are dropped unread were no errors.
+    """Windows and valid regions that were dropped unread used to be accepted.
 
     Only views of the control program may reach past the end: see test_overhang.
     """
@@ -174,7 +174,7 @@ def test_index_in_data_outside() -> None:
 def test_the_first_fault_in_program_order_counts(
     threads: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of many tasks fail, and the control program after them: the earliest is reported."""
+    """Two of many tasks fail, and then the control program: the earliest fault is reported."""
     monkeypatch.setenv("TILELET_THREADS", threads)
     b = Build()
     x, limits = b.param("x", tensor([64, 8])), b.param("limits", tensor([64], INT32))
@@ -192,7 +192,7 @@ def test_the_first_fault_in_program_order_counts(
 
 
 def test_no_task_runs_after_a_fault_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also not those that the thread has taken together with the failing one."""
+    """Not even those that the thread took together with the failing one."""
     b = Build()
     x, out = b.param("x", tensor([104, 8])), b.param("out", tensor([100, 8]))
     starts = b.param("starts", tensor([100], INT32))
@@ -235,7 +235,7 @@ def launches(n: pl.Scalar[pl.UINT64], out: pl.Out[pl.Tensor[[4, 8], pl.FP32]]):
 
 @pytest.mark.parametrize(("count", "code"), [(0, "E0513"), (2**63, "E0501"), (2**64 - 1, "E0501")])
 def test_a_launch_of_more_blocks_than_an_index_counts(count: int, code: str) -> None:
-    """Natively no block ran."""
+    """No block ran natively."""
     program = launches.specialize(count, ramp(4, 8))
     arguments = {"n": count, "out": ramp(4, 8)}
     _, error, _ = outcome(CpuEngine(), run_passes(program), arguments)

@@ -1,4 +1,4 @@
-"""What a task can touch, as the C function that is made for its kernel says it."""
+"""The range that a task can touch, as computed by its kernel's generated C function."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def kernel_of(program: Program) -> tuple[Function, Program]:
 
 
 def touched(program: Program, scalars: list[int], block: int = 0) -> dict[str, list[Span]]:
-    """By tensor: first and past the last index of each axis."""
+    """By tensor: first index and end on each axis."""
     kernel, compiled = kernel_of(program)
     name, lines = footprint_lines(kernel, compiled.functions)
     names = [p.name for p in kernel.params if isinstance(p.type, TensorType)]
@@ -46,7 +46,7 @@ def whole() -> Win:
 
 
 def spans(window: Win) -> list[Span]:
-    """From the address and the extents that are left of a window that began at 0."""
+    """Derive spans from the address and remaining extents of a window that began at 0."""
     at = divmod(window.data or 0, SHAPE[1])
     return [(start, start + window.reach[axis]) for axis, start in enumerate(at)]
 

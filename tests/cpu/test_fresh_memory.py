@@ -1,4 +1,4 @@
-"""Fresh tensors are poisoned, unless the first task that gets one writes all of it anyway."""
+"""Fresh tensors are poisoned, unless the first task that uses one writes all of it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_nobody_writes_is_poison(
 
 
 def test_memory_that_is_used_again_holds_nothing_old() -> None:
-    """Tensors of a loop get each other's memory: half of each is never written."""
+    """Tensors of a loop reuse each other's memory: half of each is never written."""
     b = Build()
     out = b.param("out", tensor([64, 8]))
     half, whole = _kernel(_part), _kernel(_whole)

@@ -87,7 +87,7 @@ class Generator:
         tiles = self.chain(s, tiles, self.draw(st.integers(0, 3)))
         out = s.put(self.out, tiles[-1], [0, 0])
         if self.draw(st.booleans()):
-            # Memory that was just written, and a load from before it.
+            # Memory that was just written, and a load from before the write.
             again = s.window(self.out, [self.m, self.n], [0, 0])
             out = s.put(self.out, s.op("add", lhs=again, rhs=self.pick(tiles)), [0, 0])
         s.put(self.row_out, s.op("row_max", x=self.pick(tiles)), [0, 0])
@@ -121,7 +121,7 @@ class Generator:
         return self.b.program(), arguments
 
 
-# No shrinking: every step of it would compile another program.
+# No shrinking: every step would compile another program.
 @settings(
     max_examples=60,
     deadline=None,
@@ -136,7 +136,7 @@ def test_generated_kernels(data: st.DataObject) -> None:
 
 
 def test_the_generator_makes_tiles() -> None:
-    """A guard against a generator that draws nothing worth running."""
+    """Guards against a generator that draws only trivial programs."""
     assert TileType((1, 1), FP32) != TileType((1, 1), BF16)
     assert np.isnan(numbers(FP32, 9, 21)).any()
 

@@ -56,7 +56,7 @@ def check_same_on_all(
 @on_x86
 @pytest.mark.usefixtures("compile_quickly")
 def test_elementwise_and_reductions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Functions that only have to be near the right result are the same everywhere, too."""
+    """Functions with a tolerance also give the same bits at every level."""
     cases = Cases(PARTIAL)
     for dtype in (FP32, BF16, FP16):
         x = cases.given(f"x{dtype.name}", numbers(dtype, 5, 19, seed=3, scale=20.0))
@@ -124,7 +124,7 @@ def test_a_level_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @on_x86
 def test_instructions_that_the_cpu_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error, not a process that dies of an illegal instruction."""
+    """A message, not a process killed by an illegal instruction."""
     monkeypatch.setattr(toolchain, "_cpu_flags", lambda: frozenset({"sse2", "avx"}))
     monkeypatch.setenv("TILELET_ISA", "avx2")
     with pytest.raises(BadConfig, match="sse or native: this CPU has no avx2"):
@@ -140,7 +140,7 @@ def test_unknown_level(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_level_is_part_of_the_cache_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So is the CPU: a cache that several machines share holds an entry for each kind."""
+    """The CPU is part of the key: machines that share a cache have their own entries."""
     from tilelet.cpu.run import build
 
     compiler = toolchain.find_compiler()

@@ -1,4 +1,4 @@
-"""A run does not wait for a thread that gets no processor before all tasks are done."""
+"""A run does not wait for threads that get no processor before all tasks are done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that run row by row: which do, results, and what the verifier refuses."""
+"""Ops that run row by row: which ones do, their results, and what the verifier rejects."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _same_functions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all programs have nests, also where they gain nothing."""
+    """Let all programs have nests, even without a gain."""
     monkeypatch.setattr(nests, "pays", lambda nbytes, *, is_costly: True)
 
 
@@ -150,7 +150,7 @@ def test_nests_compute_the_same(body: Body, dtype: DType, everywhere: None) -> N
 
 @pytest.mark.parametrize("shift", [0, 1, 3, -2])
 def test_the_result_overwrites_the_operand(shift: int) -> None:
-    """In place, and a few rows on: then later rows must be read before they are overwritten."""
+    """In place and shifted by a few rows: later rows must be read before they are overwritten."""
     both = np.zeros((2 * ROWS, COLUMNS), np.float32)
     both[:] = np.random.default_rng(shift + 5).normal(size=both.shape)
     program, expected = run_passes(_kernel(_softmax)), both.copy()

@@ -29,7 +29,7 @@ Make = Callable[..., Any]
 
 
 class Cases:
-    """Many ops in one program: each a task that loads its operands and stores its result.
+    """Many ops in one program, each in a task that loads its operands and stores its result.
 
     The program is compiled once and runs with each of the `valid` extents.
     """

@@ -1,4 +1,4 @@
-"""Views of the control program that reach past the end: nobody may touch what is not there."""
+"""Views of the control program that reach past the end: nothing outside is accessed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_table_of_fixed_width_near_its_end() -> None:
     found = everywhere.run(sums_pages, **arguments, count=np.array([2], np.int32))
     expected = pages.reshape(8, 4, 16)[table].sum(0)
     np.testing.assert_allclose(found["out"], expected, rtol=1e-5, atol=1e-5)
-    # The third part starts at the end: there is nothing of it, and nothing is read.
+    # The third part starts at the end: it is empty, and nothing is read.
     behind = np.array([3], np.int32)
     found = everywhere.run(sums_pages, **arguments, count=behind)
     np.testing.assert_allclose(found["out"], expected, rtol=1e-5, atol=1e-5)
@@ -147,7 +147,7 @@ def assembles_past_the_end(
 
 
 def test_what_is_assembled_has_to_fit() -> None:
-    """Even where its producer writes only what is there."""
+    """Even where the producer writes only existing rows."""
     one = np.ones(1, np.int32)
     given = {"x": np.zeros((4, 16), np.float32), "out": np.zeros((16, 16), np.float32)}
     program = assembles_past_the_end.specialize(given["x"], one, given["out"])

@@ -1,4 +1,4 @@
-"""A cache runs nothing that somebody else could have put there."""
+"""The cache runs nothing that another user could have put there."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def never(_: Path) -> None:
 
 
 def refused(path: Path) -> str:
-    """Why a folder is not trusted; nothing about it may have been changed."""
+    """Return why a folder is not trusted; nothing about the folder may have changed."""
     before = path.lstat()
     with pytest.raises(private.NotPrivateError) as caught:
         private.make_folder(path)
@@ -220,7 +220,7 @@ def test_an_entry_that_is_not_as_it_was_made_is_built_again(root: Path, damage: 
 
 
 def test_an_entry_under_another_name(root: Path) -> None:
-    """Both were made by this user; but a library of one program is wrong for another."""
+    """Both entries belong to this user, but the library is that of another program."""
     shutil.copytree(entry_of(root), root / ("j" * 40))
     with pytest.raises(AssertionError, match="in the cache"):
         cache.use("j" * 40, never, text_of)
@@ -260,7 +260,7 @@ def library(number: int) -> cache.Build:
 
 
 def test_each_load_is_a_library_of_its_own(root: Path) -> None:
-    """Descriptors get the same numbers again, and the loader compares paths."""
+    """Descriptor numbers are reused, and the loader compares paths."""
     loaded: list[ctypes.CDLL] = [
         cache.use(f"{i}" * 40, library(i), lambda made: made.load("n.so", "number"))
         for i in range(4)

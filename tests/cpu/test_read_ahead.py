@@ -1,4 +1,4 @@
-"""What a block takes from memory next is prefetched before a product of few rows, and no sooner."""
+"""A block's next operand is prefetched before a product of few rows, and not earlier."""
 
 from __future__ import annotations
 

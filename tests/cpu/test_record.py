@@ -1,4 +1,4 @@
-"""What the runtime records, word by word, as the stream of tasks that it means."""
+"""The words that the runtime records, decoded to a stream of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are reduced as they are computed, and needed again afterwards."""
+"""Rows that are reduced while they are computed, and used again afterwards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_row_is_kept(reduction: str, columns: int, valid: bool) -> None:
 
 @pytest.mark.parametrize("reduction", ["row_sum", "row_max"])
 def test_narrow_rows(reduction: str) -> None:
-    """They are rounded before they are reduced."""
+    """Results are rounded before they are reduced."""
     agree(
         _program(3, 300, reduction, BF16, valid=False),
         x=numbers(BF16, 3, 300, seed=1),

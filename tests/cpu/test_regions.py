@@ -1,4 +1,4 @@
-"""`plan/regions.py`: which extents are constants, before anything is written."""
+"""`plan/regions.py`: which extents are constants, decided before C is printed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Body = Callable[[Build, Value, Value], Value]
 
 
 def planned(body: Body, *, windows_are_full: bool = True) -> tuple[TileRegions, dict[str, object]]:
-    """Regions of a kernel that stores what `body` makes of tensor x and scalar n; by name."""
+    """Return the regions, by name, of a kernel that stores what `body` computes from x and n."""
     b = Build()
     x, out = (b.param(n, tensor([ROWS, COLUMNS])) for n in ("x", "out"))
     sizes = b.param("sizes", tensor([1], INT32))
@@ -58,7 +58,7 @@ def test_a_load_is_whole_unless_it_is_cut() -> None:
 
 @pytest.mark.parametrize("columns", [1 << 31, 1 << 40])
 def test_extents_beyond_32_bits(columns: int) -> None:
-    """A tile that no memory holds is refused when it is run, not by an internal error."""
+    """A tile too large for any memory is rejected at run time, not by an internal error."""
     b = Build()
     x = b.param("x", tensor([4, columns]))
 
@@ -115,7 +115,7 @@ def test_branches_that_agree(rows: int, expected: tuple[int | None, ...]) -> Non
 
 
 def test_every_op_with_c_of_its_own_has_a_rule() -> None:
-    """An op without one would have variables where its C has numbers."""
+    """Without a rule, an op would have variables where its C has constants."""
     assert emit_program  # its module declares the rules of all ops
     own = {name for name, emit in EMITTERS.items() if emit is not emit_host} - {BY_REFERENCE}
     without = own - set(regions._RULES) - set(regions._FLOW)

@@ -1,4 +1,4 @@
-"""Sanitizers: what `TILELET_SANITIZE=1` needs, and that mistakes in C are found."""
+"""Sanitizers: what `TILELET_SANITIZE=1` requires, and that errors in C are found."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_flags(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_python_that_started_without_it(gcc: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that says what to set; to load the program would end the process."""
+    """The error says what to set; loading the program would end the process."""
     from tests.cpu.test_build import fresh_program
 
     if sanitize.is_loaded():
@@ -52,7 +52,7 @@ def test_a_python_that_started_without_it(gcc: Compiler, monkeypatch: pytest.Mon
 
 def test_a_compiler_without_it(tmp_path: Path) -> None:
     script = tmp_path / "cc"
-    script.write_text("#!/bin/sh\necho libasan.so\n")  # its answer if there is no such file
+    script.write_text("#!/bin/sh\necho libasan.so\n")  # gcc's answer if it has no such file
     script.chmod(0o755)
     with pytest.raises(CompilerFailed, match="it has no address sanitizer"):
         sanitize.library(Compiler((str(script),), "small 1.0"))
@@ -158,7 +158,7 @@ print("ran")
 def test_a_repeated_fill_of_a_product_is_found(
     gcc: Compiler, thorough: bool, tmp_path: Path
 ) -> None:
-    """The products' memory is guarded while a kernel repeats its way to where they are flushed."""
+    """Result memory is guarded while a kernel replays up to the flush of its products."""
     if not thorough:
         pytest.skip("compiling the runtime with sanitizers takes half a minute: --thorough")
     done = _run_sanitized(_LOST_PRODUCT, gcc, tmp_path)
@@ -198,7 +198,7 @@ def test_threads_do_not_race(gcc: Compiler, thorough: bool, tmp_path: Path) -> N
         "TSAN_OPTIONS": "ignore_noninstrumented_modules=1",  # Python is one
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
     }
-    done = subprocess.run(  # it knows where things are in memory: no random addresses
+    done = subprocess.run(  # it knows the memory layout: no address randomization
         ["setarch", "-R", sys.executable, str(script)],
         env={**os.environ, **wanted}, cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip

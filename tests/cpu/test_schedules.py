@@ -25,7 +25,7 @@ SEEDS = (IN_ORDER, *range(20))
 def check_schedules(
     program: Program, arguments: dict[str, Any], schedules: Iterable[tuple[int, int]]
 ) -> dict[str, Any]:
-    """Run with each number of threads and seed; all results are the same, and are given back."""
+    """Run with each number of threads and seed; return the result, which must not vary."""
     native = compiled(program)
     expected = copy.deepcopy(arguments)
     native.run(expected, 1, IN_ORDER)
@@ -39,7 +39,7 @@ def check_schedules(
 
 
 def _tangled() -> Program:
-    """Tasks that read and write overlapping parts of three tensors, and memory of their own."""
+    """Tasks that access overlapping parts of three tensors, and memory of their own."""
     b = Build()
     x, y, z = (b.param(n, tensor([32, 16])) for n in ("x", "y", "z"))
     order = b.param("order", tensor([64], INT32))

@@ -1,4 +1,4 @@
-"""Nothing that a program asks for ends the process: it gets an exception with the place."""
+"""No program ends the process: it gets an exception with a place."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _read(b: Build, x: Value, at: int) -> Value:
 
 @pytest.mark.parametrize("in_kernel", [True, False])
 def test_wild_numbers_from_a_tensor(in_kernel: bool) -> None:
-    """As the place of a window, as a valid extent, and as the place of a store."""
+    """As the offset of a window, as a valid extent, and as the offset of a store."""
     b = Build()
     x, out = b.param("x", tensor([16, 8])), b.param("out", tensor([16, 8]))
     n = b.param("n", tensor([3], INT64))
@@ -53,7 +53,7 @@ def test_wild_numbers_from_a_tensor(in_kernel: bool) -> None:
 
 @pytest.mark.parametrize("in_kernel", [True, False])
 def test_index_arithmetic_that_overflows(in_kernel: bool) -> None:
-    """It wraps as 64-bit integers do, and the window is judged by what comes out."""
+    """It wraps as 64-bit integers do, and the wrapped value is checked."""
     b = Build()
     x, out = b.param("x", tensor([16, 8])), b.param("out", tensor([4, 8]))
     n = b.param("n", index())
@@ -89,7 +89,7 @@ def test_wild_loops_and_blocks(number: int) -> None:
 
 @pytest.mark.parametrize(("start", "stop", "step"), [(2**63 - 3, 2**63 - 1, 2), (-4, 4, 2**62)])
 def test_loops_at_the_end_of_the_numbers(start: int, stop: int, step: int) -> None:
-    """The variable must not run over the end and start again from below."""
+    """The loop variable must not wrap around."""
     b = Build()
     x = b.param("x", tensor([1], INT64))
     numbers = [b.param(name, index()) for name in ("start", "stop", "step")]
@@ -107,7 +107,7 @@ def test_loops_at_the_end_of_the_numbers(start: int, stop: int, step: int) -> No
 
 @pytest.mark.parametrize("shape", [[2**20, 2**18], [8, 2**60], [8, 2**63 - 1]])
 def test_a_tile_that_no_machine_holds(shape: list[int]) -> None:
-    """Before anything runs; a process that touches so much memory is ended by the system."""
+    """Checked before the run: the system would kill a process that touches so much memory."""
     b = Build()
     x, out = b.param("x", tensor([4, 8])), b.param("out", tensor([4, 8]))
 
@@ -185,7 +185,7 @@ def _python(folder: Path, text: str, **variables: str) -> subprocess.CompletedPr
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits of Linux")
 def test_memory_that_the_system_refuses(tmp_path: Path) -> None:
-    """More than is allowed, though the machine has it: of a temporary, and of the threads."""
+    """More than the limit, although the machine has it: for a temporary, and for the threads."""
     done = _python(tmp_path, _LITTLE_MEMORY)
     assert done.returncode == 0, done.stderr
     assert "`create_tensor` needs 1 GiB" in done.stdout
@@ -223,7 +223,7 @@ print("lives")
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="what is replaced is glibc's")
 def test_more_processors_than_a_set_has_room_for(tmp_path: Path) -> None:
-    """Threads stay where the system puts them."""
+    """Threads stay on the CPUs that the system chose."""
     if sanitize.is_loaded():
         pytest.skip("the sanitizer has to be the first library")
     (tmp_path / "many.c").write_text(_MANY_PROCESSORS)

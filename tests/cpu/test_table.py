@@ -1,4 +1,4 @@
-"""Every op of the registry has C, runs in Python, or is listed here with the reason it does not."""
+"""Every op of the registry has C, runs in Python, or is listed here with a reason."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from tilelet.cpu.emit import control, kernel, program  # noqa: F401
 from tilelet.cpu.emit.kernel import BY_REFERENCE
 from tilelet.ir.spec import REGISTRY, Plane
 
-# Ends of blocks, which their owners write; calls inside kernels, which are inlined before; and
-# breakpoints, with which a program is interpreted.
+# Terminators, which their owners write; calls inside kernels, which are inlined earlier; and
+# breakpoints, which make a program run on the interpreter.
 NOT_IN_KERNELS = {"yield", "return", "call", "scope", "breakpoint"}
-# Rare ones, which move elements by data or pack bits; the host applies their references.
+# Rare ops that move elements by data or pack bits; the host applies their references.
 BY_HOST = {
     "gather", "gather_mask", "gatherb", "mgather", "mscatter", "scatter", "scatter_mask",
     "scatter_update", "sort32", "mrgsort", "col_argmax", "col_argmin",

@@ -1,4 +1,4 @@
-"""Narrow products that are run side by side: right results, and the right one of several faults."""
+"""Narrow products that run side by side: correct results, and the right one of several faults."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_the_earliest_fault_of_rows_is_reported(
 
 
 def test_a_product_before_one_that_a_loop_continues(dtype: DType) -> None:
-    """Tasks are entered again after the first: what the second begins with is not left out."""
+    """Tasks are re-entered after the first product: the start of the second is not skipped."""
     piece, tasks = DEPTH // 3, 8
     b = Build()
     a = b.param("a", tensor([1, DEPTH], dtype))
@@ -242,7 +242,7 @@ def test_a_valid_part_that_is_all_changes_nothing(valid: tuple[int, int]) -> Non
 
 
 def test_a_product_of_a_product_waits_for_it() -> None:
-    """And one whose operand is stored over in between comes before that."""
+    """A product whose operand is overwritten in between also runs before the store."""
     b = Build()
     a = b.param("a", tensor([1, WIDTH]))
     square, other = b.param("square", tensor([WIDTH, WIDTH])), b.param("other", tensor([1, WIDTH]))
@@ -275,7 +275,7 @@ def test_a_product_of_a_product_waits_for_it() -> None:
 
 
 def test_a_product_that_is_rounded_and_used_twice() -> None:
-    """Its rounding is the first thing that is done with it."""
+    """Rounding is the first use of the result."""
     b = Build()
     a, w = b.param("a", tensor([1, DEPTH], BF16)), b.param("w", tensor([DEPTH, WIDTH], BF16))
     out = b.param("out", tensor([3, WIDTH], BF16))
@@ -328,7 +328,7 @@ def test_results_are_the_interpreters(narrow: Program, dtype: DType) -> None:
 def test_the_earliest_fault_is_reported(
     narrow: Program, dtype: DType, bad_loads: list[int], bad_stores: list[int]
 ) -> None:
-    """Tasks fail before their product and after it, some beside others that also fail."""
+    """Tasks fail before or after their product, some beside others that also fail."""
     given = _arguments(dtype)
     for task in bad_loads:
         given["from_row"][task] = 100 + task
@@ -345,7 +345,7 @@ def test_the_earliest_fault_is_reported(
 
 
 def test_what_comes_before_a_fault_is_done(narrow: Program, dtype: DType) -> None:
-    """Tasks that the program submits before the one that fails run as if it did not."""
+    """Tasks submitted before the failing one run as if it did not fail."""
     given = _arguments(dtype)
     given["to_row"][20] = 5
     expected = copy.deepcopy(given)

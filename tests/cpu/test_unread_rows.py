@@ -1,4 +1,4 @@
-"""Rows of products that no kernel reads are not computed; the program computes the same."""
+"""Rows of products that no kernel reads are not computed, with equal results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _padded(rows_read: int = HEADS, *, is_returned: bool = False, whole: bool = 
 
 
 def _product_rows(program: Program) -> list[int]:
-    """The rows of every product."""
+    """Return the number of rows of every product."""
     rows: list[int] = []
     for function in without_unread_rows(run_passes(program)).functions.values():
         for op in walk(function.body):
@@ -84,7 +84,7 @@ def test_rows_of_padding_are_left_out() -> None:
     program = _padded()
     assert _product_rows(program) == [HEADS]
     lowered = run_passes(program)
-    assert _stores(without_unread_rows(lowered)) == _stores(lowered) - 1  # that of the zeros
+    assert _stores(without_unread_rows(lowered)) == _stores(lowered) - 1  # that of the zero fill
     agree(program, **_arguments())
 
 
@@ -107,6 +107,6 @@ def test_rows_that_the_caller_sees_stay() -> None:
 
 
 def test_staged_attention_multiplies_its_queries_alone() -> None:
-    """Eight of sixteen rows: the vector unit takes rows in eights."""
+    """Eight of sixteen rows: the vector unit processes eight at a time."""
     sizes = {"hidden": 1024, "kv_heads": 4, "head_dim": 64, "max_seq": 128, "q_head_batch": 4}
     assert _product_rows(build_scope2("staged", **sizes)) == [8, 8]

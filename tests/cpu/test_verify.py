@@ -1,4 +1,4 @@
-"""The verifier of plans refuses every wrong one: mutants of right plans, and what follows then."""
+"""The verifier rejects wrong plans: mutants of correct ones, and the consequences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Body = Callable[[Build, Value, Value, Value], list[Value]]
 
 
 def _plan(body: Body, dtype: Any = FP32) -> KernelPlan:
-    """The plan of a kernel of the matrices `x`, `w` and `out`."""
+    """Return the plan of a kernel on the matrices `x`, `w` and `out`."""
     b = Build()
     depth = PIECE * PIECES
     x, w = b.param("x", tensor([ROWS, depth], dtype)), b.param("w", tensor([depth, COLUMNS], dtype))
@@ -270,7 +270,7 @@ def test_a_load_that_is_not_copied_before_a_store() -> None:
 
 
 def _spoil(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the planner put all tiles at one place."""
+    """Make the planner place all tiles at the same address."""
     right = tilelet.cpu.emit.program.plan_kernel
 
     def wrong(*args: Any, **options: Any) -> KernelPlan:

@@ -1,4 +1,4 @@
-"""The second call of a function, and all after it: fast, and never with what held for the first."""
+"""Repeated calls of a function: fast, and without state of the first call."""
 
 import gc
 import signal
@@ -63,7 +63,7 @@ def call_often(function, *args, times=4):
 
 @pytest.fixture
 def no_ordinary_runs(monkeypatch):
-    """From here on a run that describes its arguments anew, or starts a thread, is an error."""
+    """Make any run that describes its arguments again or starts a thread an error."""
 
     def deny():
         def ordinary(*_, **__):
@@ -141,7 +141,7 @@ def test_arrays_that_share_memory_are_noticed_in_a_warm_call():
 
     call_often(shifted, ones(16, 8), ones(16, 8), times=10)
     memory = np.zeros((17, 8), F32)
-    shifted(memory[:16], memory[1:])  # every row is the sum of all before it
+    shifted(memory[:16], memory[1:])  # each row is the sum of all previous ones
     np.testing.assert_array_equal(memory[:, 0], np.arange(17))
     expected = np.zeros((17, 8), F32)
     shifted(expected[:16], expected[1:], config=RunConfig(engine="interp"))
@@ -291,7 +291,7 @@ def test_threads_that_call_at_once():
 
 
 def test_short_runs_of_tasks_that_wait_for_each_other():
-    """Each run takes over the memory of the one before, and nothing of its dependencies."""
+    """Each run reuses the memory of the previous one, but not its dependencies."""
 
     @pl.jit
     def chain(x: pl.InOut[pl.Tensor[[4, 8], pl.FP32]], n: pl.Scalar[pl.INDEX]):
@@ -393,7 +393,7 @@ ENDLESS = """
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize(("often", "first"), [(50, 1), (5, 50_000)])
 def test_ctrl_c_ends_a_run_that_was_expected_to_be_short(tmp_path, often, first):
-    """Shorter than the start of threads, or so short that nobody wants to see its progress."""
+    """Shorter than starting threads, or too short to show progress."""
     script = tmp_path / "endless.py"
     script.write_text(textwrap.dedent(ENDLESS).replace("{}", f"{often}, {first}"))
     done = subprocess.run(
@@ -404,7 +404,7 @@ def test_ctrl_c_ends_a_run_that_was_expected_to_be_short(tmp_path, often, first)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_handler_of_the_users_own_is_run_meanwhile():
-    """It may do something else than to end the run: then the run goes on."""
+    """A handler that does not raise: the run continues."""
     a, out, seen = ones(), ones(), []
     call_often(add, a, a.copy(), out, times=10)
     before = signal.signal(signal.SIGINT, lambda *_: seen.append(1))
@@ -433,7 +433,7 @@ def test_calls_are_described_once_for_a_signature(monkeypatch):
         return out
 
     call_often(copy, ones(), ones(), times=20)
-    assert len(described) == 2  # for the ordinary call, and for those like it
+    assert len(described) == 2  # for the ordinary call, and for similar ones
 
 
 UNDER_A_COMMAND = """
@@ -470,4 +470,4 @@ def test_calls_of_a_script_under_a_command_start_no_threads(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=False)
     assert done.returncode == 0, done.stderr
     found = int(done.stdout.split("starts of threads:")[1].split()[0])
-    assert found <= 10, done.stdout  # the first runs, and after noise
+    assert found <= 10, done.stdout  # for the first runs, and after noise

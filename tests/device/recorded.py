@@ -1,4 +1,4 @@
-"""Small programs, recorded and ready to be device_run."""
+"""Small programs, recorded and ready to be simulated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A5 = load_machine("a5")
 
 
 def passed(kernel: Any) -> Program:
-    """A `@pl.jit` function (or a program) after all passes."""
+    """Return a `@pl.jit` function (or a program) after all passes."""
     return run_passes(kernel if isinstance(kernel, Program) else kernel.specialize())
 
 

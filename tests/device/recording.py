@@ -14,7 +14,7 @@ from tilelet.tasks.stream import TaskStream
 
 
 def recorded(program: Program, **arguments: Any) -> tuple[TaskStream, Program]:
-    """The tasks of a program, with what data decides in them; the program after all passes."""
+    """Return a program's tasks with their control flow, and the program after all passes."""
     compiled = run_passes(program)
     tasks = Interpreter().run(compiled, arguments, execute=False).tasks
     find_control_traces(compiled, tasks, arguments)
@@ -117,7 +117,7 @@ def chain(links: int = 4) -> Program:
 
 
 def mixed(split: Any) -> Program:
-    """A product and vector work on it in one scope."""
+    """One scope with a product and vector work on its result."""
     SPLIT = split
 
     @pl.program

@@ -1,4 +1,4 @@
-"""Recorded tasks as arrays: sizes, flags, memory and what is moved."""
+"""Recorded tasks as arrays: sizes, flags, memory and traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tilelet calibrate`: a board that only a file knows is recovered from what it measures."""
+"""`tilelet calibrate`: the parameters of a simulated board are recovered from its measurements."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HIDDEN = {
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Recorded]:
-    """The kit, recorded: all of it if there is time."""
+    """Return the recorded kit; only part of it unless `--thorough` is given."""
     pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("kit")
     write_kit(folder)
@@ -90,7 +90,7 @@ def test_a_hidden_board_is_recovered(fit: BoardFit) -> None:
         parameter = found[group]
         assert parameter.error is not None, group
         assert abs(parameter.factor / factor - 1) < max(0.05, 4 * parameter.error), group
-    # What these scripts do not show stays as it was, and is said.
+    # Parameters that these scripts do not show stay, and the report says so.
     unseen = [p for p in fit.parameters if p.error is None]
     assert unseen
     assert all(p.factor == 1.0 for p in unseen)
@@ -134,7 +134,7 @@ def test_records_of_lanes_give_the_times(runs: dict[str, Recorded], tmp_path: Pa
     found = read_results(tmp_path / "results", ("vector_ops", "rows"))
     assert list(found) == ["vector_ops"]
     result = found["vector_ops"]
-    # The counter of a board ticks every 20 ns.
+    # The board's counter has a resolution of 20 ns.
     assert result.total_us == pytest.approx(line.total_us, abs=0.05)
     for i, kernel in enumerate(line.kernel_names):
         spent = (line.end - line.start)[line.kernel == i].mean()

@@ -1,4 +1,4 @@
-"""The modelled device against published measurements: what the model must reach."""
+"""The modelled device against published measurements: required accuracy."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_modelling_takes_little_time(variant: str, seconds: float) -> None:
 
 
 def test_tasks_are_handled_in_bulk() -> None:
-    """Six thousand tasks more make no more calls of Python functions."""
+    """Six thousand more tasks cause no additional calls of Python functions."""
     if library() is None:
         pytest.skip("no C compiler")
 

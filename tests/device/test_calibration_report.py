@@ -1,4 +1,4 @@
-"""The report on all rows: its sums, its page, and the spreads that follow from it."""
+"""The report on all rows: its sums, its page, and the derived spreads."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_pairs_and_directions() -> None:
 
 
 def line(name: str, family: str, published: float, power: float, weight: float = 1.0) -> Line:
-    """A row whose prediction is 100 us and follows a power of the time that a store takes."""
+    """A row with a prediction of 100 us that scales with a power of the store time."""
     now = A2A3.paths["ub_to_gm"].fixed_cycles
 
     def predict(machine: Machine, _period: str) -> float:
@@ -71,14 +71,14 @@ def line(name: str, family: str, published: float, power: float, weight: float =
 
 
 def left_out(*others: Line) -> float:
-    """Return the prediction of a program made of stores, by a fit to the other rows."""
+    """Return the prediction for a program of stores from a fit to the other rows."""
     return fit(A2A3, [*others, line("asked", "asked", 100.0, 1.0)]).left_out[-1]
 
 
 def test_a_change_counts_although_both_rows_are_off() -> None:
     off = line("a.before", "a", 150.0, 0.0), line("a.after", "a", 150.0 * 0.8, 1.0)
     apart = line("a1", "a", 150.0, 0.0), line("a2", "a", 150.0 * 0.8, 1.0)
-    # Alone the second row says that stores take longer, together they say: 20 % less.
+    # The second row alone suggests longer stores; both rows together suggest 20 % less.
     assert left_out(*apart) > 101
     assert left_out(*off) < left_out(*apart) - 3
 
@@ -105,10 +105,10 @@ def off_by(error: float, name: str, period: str = "2026-06") -> RowFit:
 def test_intervals_hold_for_families_that_had_no_part_in_them() -> None:
     rows = [off_by(0.01 * (i % 10), f"r{i}") for i in range(40)]
     far = [row(f"far{i}", "far", 100.0, 100.0, 100.0 * math.exp(0.5)) for i in range(8)]
-    # Without the far family intervals would be narrow: they are widened by what it lies outside.
+    # Without the distant family intervals would be narrow; they are widened by its excess.
     assert reports.spreads([*rows, *far])["vector"][0] > 0.3
     assert reports.spreads(rows)["vector"][0] < 0.12
-    # Nothing in the other rows foretells that family, so it counts as missed.
+    # No other row predicts that family, so it counts as missed.
     assert reports.coverage([*rows, *far]) == pytest.approx(40 / 48)
 
 
@@ -225,7 +225,7 @@ def test_counting_events_takes_ten_reads_of_a_register_per_block() -> None:
 def test_figures_are_older_than_the_day_they_were_published() -> None:
     rows = {row.id: row for row in public_rows()}
     machine = load_machine("a2a3")
-    # Published the day after a change of the compiler: measured before it.
+    # Published the day after a compiler change, so measured before the change.
     row = rows["pl223.decode"]
     assert (row.date, row.measured) == ("2026-05-07", "2026-05-05")
     assert machine.period_name(row.date) != machine.period_name(row.measured)

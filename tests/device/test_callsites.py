@@ -1,4 +1,4 @@
-"""What surrounds a call in the control program, and what the runtime's rules make of it."""
+"""The context of a call in the control program, and the runtime's rules for it."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def filled(moving: bool, rounds: int = 4) -> Program:
 
 @pytest.mark.parametrize("moving", [True, False])
 def test_a_loop_orders_writers_of_one_tensor(moving: bool) -> None:
-    """For a week, loops did not if the place that was written changed from round to round."""
+    """For one week, loops were exempt if the written place changed in every iteration."""
     wanted = {"loops": OUT, "params": INOUT, "disjoint": OUT if moving else INOUT}
     for rule, direction in wanted.items():
         sites, tasks = sites_of(filled(moving), rule)

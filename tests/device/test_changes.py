@@ -1,4 +1,4 @@
-"""Changes of a program whose direction is certain, faster and slower: the model has all right."""
+"""Program changes with a known effect, faster or slower: the model predicts the direction."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def blocks_of_rows(height: int, parallel: bool, rows: int = 512) -> Any:
 
 
 def sums(dependent: bool) -> Any:
-    """48 tasks that add blocks of rows into one block in turn, or each into its own."""
+    """48 tasks that add blocks of rows into one block, or each into its own."""
 
     if dependent:
 
@@ -121,7 +121,7 @@ CHANGES = {
 
 
 def profile(kernel: Any) -> Profile:
-    """Model a program with a runtime that orders only tasks that depend on each other."""
+    """Model a program with a runtime that orders only dependent tasks."""
     return DeviceRun(device_run(kernel).run, A2A3, "2026-07").profile
 
 

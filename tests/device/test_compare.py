@@ -1,4 +1,4 @@
-"""Comparing modelled runs: figures, and causes that add up."""
+"""Comparison of modelled runs: figures, and causes that add up."""
 
 from __future__ import annotations
 

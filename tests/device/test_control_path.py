@@ -1,4 +1,4 @@
-"""What one execution of a kernel does: trip counts, branches, blocks, and how much is moved."""
+"""One execution of a kernel: trip counts, branches, blocks and traffic."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_guess_is_said_at_its_place() -> None:
 
 
 def test_each_block_costs_what_it_does() -> None:
-    """Blocks of one task whose data differs differ in time."""
+    """Blocks of one task with different data take different times."""
     source, given, _, _ = CASES["branches"]
     program = run_passes(source)
     arguments = arrays(program, **given)
@@ -78,7 +78,7 @@ def test_each_block_costs_what_it_does() -> None:
 
 @pl.program
 class Triangle:
-    """Block `b` of an spmd task does `b` iterations."""
+    """Block `b` of an spmd task runs `b` iterations."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -105,7 +105,7 @@ def test_blocks_have_trip_counts_of_their_own(reference: bool) -> None:
     assert profile_of(line, "x").kernels[0].read == 28 * TILE_BYTES
 
 
-# How much of a window is moved
+# Traffic of a window
 
 
 def moved(program, **arguments) -> tuple[int, int]:
@@ -146,7 +146,7 @@ class PartlyByScalar:
 
 @pl.program
 class PartlyOutside:
-    """The control program hands on a window of which only a part is valid."""
+    """The control program passes a partially valid window."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -162,7 +162,7 @@ class PartlyOutside:
 
 @pl.program
 class Overhanging:
-    """The last of three windows of 6 rows finds only 4."""
+    """The last of three windows of 6 rows has only 4 left."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -193,7 +193,7 @@ def test_moving_less_takes_less_time() -> None:
 
 
 def test_what_a_loop_hands_on_survives_multiplied_iterations() -> None:
-    """The first loop is multiplied, not followed; the second has as many iterations as it says."""
+    """The first loop is multiplied instead of followed; it sets the trip count of the second."""
 
     @pl.program
     class Twice:

@@ -1,4 +1,4 @@
-"""Single effects of the hardware and its runtime, each seen in a program made for it."""
+"""Single effects of the hardware and its runtime, each isolated in a program."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def element_reads(stride: int) -> Any:
 
 
 def followed_reads() -> Any:
-    """The second read's place depends on what the first one found."""
+    """The address of the second read depends on the result of the first."""
 
     @pl.program
     class Followed:
@@ -124,7 +124,7 @@ def test_a_mixed_block_holds_its_whole_cluster(split: Any) -> None:
 
 
 def cache_writes() -> Any:
-    """Every task writes one short row in each of eight far places of a large tensor."""
+    """Every task writes a short row in each of eight distant places of a large tensor."""
 
     @pl.program
     class CacheWrites:
@@ -193,7 +193,7 @@ def test_products_leave_the_cube_faster_into_l2_than_into_memory() -> None:
 
 
 def product_into(heap: bool) -> Any:
-    """A product stored into memory of the caller, or of the runtime's heap."""
+    """A product stored into the caller's memory, or into the runtime's heap."""
     HEAP = heap
 
     @pl.program
@@ -214,7 +214,7 @@ def product_into(heap: bool) -> Any:
 
 
 def test_stores_wait_for_memory_by_what_they_overwrite() -> None:
-    """The heap was in use before: L2 has it. What the caller gives is not there yet."""
+    """Heap memory was used before, so it is in L2; the caller's memory is not yet."""
     times: list[float] = []
     for heap in (True, False):
         stream, program = recorded(product_into(heap))
@@ -237,7 +237,7 @@ def test_vector_stores_take_as_long_either_way() -> None:
 
 
 def scattered_rows() -> Any:
-    """Blocks read tiles of a large tensor at places that bounds of their offsets do not tell."""
+    """Blocks read tiles of a large tensor at offsets whose bounds do not determine the place."""
 
     @pl.program
     class Scattered:
@@ -263,7 +263,7 @@ def test_a_box_that_is_known_loosely_brings_no_more_lines_than_are_moved() -> No
 
 
 def attention() -> Any:
-    """Products, vector work on each, and products with what comes back, in a pipelined loop."""
+    """In a pipelined loop: products, vector work on each, and products with its results."""
 
     @pl.program
     class Attention:
@@ -308,7 +308,7 @@ def test_stores_wait_for_their_acknowledgement_side_by_side() -> None:
 
 
 def test_products_leave_the_cube_row_by_row() -> None:
-    """Rows of a dense result are not one run: each takes the published 4.45 cycles at least."""
+    """Rows of a dense result are not contiguous: each takes at least the published 4.45 cycles."""
     work = Transfer("l0c_to_gm", 128, 256, param=0, writes_gm=True, dense_if_whole=True)
     path = A2A3.paths["l0c_to_gm"]
     busy, _ = work_cycles(work, A2A3)
@@ -346,11 +346,11 @@ def test_reductions_combine_parts_one_after_the_other() -> None:
     def cycles(cost: Cost, rows: int, row_bytes: int) -> float:
         return vector_cycles(VectorWork(cost, rows * row_bytes, rows), A2A3)
 
-    # Rows of a column sum are added in turn, a repeat of each; each waits for the one before.
+    # A column sum adds rows in turn, one repeat each; each waits for the previous one.
     each = combine.slope + combine.constant + sync
     more = cycles(Cost.COL_REDUCE, 17, 256) - cycles(Cost.COL_REDUCE, 1, 256)
     assert more == pytest.approx(16 * each)
-    # Of a row sum, all rows' repeats are.
+    # In a row sum, the repeats of all rows do.
     each = 16 * combine.slope + combine.constant + sync
     more = cycles(Cost.ROW_REDUCE, 16, 1024) - cycles(Cost.ROW_REDUCE, 16, 256)
     assert more == pytest.approx(3 * each)
@@ -390,7 +390,7 @@ def test_padding_is_paid_by_row() -> None:
 
 
 def test_copies_behind_a_decision_on_data_share_one_buffer() -> None:
-    """Buffers alternate only where every iteration uses them."""
+    """Buffers alternate only if every iteration uses them."""
 
     @pl.program
     class Copies:

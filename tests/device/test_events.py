@@ -1,4 +1,4 @@
-"""The event loop: C and Python agree bit for bit; nothing happens twice or too early."""
+"""The event loop: C and Python agree bit for bit; no event is repeated or premature."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def works(draw) -> Work:
     ints = lambda values: np.array(values, np.int64)  # noqa: E731
     heap = ints(draw(st.lists(st.sampled_from([0, 1024]), min_size=n, max_size=n)))
     blocks = draw(st.lists(st.sampled_from([1, 1, 5]), min_size=n, max_size=n))
-    # All blocks of a task have one cost, or each has its own.
+    # All blocks of a task share one cost, or each has its own.
     sizes = [draw(st.sampled_from([1, count])) for count in blocks]
     costs = [draw(st.lists(st.integers(0, 2), min_size=k, max_size=k)) for k in sizes]
     reads, moved = np.array([1000.0, 2000.0, 8000.0]), np.array([2000.0, 3000.0, 9000.0])
@@ -172,7 +172,7 @@ def test_independent_tasks_use_all_cores_and_a_chain_one() -> None:
     assert sorted(set(wide.core.tolist())) == list(range(24))
     narrow = device_run(chain(50))
     gaps = narrow.start[1:] - narrow.end[:-1]
-    # Producer's end to consumer's start: seen, retired, handed out, received.
+    # From the producer's end to the consumer's start: detected, retired, dispatched, received.
     assert (gaps > 1.5).all()
     assert (gaps < 4.0).all()
     assert narrow.critical_path() == list(range(50))

@@ -1,4 +1,4 @@
-"""Compulsory bytes: what tasks really touch, each byte once."""
+"""Compulsory traffic: the bytes that tasks access, each counted once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bytes_of(program, name: str, **arguments) -> Bytes:
 
 @pl.program
 class Caches:
-    """Each task reads as many blocks of its sequence's cache as the sequence is long, twice."""
+    """Each task reads its sequence's cache twice, up to the sequence's length."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -52,7 +52,7 @@ def test_caches_count_as_far_as_they_are_read() -> None:
 
 @pl.program
 class Striped:
-    """Every second column block, by the remainder of the task's number."""
+    """Every second column block, selected by the task's index modulo 2."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -120,7 +120,7 @@ def test_blocks_touch_rows_of_their_own() -> None:
 
 @pl.program
 class Gathered:
-    """Where a task reads is itself data: nothing is claimed beyond what it moves."""
+    """The read address is data: nothing is claimed beyond the bytes moved."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(

@@ -1,4 +1,4 @@
-"""Dependencies by the runtime's rules, and the C version of them."""
+"""Dependencies by the runtime's rules, and their C version."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_c_and_python_give_the_same_edges(data) -> None:
 @given(st.data())
 @settings(max_examples=60)
 def test_edges_follow_the_rule(data) -> None:
-    """Whoever looks up waits, perhaps through others, for every earlier overlapping writer."""
+    """A reader waits, perhaps transitively, for every earlier overlapping writer."""
     stream = random_stream(data.draw)
     graph = build_graph(stream)
     window = dict(zip(stream.numbers, stream.windows))
     reach: list[set[int]] = []
     for task, arguments in enumerate(stream.tasks):
         waits = set(graph.producers(task))
-        # A direct edge is explicit or an overlap with something registered.
+        # A direct edge is explicit, or an overlap with a registered window.
         for earlier in waits:
             overlaps = any(
                 mine & 1 and theirs & 2 and window[int(a)].overlaps(window[int(b)])
@@ -155,7 +155,7 @@ def zero_then_fill(sequential: bool):
 
 
 def test_writers_are_ordered_by_the_rule_of_the_period() -> None:
-    """The whole tensor is the argument, so writers overlap: April leaves them unordered."""
+    """The whole tensor is the argument, so writers overlap: April's rule leaves them unordered."""
     unordered = [[], [], [], [0, 1, 2]]
     assert producers(zero_then_fill(True), "2026-04") == unordered
     assert producers(zero_then_fill(False), "2026-04") == unordered

@@ -1,4 +1,4 @@
-"""`pl.graph`: which tasks are submitted with another one, and what that saves."""
+"""`pl.graph`: which tasks are submitted together, and the time saved."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def graphs_in_a_loop(x: pl.Tensor[[48, 64], pl.FP32], y: pl.Out[pl.Tensor[[48, 6
 
 @pl.jit.graph
 def twice(x: pl.Tensor, y: pl.Out[pl.Tensor]):
-    """A graph by its decorator."""
+    """A graph declared by its decorator."""
     middle = pl.create_tensor([48, 64], dtype=pl.FP32)
     with pl.at(level=pl.Level.CORE_GROUP):
         middle[:, :] = pl.mul(x, 2.0)
@@ -92,7 +92,7 @@ def test_a_graph_is_submitted_once_where_the_runtime_takes_graphs(machine: str) 
 
 
 def test_a_graph_does_not_make_its_tasks_any_faster() -> None:
-    """Blocks are handed out and retired one by one: that is what is left of a run."""
+    """Blocks are dispatched and retired one by one, which is the remaining cost of a run."""
     line = line_of(as_a_graph, "2026-09")
     runtime = line.machine.period("2026-09")
     each = (runtime.dispatch_us + runtime.complete_us) / runtime.threads

@@ -1,4 +1,4 @@
-"""Transfers with short rows, which the public compilers give hints for."""
+"""Transfers with short rows, for which the public compilers print hints."""
 
 from __future__ import annotations
 

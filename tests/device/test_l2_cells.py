@@ -1,4 +1,4 @@
-"""What tasks touch in L2: the C version gives the numbers of the Python one."""
+"""L2 cells that tasks touch: the C version agrees with the Python version."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LINE = 512
 
 @st.composite
 def windows(draw) -> Window:
-    """A window of a matrix, of a row of it, or read backwards."""
+    """Return a window of a matrix, of one of its rows, or of either reversed."""
     rows, columns = draw(st.integers(1, 64)), draw(st.sampled_from([8, 100, 1024]))
     dtype = draw(st.sampled_from([FP32, BF16]))
     buffer = Buffer("x", rows * columns * dtype.itemsize)

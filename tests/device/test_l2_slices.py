@@ -1,4 +1,4 @@
-"""Slices of L2: cores that ask for the same lines, or for lines of the same slices, wait."""
+"""L2 slices: cores wait if they access the same lines, or lines of the same slices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A2A3 = load_machine("a2a3")
 
 
 def projection(width: int, blocks: int = 24) -> Any:
-    """Every block reads the same x, whose rows have `width` numbers, and columns of its own."""
+    """Every block reads the same x, with rows of `width` numbers, and columns of its own."""
     WIDTH, BLOCKS = width, blocks
 
     @pl.program
@@ -57,7 +57,7 @@ def test_rows_a_multiple_of_many_lines_apart_fall_on_few_slices() -> None:
     for width, slices in ((4096, 2), (5120, 8), (8192, 1)):
         x, w = loads(projection(width))[:2]
         assert (x.slices, x.same_lines) == (slices, True)
-        # Each block has columns of its own, which are dealt out to all slices.
+        # Each block has columns of its own, distributed over all slices.
         assert (w.slices, w.same_lines) == (0, False)
 
 
@@ -71,7 +71,7 @@ def test_cores_that_read_the_same_lines_wait_for_each_other() -> None:
     per_row = A2A3.us(A2A3.granule_cycles) * 24 / 2
     assert block_us(4096, 24) > 128 * 32 * per_row
     assert block_us(4096, 1) < 0.5 * block_us(4096, 24)
-    # Rows of another pitch are served by more slices, though there are more of them.
+    # Rows with another pitch are served by more slices, although there are more of them.
     assert block_us(5120, 24) < 0.8 * block_us(4096, 24)
 
 
@@ -95,12 +95,12 @@ def test_a_machine_of_small_granules_serves_short_rows_faster() -> None:
     coarse = with_fields(a5, {"gm.granule": a5.gm.l2_line})
     kernel = only_kernel(projection(4096), a5)
     fine, whole = (kernel_cost(kernel, m).l2_granules * m.granule_cycles for m in (a5, coarse))
-    # Rows of 256 and 128 bytes, of lines of 512.
+    # Rows of 256 and 128 bytes in lines of 512.
     assert 1.9 * fine < whole < 4.1 * fine
 
 
 def test_blocks_that_take_parts_of_the_same_lines_wait_for_each_other() -> None:
-    """Columns of 64 numbers of two bytes: four blocks share a line of 512 bytes."""
+    """Columns of 64 two-byte numbers: four blocks share a line of 512 bytes."""
     kernel = only_kernel(projection(4096), A2A3)
     times = {
         (blocks, busy): kernel_cost(
@@ -112,6 +112,6 @@ def test_blocks_that_take_parts_of_the_same_lines_wait_for_each_other() -> None:
     assert times[1, 8.0] == times[1, 0.0], "alone"
     assert times[1, 8.0] < times[2, 8.0] < times[24, 8.0]
     assert times[24, 0.0] == times[1, 0.0]
-    # What each of them asks for takes at least as long as the others' turns.
+    # The requests of each core take at least as long as the turns of the others.
     rows = 4096
     assert times[24, 8.0] >= A2A3.us(rows * 4 * 8.0)

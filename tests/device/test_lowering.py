@@ -18,7 +18,7 @@ def test_a_cube_kernel() -> None:
     kernel = only_kernel(projection(), A2A3)
     assert kernel.shape == "AIC"
     assert {t.space for t in kernel.tiles} == {Mem.Mat, Mem.Left, Mem.Right, Mem.Acc}
-    # One accumulator, however many names it has.
+    # One accumulator under several names.
     (acc,) = [t for t in kernel.tiles if t.space is Mem.Acc]
     assert acc.nbytes == 16 * 64 * 4
     pipes = [s.pipe for s in kernel.walk()]

@@ -1,4 +1,4 @@
-"""Machine files: the built-in ones are sound, wrong ones are reported by field."""
+"""Machine files: built-in ones are consistent, wrong ones are reported by field."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_vector_op_has_a_cost() -> None:
     ops = [s for s in REGISTRY.values() if s.engine is Engine.VEC and s.expands is None]
     assert [s.name for s in ops if s.cost is Cost.DEFAULT] == []
     for name in machine_names():
-        # Without a cost of their own, the scalar unit scatters and padding is a copy.
+        # Without costs of their own, scatters run on the scalar unit and padding is a copy.
         assert {c.value for c in Cost} - {"scatter", "pad"} <= set(load_machine(name).vector)
 
 

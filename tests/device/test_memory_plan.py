@@ -1,4 +1,4 @@
-"""Where tiles lie, what does not fit, and what would."""
+"""Placement of tiles, tiles that do not fit, and sizes that would."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_tile_filled_in_a_pipelined_loop_has_one_buffer_where_it_is_created() 
     tiles = {t.name: t for t in kernel.tiles}
     assert tiles["rows"].buffers == 1
     assert tiles["x"].buffers == 2
-    # Each iteration of the outer loop creates `rows` anew: they die before `total` is stored.
+    # Each outer iteration creates `rows` anew: they die before `total` is stored.
     assert tiles["rows"].live[1] < tiles["total"].live[1]
 
 
@@ -204,7 +204,7 @@ def test_an_overflow_names_all_tiles_and_sizes_that_fit() -> None:
     assert all(f.used <= 184 * KB for f in fits)
     assert {f.change.partition(",")[0] for f in fits} == {"`a` [4", "`a` [32"}
     assert "[4, 4096]" in d.helps[0]
-    # A machine with more memory takes larger tiles of the same kind.
+    # A machine with more memory accepts larger tiles of the same kind.
     (on_a5,) = program_findings(program, A5)
     assert "`a5` has 240 KiB" in on_a5.diagnostic.message
 
@@ -226,7 +226,7 @@ def test_a_suggested_size_really_fits() -> None:
     assert "`a` [16, 1024]" in found.diagnostic.helps[0]
     assert program_findings(build(16), A2A3) == []
     assert codes(program_findings(build(32), A2A3)) == ["E0911"]
-    # 4 rows fit, but their sums are a column of 16 bytes.
+    # 4 rows fit, but their sums form a column of 16 bytes.
     assert codes(program_findings(build(4), A2A3)) == ["E0912"]
 
 
@@ -289,7 +289,7 @@ def test_stages_that_do_not_fit_are_modelled_with_one_buffer() -> None:
 
 
 def test_what_a_pipelined_loop_computes_is_there_once_if_memory_is_short() -> None:
-    """Four loads of 16 KiB are in flight; what is computed of one is dead before the next."""
+    """Four loads of 16 KiB are in flight; results computed from one are dead before the next."""
 
     @pl.jit
     def squares(x: pl.Tensor[[16, 8192], pl.BF16], y: pl.Out[pl.Tensor[[16, 1], pl.FP32]]):
@@ -305,7 +305,7 @@ def test_what_a_pipelined_loop_computes_is_there_once_if_memory_is_short() -> No
 
 
 def test_a_scaled_tile_lies_where_it_was_loaded_if_memory_is_short() -> None:
-    """The first loop needs packing; then the second, too, has room for its two loads only."""
+    """The first loop needs packing; then the second has room for its two loads only."""
 
     @pl.jit
     def scales(

@@ -1,4 +1,4 @@
-"""Executions followed in C: the same bits as in Python, whatever the course."""
+"""Executions followed in C: the same bits as in Python for any control path."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLACES = [(core, pipe) for core in Core for pipe in Pipe]
 
 
 class Generator:
-    """A kernel of any steps and loops, and a course through it."""
+    """Draw a kernel with steps and loops, and a control path through it."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -58,7 +58,7 @@ class Generator:
         self.course = Course(self.kernel, Signature(), tuple(course), ())
 
     def nodes(self, depth: int) -> tuple[list[Node], list[Move | Rounds]]:
-        """Nodes of the kernel, and what one execution makes of them."""
+        """Return the kernel's nodes, and the results of one execution."""
         body, course = list[Node](), list[Move | Rounds]()
         for _ in range(self.random.randint(1, 4)):
             if depth < 3 and self.random.random() < 0.35:
@@ -77,7 +77,7 @@ class Generator:
         loop = Loop(tuple(body), None, 0, 1, 1, stages=self.random.randint(1, 2))
         ends = sorted(self.random.sample(range(1, (40, 12, 6)[depth]), self.random.randint(1, 3)))
         runs = [IterationRun(end, tuple(self.random.sample(course, len(course)))) for end in ends]
-        # What an inner loop makes up for grows without bounds in an outer one.
+        # The lead gained in an inner loop grows without bounds in an outer one.
         count = ends[-1] + self.random.choice((0, 0, 0 if depth else 7))
         if self.random.random() < 0.1:
             runs, count = [], 0

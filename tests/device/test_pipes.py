@@ -1,4 +1,4 @@
-"""Kernel cost: pipes overlap as they should, and long loops are multiplied rightly."""
+"""Kernel cost: pipes overlap correctly, and long loops are multiplied correctly."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_splitting_helps_a_mixed_kernel() -> None:
 
 
 def epilogue(split):
-    """A product of 128 x 128 whose result is scaled by row and column: the vector side is long."""
+    """A product of 128 x 128 whose result is scaled by row and column: vector work dominates."""
     SPLIT = split
 
     @pl.program

@@ -1,4 +1,4 @@
-"""Tasks that cost the same share a cost; what costs can differ by makes another one."""
+"""Tasks of equal cost share a cost object; anything that may change a cost separates them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ A2A3 = load_machine("a2a3")
 
 
 def priced(program: Program, cache: CostCache | None = None, **arguments) -> tuple[Pricing, list]:
-    """The pricing of a recorded program, and the costs of each group's tasks."""
+    """Return the pricing of a recorded program, and the costs of each group's tasks."""
     tasks, compiled = recorded(program, **arguments)
     cache = cache or CostCache(A2A3, A2A3.period())
     pricing = Pricing(cache, regions_of(tasks.regions))

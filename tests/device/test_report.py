@@ -20,7 +20,7 @@ from tilelet.device.report.traffic import _union
 from tilelet.diag.catalogue.device import BadProfile
 from tilelet.diag.tables import Table, byte_text, show
 
-# What other programs read the report with.
+# The keys that other programs read from the report.
 MAKESPAN = re.compile(r"Total Test Time:\s*([0-9.]+)\s*us")
 TOTAL = re.compile(r"^TOTAL\s+(\d+)\s+([0-9.]+)\s+([0-9.]+)", re.MULTILINE)
 
@@ -169,7 +169,7 @@ def test_bytes_and_what_is_compulsory() -> None:
     rows = {t.name: t for t in profile.tensors}
     x, w, y = rows["x"], rows["w"], rows["y"]
     assert (x.read, x.least_read, x.written) == (64 * 256 * 4, 64 * 256 * 4, 0)
-    # Every one of four tasks reads all of the weights.
+    # Each of four tasks reads all of the weights.
     assert (w.read, w.least_read) == (4 * 256 * 128 * 4, 256 * 128 * 4)
     assert (y.read, y.written, y.least_written) == (0, 64 * 128 * 4, 64 * 128 * 4)
     part = rows["part"]
@@ -329,7 +329,7 @@ def test_no_kernel_passes_its_roof_and_near_it_the_roof_is_what_limits(machine: 
 
 
 def test_a_kernel_at_its_roof_is_bound_by_it() -> None:
-    """The pipes of each core alone would say something else."""
+    """The pipes of each core alone would suggest another bottleneck."""
     summary = _Summary(device_run(shared).timeline, "shared")
     peak = summary.peak_gflops(summary.stream.kernels)
     assert summary.bound(0, 1e9, peak, 0.9 * peak) == "cube"

@@ -1,4 +1,4 @@
-"""Costs of kernels on a machine with other numbers: what is followed again, and what is not."""
+"""Kernel costs on a machine with other parameters: what is simulated again, and what is not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rings through which the two kinds of core of a mixed kernel pass tiles."""
+"""Rings that pass tiles between the two kinds of core of a mixed kernel."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def products(depth: int, stage: int, blocks: int = 8) -> Program:
 
 
 def test_stages_of_a_product_in_pieces_share_l0b() -> None:
-    # Each of two stages loads [128, 256] in two pieces of 32 KiB; a piece of 64 rows is whole.
+    # Each of two stages loads [128, 256] in two pieces of 32 KiB; a piece of 64 rows fits whole.
     assert shared(products(128, stage=2)) == [(Mem.Right, 2, 1, 4 * 32 * 1024)]
     assert shared(products(64, stage=2)) == []
 

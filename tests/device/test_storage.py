@@ -1,4 +1,4 @@
-"""Which tile values share storage, and in which memory they live."""
+"""Which tile values share storage, and the memories they are in."""
 
 from __future__ import annotations
 
@@ -160,9 +160,9 @@ def test_a_stated_memory_stands() -> None:
     [
         ((16, 64), dtypes.FP32, Mem.Vec, 16 * 256),
         ((16, 3), dtypes.FP32, Mem.Vec, 16 * 32),  # rows of whole blocks
-        ((16, 1), dtypes.FP32, Mem.Vec, 64),  # a column lies along its rows
+        ((16, 1), dtypes.FP32, Mem.Vec, 64),  # elements of a column are contiguous
         ((3, 5), dtypes.BF16, Mem.Mat, 16 * 16 * 2),  # whole fractals
-        ((16, 16), dtypes.BF16, Mem.Acc, 16 * 16 * 4),  # products are kept in FP32
+        ((16, 16), dtypes.BF16, Mem.Acc, 16 * 16 * 4),  # products are stored in FP32
     ],
 )
 def test_what_the_hardware_takes_for_a_tile(shape, dtype, space, wanted) -> None:

@@ -1,4 +1,4 @@
-"""Python and C mean the same by a structure: sizes, and the place of every field."""
+"""Python and C agree on structures: sizes, and the offset of every field."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def test_c_has_the_same_layout(header, name, structure) -> None:
 
 @pytest.mark.parametrize("structure", structures.ALL)
 def test_no_field_is_left_out(structure) -> None:
-    """A field of C that Python does not know would make the structure larger, or leave a gap."""
+    """A field of C unknown to Python would make the structure larger, or leave a gap."""
     sizes = [getattr(structure, field).size for field, _ in structure._fields_]
     assert sum(sizes) == ctypes.sizeof(structure)

@@ -1,4 +1,4 @@
-"""Files for viewers: valid, complete, bounded, and always the same."""
+"""Files for trace viewers: valid, complete, bounded and deterministic."""
 
 from __future__ import annotations
 

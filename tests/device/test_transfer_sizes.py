@@ -1,4 +1,4 @@
-"""Small transfers lose their issue and latency, and that is as much as was published of them."""
+"""Small transfers pay for issue and latency, as much as published measurements say."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KB = 1024
 
 
 def copied(kilobytes: int, cores: int, pipelined: bool) -> Any:
-    """Every vector core adds 1 to tiles of its own, one after the other or two at a time."""
+    """Every vector core adds 1 to tiles of its own, one at a time or double-buffered."""
     STEPS, TILE = 64, kilobytes
     OWN = STEPS * TILE
     ROWS = OWN * cores
@@ -42,7 +42,7 @@ def copied(kilobytes: int, cores: int, pipelined: bool) -> Any:
 
 
 def rates(machine: str, kilobytes: int, pipelined: bool = False) -> tuple[float, float]:
-    """GB/s that all vector cores read together: out of memory, and out of L2."""
+    """Return the GB/s that all vector cores read together: from memory, and from L2."""
     described = load_machine(machine)
     cores = described.cores.vectors
     (cost,) = device_run(copied(kilobytes, cores, pipelined), described).timeline.stream.costs
@@ -51,7 +51,7 @@ def rates(machine: str, kilobytes: int, pipelined: bool = False) -> tuple[float,
 
 
 def test_small_tiles_on_a5_are_as_slow_as_published() -> None:
-    """121 GB/s with tiles of 1 KB, about 1 TB/s with 8 KB, whichever of it was in L2."""
+    """121 GB/s with tiles of 1 KB, about 1 TB/s with 8 KB, from either memory."""
     for kilobytes, published in ((1, 121.0), (8, 1000.0)):
         cold, hot = rates("a5", kilobytes)
         assert 0.95 * cold < published < 1.05 * hot
@@ -60,7 +60,7 @@ def test_small_tiles_on_a5_are_as_slow_as_published() -> None:
 
 @pytest.mark.parametrize("machine", ["a2a3", "a5"])
 def test_transfers_below_16_kb_do_not_reach_the_rate_of_a_core(machine: str) -> None:
-    """With two buffers, so that only the transfers count. A vendor's guide says 16 KB."""
+    """Double-buffered, so that only the transfers count. A vendor's guide says 16 KB."""
     described = load_machine(machine)
     path = described.paths["gm_to_ub"]
     full = path.cold_bytes_per_cycle * described.cores.vectors * described.cores.clock_ghz

@@ -1,4 +1,4 @@
-"""Intervals, likelihoods and sensitivities: what a modelled figure says about itself."""
+"""Intervals, likelihoods and sensitivities of modelled figures."""
 
 from __future__ import annotations
 

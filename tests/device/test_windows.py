@@ -1,4 +1,4 @@
-"""Arguments narrowed to what tasks touch of them, as the compilers of some weeks did."""
+"""Arguments narrowed to the part that tasks touch, as the compilers of some weeks did."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def producers(program: Program, period: str) -> list[list[int]]:
 
 
 def filled(rows: int, read_whole: bool) -> Program:
-    """A sequential loop stores 16 rows at a time, every `rows` rows; then somebody reads them."""
+    """A sequential loop stores 16 rows at a time, every `rows` rows; then a task reads them."""
     ROWS, READ = rows, 64 if read_whole else 16
 
     @pl.program
@@ -45,7 +45,7 @@ def filled(rows: int, read_whole: bool) -> Program:
     [
         (WHOLE, [[], [0], [1], [2]]),
         (WRITTEN, [[], [], [], [0, 1, 2]]),
-        # The reader is given the whole tensor, whatever it reads of it.
+        # The reader gets the whole tensor, whatever it reads of it.
         (GUARDED, [[], [0], [1], [2]]),
         (BOTH, [[], [], [], [0]]),
     ],
@@ -60,7 +60,7 @@ def test_windows_that_overlap_stay_ordered() -> None:
 
 
 def scattered() -> Program:
-    """Where a task stores is not known before it runs."""
+    """The store's offset is unknown before the task runs."""
 
     @pl.program
     class Scattered:

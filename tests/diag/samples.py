@@ -79,12 +79,12 @@ KeyError: 'y'
 
 
 def source_of(cls: type[UserError]) -> str:
-    """The text in which a class's sample is placed."""
+    """Return the text in which a class's sample is placed."""
     return describe(cls).example
 
 
 def finder(source: str, file: str = FILE) -> At:
-    """The function `at` for `source`."""
+    """Return the function `at` for `source`."""
 
     def at(text: str, nth: int = 1) -> Loc:
         before, *marked = re.split("[«»]", text)
@@ -112,7 +112,7 @@ def reader(sources: dict[str, str]) -> Callable[[str, int], str | None]:
 
 
 def build(cls: type[UserError]) -> UserError:
-    """The sample of `cls`."""
+    """Return the sample of `cls`."""
     return SAMPLES[cls](finder(source_of(cls)))
 
 

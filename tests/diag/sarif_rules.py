@@ -18,7 +18,7 @@ Rule = Callable[[str, Any], None]
 
 
 class BrokenSarifError(AssertionError):
-    """A document that breaks a rule, with the path of the place."""
+    """A document that breaks a rule, with the path of the offending value."""
 
 
 def _need(holds: bool, path: str, what: str) -> None:
@@ -131,7 +131,7 @@ DOCUMENT = an_object(
 
 
 def check_sarif(document: Any) -> None:
-    """Raise `BrokenSarifError` if the document breaks the schema or what code scanning asks for."""
+    """Raise `BrokenSarifError` if the document breaks the schema or the rules of code scanning."""
     DOCUMENT("document", document)
     for run in document["runs"]:
         rules = run["tool"]["driver"].get("rules", [])

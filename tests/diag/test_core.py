@@ -1,4 +1,4 @@
-"""Places and the sink."""
+"""Places and the diagnostic sink."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ def diagnostics(draw: st.DrawFn) -> tuple[str, Diagnostic]:
 
 @given(diagnostics(), st.integers(1, 60))
 def test_no_place_breaks_the_renderer(case: tuple[str, Diagnostic], width: int) -> None:
-    """Wrong spans, odd characters, tiny terminals: the message comes out whole."""
+    """Wrong spans, unusual characters, tiny terminals: the message is complete."""
     source, diagnostic = case
     text = render_text(diagnostic, False, reader({"kernel.py": source}), width)
     assert text.startswith("error[E0999]: something is wrong with `x`")

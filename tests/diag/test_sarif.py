@@ -1,4 +1,4 @@
-"""Diagnostics as SARIF: the format itself, and what code scanning wants of it."""
+"""Diagnostics as SARIF: the format itself, and the requirements of code scanning."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_sarif_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_places_are_relative_to_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A service resolves paths against the root of the checkout, wherever the command was run."""
+    """A service resolves paths against the root of the checkout, not the working directory."""
     (tmp_path / ".git").mkdir()
     folder = tmp_path / "kernels"
     folder.mkdir()

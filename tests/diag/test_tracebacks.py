@@ -1,4 +1,4 @@
-"""Which line a message about no line of a kernel points at."""
+"""The line that a message points at if it is not about a line of a kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilelet.diag.tracebacks import give_place
 
 
 def test_lines_of_pythons_own_library_are_nobodys() -> None:
-    """The exception of a compiler comes out of a future, whose text says nothing to a user."""
+    """A compiler's exception comes from a future, whose frames mean nothing to a user."""
     made: Future[None] = Future()
     made.set_exception(NoCompiler())
     with pytest.raises(NoCompiler) as caught:

@@ -1,4 +1,4 @@
-"""What a dialect does not take is found at its place; what it takes is not."""
+"""Constructs that a dialect rejects are reported at their places; accepted ones are not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ APRIL, AUGUST = DIALECTS["2026-04"], DIALECTS["2026-08"]
 
 
 def program_of(text: str, name: str = "<dialect>") -> Program:
-    """The last program that a text defines."""
+    """Return the last program that a text defines."""
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     module = types.ModuleType("kernels")
     module.__dict__["pl"] = pl
@@ -218,7 +218,7 @@ def kernel(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.F
 
 
 def test_the_walkthrough_says_which_programs_are_of_april() -> None:
-    """By their scopes and loops: names that the language of August does not have."""
+    """By their scopes and loops: names that the language of August lacks."""
     april = {
         variant
         for model in models().values()
@@ -371,11 +371,11 @@ def kernel(
     [
         ("keys", "pl.fillpad(scores, pad_value=pl.PadValue.min)", ["E1219"]),
         ("keys", "pl.fillpad(pl.mul(scores, 0.5), pad_value=pl.PadValue.min)", ["E1219"]),
-        # What is said of a product itself belongs to the cube's half, too.
+        # A statement about the product itself belongs to the cube's half, too.
         ("keys", "pl.fillpad(pl.set_validshape(scores, 16, keys))", ["E1219"]),
         ("keys", "pl.fillpad(pl.set_validshape(pl.mul(scores, 0.5), 16, keys))", []),
         ("keys", "pl.exp(scores)", []),
-        # A number from outside goes into both halves; one that does not vary needs none.
+        # An outer number that varies is passed to both halves; a constant one is not.
         ("n", "pl.fillpad(scores, pad_value=pl.PadValue.min)", []),
         ("48", "pl.fillpad(scores, pad_value=pl.PadValue.min)", []),
     ],

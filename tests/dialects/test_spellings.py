@@ -1,4 +1,4 @@
-"""Each construct that August does not take, in several spellings, is found where it stands.
+"""Each construct that August rejects, in several spellings, is reported at its place.
 
 In the texts below a comment names the code of the finding that its line must have, and `<- name`
 marks the other place of a captured name.
@@ -36,7 +36,7 @@ class Program:
         return out
 """
 
-# Before the kernel, and in its scope.
+# Statements before the kernel, and in its scope.
 IN_SCOPE: dict[str, tuple[str, str]] = {
     "a local of a helper": (
         """
@@ -168,7 +168,7 @@ def _indented(text: str, by: int) -> str:
 
 
 def expected(text: str) -> set[tuple[str, int, int | None]]:
-    """Codes with their lines, and for a captured name the line that captures it."""
+    """Return codes with their lines, and for a captured name the line that captures it."""
     marks = {
         name: n
         for n, line in enumerate(text.splitlines(), 1)
@@ -182,7 +182,7 @@ def expected(text: str) -> set[tuple[str, int, int | None]]:
 
 
 def found(text: str) -> list[set[tuple[str, int, int | None]]]:
-    """The same of what the check says, before and after the passes."""
+    """Return the findings before and after the passes, which must agree."""
     program = program_of(text, f"<spelling {hash(text)}>")
     return [
         {

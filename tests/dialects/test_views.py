@@ -44,7 +44,7 @@ def text_of(views: list[str], body: list[str]) -> str:
 
 
 def found_in(text: str) -> list[str]:
-    """The codes of findings, which do not depend on passes."""
+    """Return the codes of findings, which do not depend on passes."""
     program = program_of(text)
     found = codes(check(program, AUGUST))
     assert codes(check(run_passes(program), AUGUST)) == found
@@ -66,13 +66,13 @@ def product(rows: str) -> str:
         ([ROWS], [WINDOW, STORE], ["E1220"]),
         ([ROWS], ["t = pl.exp(rows[0:16, :])", STORE], ["E1220"]),
         ([ROWS], [SAID, STORE], []),
-        # An extent of its own does not do: what is valid of the view counts, too.
+        # An extent of its own is not enough: the valid extent of the view counts, too.
         (
             [ROWS],
             ["t = pl.exp(pl.slice(rows, [16, 64], [0, 0], valid_shape=[16, 32]))", STORE],
             ["E1220"],
         ),
-        # The kernel has a number which any statement of it uses.
+        # The kernel has a number that every statement may use.
         (
             [ROWS],
             [WINDOW, STORE, "last = pl.slice(x, [1, 64], [known, 0])", "out[0:1, :] = last"],
@@ -96,7 +96,7 @@ def product(rows: str) -> str:
         ([ROWS], ["t = pl.add(rows, pl.slice(x, [16, 64], [0, 0]))", STORE], ["W1221"]),
         ([HALVES], [product("rows"), STORE], ["W1221"]),
         ([ROWS], ["one = pl.read(rows, [0, 0])", "t = pl.add(x[0:16, :], one)", STORE], []),
-        # Kernels that return nothing: the numbers go with the views, unless they are mixed.
+        # Kernels that return nothing: the numbers go with the views, unless kernels are mixed.
         ([ROWS, BLOCK], [WINDOW, "block = pl.assemble(block, t, [0, 0])"], []),
         (
             [HALVES, BLOCK],
@@ -118,7 +118,7 @@ def test_kernels_say_how_much_of_a_view_is_valid(
 
 
 def fixed(text: str) -> str:
-    """The text with all fixes made, as often as there are any."""
+    """Return the text after all fixes, applied repeatedly."""
     for _ in range(4):
         groups = [d.fixes for d in check(program_of(text), AUGUST) if d.fixes]
         if not groups:
@@ -281,7 +281,7 @@ PART_HALVES = [
         ("pl.row_expand_mul(p, pl.row_sum(w))", []),
         ("pl.row_expand_mul(w, pl.row_sum(p))", ["W1224"]),
         ("pl.exp(pl.add(w, p))", ["W1224"]),
-        # The first operand of the last op says it again.
+        # The first operand of the last op states it again.
         ("pl.add(p, pl.add(w, p))", []),
         ("pl.set_validshape(pl.add(w, p), known, 64)", []),
         ("pl.set_validshape(pl.add(w, p), 16, 64)", []),
@@ -321,7 +321,7 @@ UP_DOWN = ", optimizations=[pl.split(pl.SplitMode.UP_DOWN)]"
         (UP_DOWN, "out = pl.assemble(out, pl.exp(t), [i, 0, 0])", ["E1223"]),
         ("", "out = pl.assemble(out, pl.exp(t), [i, 0, 0])", []),
         (UP_DOWN, "rows = pl.assemble(rows, pl.exp(t), [0, 0])", []),
-        # What only the cube has is not split.
+        # Properties that only the cube has are not split.
         (UP_DOWN, "out = pl.assemble(out, t, [i, 0, 0])", []),
         (
             UP_DOWN,
@@ -362,7 +362,7 @@ def test_tensors_are_operands_of_ops_and_come_first(made: str, code: str, instea
 
 
 def test_the_help_for_an_operator_names_its_op() -> None:
-    """A store into a window of higher rank reshapes what the operator gives."""
+    """A store into a window of higher rank reshapes the operator's result."""
 
     @pl.jit
     def kernel(

@@ -59,7 +59,7 @@ BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 
 
 def programs(wanted: str = "") -> Iterator[tuple[str, GoldenCase]]:
-    """The examples, and all Qwen3 programs at a small size."""
+    """Return the examples, and all Qwen3 programs at a small size."""
     for file in sorted(EXAMPLES.glob("*.py")):
         if wanted in file.stem:
             yield from cases_of(str(file))
@@ -90,17 +90,17 @@ def model_cases(name: str, variant: str) -> Iterator[tuple[str, GoldenCase]]:
 
 
 def _scale(op: Op) -> Iterator[Edit]:
-    """A multiplication with a number left out."""
+    """Draw a multiplication in which a number is left out."""
     numbers = [a for a in op.args.values() if isinstance(a, float) and a not in (0.0, 1.0)]
     if numbers and op.spec.cost in (Cost.MUL, Cost.MULS) and is_float_tile(op.results[0]):
         yield from edits.drop_op(op)
 
 
 def _unary(op: Op) -> Iterator[Edit]:
-    """A function left out, or another one in its place."""
+    """Draw a function that is left out or replaced."""
     if op.spec in edits.unary_specs() and is_float_tile(op.results[0]):
         yield from edits.drop_op(op)
-        # Of positive numbers these two are none.
+        # These two are the identity on positive numbers.
         yield from (e for e in edits.other_ops(op) if e.ops[0].name not in ("abs", "relu"))
 
 
@@ -142,7 +142,7 @@ CLASSES: dict[str, Callable[[Op], Iterator[Edit]]] = {
 
 
 def places(case: GoldenCase, fault: Edit) -> set[tuple[str, int]]:
-    """The lines that are right for a fault: its own; if an op is missing, those beside it."""
+    """Return the lines accepted for a fault: its own, or the neighbors of an omitted op."""
     op = fault.op
     found = [op.loc]
     if fault.alias is not None:
@@ -159,7 +159,7 @@ def places(case: GoldenCase, fault: Edit) -> set[tuple[str, int]]:
 
 
 def _yielded(case: GoldenCase, values: set[Value]) -> set[Value]:
-    """What a loop or branch hands on as one of these values."""
+    """Return the values that a loop or branch passes on as one of these."""
     found: set[Value] = set()
     for function in case.program.functions.values():
         for op in walk(function.body):
@@ -172,7 +172,7 @@ def _yielded(case: GoldenCase, values: set[Value]) -> set[Value]:
 
 
 def _views(case: GoldenCase, values: set[Value]) -> set[Value]:
-    """Other names of these values: what views give, and what they show."""
+    """Return other names of these values: operands of views, and views of them."""
     found = set(values)
     for function in case.program.functions.values():
         views = [op for op in walk(function.body) if Trait.TILE_VIEW in op.spec.traits]
@@ -187,7 +187,7 @@ def _operands(op: Op) -> tuple[Value, ...]:
 
 
 def place(name: str, case: GoldenCase, kind: str, fault: Edit, budget: float) -> Placed:
-    """Look for the fault with the checks, as a user would."""
+    """Search for the fault with the checks, as a user would."""
     start = time.perf_counter()
     program = apply_edit(case.program, fault)  # the source does not have the fault
     broken = replace(case, program=program, written=None, source=None)
@@ -201,7 +201,7 @@ def _named(fault: Edit) -> str:
 
 
 def _answer(name: str, broken: GoldenCase, budget: float) -> tuple[str, set[tuple[str, int]], str]:
-    """Which check says something first, the lines that it names, and what it says."""
+    """Return the first check that reports something, its lines, and its message."""
     try:
         result = answer(name, broken, Options(budget))
     except UserError as error:
@@ -233,7 +233,7 @@ def _lines(locs: list[Loc]) -> set[tuple[str, int]]:
 
 
 def sites(case: GoldenCase, kind: str, rng: random.Random) -> list[Edit]:
-    """All faults of a class that a program can have, in a random order."""
+    """Return all faults of a class that a program can have, in random order."""
     make = CLASSES[kind]
     found: list[Edit] = []
     for function in case.program.functions.values():
@@ -246,7 +246,7 @@ def sites(case: GoldenCase, kind: str, rng: random.Random) -> list[Edit]:
 
 
 def visible(case: GoldenCase, replay: Replay, fault: Edit) -> bool:
-    """Whether the fault changes a result at all: what changes nothing is no fault."""
+    """Whether the fault changes a result; otherwise it is no fault."""
     try:
         made = replay.outputs(fault)
     except UserError:
@@ -271,7 +271,7 @@ def seeded(
     verbose: bool,
     known: Sequence[Placed] = (),
 ) -> Iterator[Placed]:
-    """Place the faults of all programs; those that are known are taken over."""
+    """Search for the faults of all programs; known results are reused."""
     logged = {(p.program, p.kind, p.fault): p for p in known}
     for name, case in programs(wanted):
         if not case.expected:
@@ -317,7 +317,7 @@ def _same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
 
 
 def table(placed: list[Placed]) -> str:
-    """Per class: how many, how many at the right statement, and by which check."""
+    """Return, per class, the number of faults, of correctly placed ones, and of each check."""
     checks = sorted({p.check for p in placed if p.check})
     lines = [
         f"| class | faults | right statement | {' | '.join(checks)} | not noticed |",
@@ -335,7 +335,7 @@ def table(placed: list[Placed]) -> str:
 
 
 def written(files: list[str]) -> list[Placed]:
-    """What earlier runs found; of the same fault the last."""
+    """Return what earlier runs found; the last result of a fault wins."""
     lines = [line for f in files for line in Path(f).read_text(encoding="utf-8").splitlines()]
     return [Placed(**json.loads(line)) for line in lines]
 

@@ -1,4 +1,4 @@
-"""Kernels with one mistake each, and where it is: the text of the line that is wrong."""
+"""Kernels with one mistake each, and the text of the wrong line."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def twice(tensors: dict[str, Any]) -> None:
 
 
 def line_of(function: Any, mark: str = "# wrong") -> int:
-    """The number of the line of a kernel that has `mark`."""
+    """Return the number of the kernel's line that contains `mark`."""
     lines, first = inspect.getsourcelines(inspect.unwrap(function))
     return first + next(i for i, line in enumerate(lines) if mark in line)
 
@@ -207,7 +207,7 @@ def product(tensors: dict[str, Any]) -> None:
 
 @pl.jit
 def missing_mean(x: X, w: pl.Tensor[[COLS, COLS], pl.FP32], out: OUT):
-    """Of two rows at a time, and almost all of the output is the residual."""
+    """Two rows at a time; almost all of the output is the residual."""
     for r in pl.parallel(0, ROWS, 2):
         with pl.at(level=pl.Level.CORE_GROUP, name_hint="norm_and_project"):
             total = pl.full([1, 2], dtype=pl.FP32, value=0.0)
@@ -237,7 +237,7 @@ def missing_temperature(
     v: pl.Tensor[[SEQ, DIM], pl.FP32],
     out: pl.Out[pl.Tensor[[TILE, DIM], pl.FP32]],
 ):
-    """A factor that is no number of the golden's, missing after a way through memory."""
+    """A factor that the golden does not contain, lost after a round trip through memory."""
     raw = pl.create_tensor([TILE, SEQ], dtype=pl.FP32)
     with pl.at(level=pl.Level.CORE_GROUP, name_hint="scores"):
         raw = pl.assemble(raw, pl.matmul(q, k, b_trans=True, out_dtype=pl.FP32), [0, 0])
@@ -373,7 +373,7 @@ def product_specs() -> list[TensorSpec]:
 
 
 def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
-    """By name: the kernel, its golden, its specs, and the kind of the mistake."""
+    """By name: the kernel, its golden, its specs, and the kind of mistake."""
     out = TensorSpec("out", [ROWS, COLS], pl.FP32, is_output=True)
     x, y = (
         TensorSpec(name, [ROWS, COLS], pl.FP32, normal(seed, ROWS, COLS, scale=0.5))

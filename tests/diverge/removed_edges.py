@@ -36,11 +36,11 @@ A2A3 = load_machine("a2a3")
 
 @dataclass(frozen=True)
 class Placed:
-    """What became of a fault: by which check it was reported, and whether at the right place."""
+    """Outcome of a fault: the check that reported it, and whether at the right place."""
 
     program: str
     kind: str
-    check: str  # "" if nobody noticed
+    check: str  # "" if it was not reported
     right: bool
     seconds: float
     found: str = ""
@@ -54,7 +54,7 @@ def subject_of_case(name: str, case: GoldenCase) -> Subject:
 
 
 def edits(case: GoldenCase) -> Iterator[tuple[Edit, int]]:
-    """Every call without the dependencies of one of its arguments, and which argument that is."""
+    """Yield every call without the dependencies of one of its arguments, and the argument."""
     for function in case.program.functions.values():
         for op in walk(function.body):
             if op.name != "call" or CallView(op).callee not in case.program.functions:
@@ -68,7 +68,7 @@ def edits(case: GoldenCase) -> Iterator[tuple[Edit, int]]:
 
 
 def placed(name: str, case: GoldenCase, rng: random.Random, each: int) -> Iterator[Placed]:
-    """Removed edges that matter, and whether the race check names an access of the call."""
+    """Yield removed edges that matter, and whether the race check names an access of the call."""
     found = list(edits(case))
     rng.shuffle(found)
     count = 0
@@ -96,7 +96,7 @@ def placed(name: str, case: GoldenCase, rng: random.Random, each: int) -> Iterat
 
 
 def touching(case: GoldenCase, call: Op, position: int) -> set[tuple[str, int]]:
-    """Lines of the called kernel that touch one of its parameters."""
+    """Return the lines of the called kernel that touch one of its parameters."""
     kernel = case.program.functions[CallView(call).callee]
     aliases = Aliases(kernel.body, case.program.functions)
     param = kernel.params[position]
@@ -129,7 +129,7 @@ def _matters(subject: Subject, graph: Graph) -> bool:
 
 
 def latest_first(graph: Graph) -> list[int]:
-    """All tasks, each after those it waits for, those of the end as early as can be."""
+    """Return all tasks in a topological order that runs late tasks as early as possible."""
     waiting = {t: set(graph.producers(t)) for t in range(graph.tasks)}
     consumers: dict[int, list[int]] = {}
     for task, producers in waiting.items():

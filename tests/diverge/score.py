@@ -37,7 +37,7 @@ FEW = 5
 
 @dataclass(frozen=True)
 class Score:
-    """How one fault was answered."""
+    """The answer about one fault."""
 
     fault: str
     grade: str
@@ -91,7 +91,7 @@ def statements(text: str) -> dict[int, int]:
 
 
 def changed_lines(text: str, old: str, new: str) -> set[int]:
-    """Lines of the changed text that differ from the original."""
+    """Return the lines of the changed text that differ from the original."""
     before = text.split(old, maxsplit=1)[0].count("\n") + 1
     pairs = old.split("\n"), new.split("\n")
     differ = [i for i, (a, b) in enumerate(zip(*pairs)) if a != b]
@@ -118,7 +118,7 @@ def score(name: str, text: str, old: str, new: str, budget: float) -> tuple[Scor
 
 
 def graded(result: Answer) -> tuple[str, list[Loc]]:
-    """The grade of an answer, and the statements that it blames or lists."""
+    """Return the grade of an answer, and the statements that it blames or lists."""
     if result.divergence is not None:
         found = result.divergence
         return found.grade, [s.loc for s in found.listed]

@@ -155,7 +155,7 @@ def summed_in_parts(x: X, out: pl.Out[pl.Tensor[[ROWS, 1], pl.FP32]]):
 
 
 def test_an_order_of_accumulation() -> None:
-    """The logic is right: in double the sums match."""
+    """The logic is right: in double precision the sums match."""
 
     def golden(tensors: dict[str, Any]) -> None:
         tensors["out"][:] = tensors["x"].astype(np.float64).sum(1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Maps of wrong elements, and what the shape of an error suggests."""
+"""Maps of wrong elements, and what their shape suggests."""
 
 from __future__ import annotations
 

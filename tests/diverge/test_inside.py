@@ -1,4 +1,4 @@
-"""What a golden computes is seen, tiles are found in it, and doubles know what rounding may do."""
+"""Recording of goldens, matching of tiles, and bounds of rounding errors."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_golden_without_text_is_said_and_still_called() -> None:
 
 
 def blocks(a: Any) -> dict[str, tuple[Any, tuple[int, int]]]:
-    """Tiles that can be cut out of an array, and where they begin."""
+    """Draw tiles cut out of an array, and their offsets."""
     block = a[8:16, 4:12]
     return {
         "block": (block, (8, 4)),
@@ -204,7 +204,7 @@ def test_multiples_of_a_tile_are_found_with_their_factor(factor: float, layout: 
     ((match, found),) = matcher.multiples(noisy)
     assert match.array.name == "b"
     assert found == pytest.approx(factor, rel=1e-3)
-    assert matcher.multiples(cut) == []  # once is no multiple
+    assert matcher.multiples(cut) == []  # a factor of one is no multiple
     assert matcher.multiples(RNG.normal(size=cut.shape)) == []
 
 
@@ -292,7 +292,7 @@ def capped(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.F
 
 
 def test_a_wrong_number_is_one_that_the_golden_uses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clocks are those of a busy machine: budgets are work."""
+    """Clocks as on a busy machine: budgets count work."""
     for clock in ("monotonic", "perf_counter", "process_time", "time"):
         monkeypatch.setattr(time, clock, itertools.count(0, 1000).__next__)
     specs = [
@@ -312,7 +312,7 @@ def test_a_wrong_number_is_one_that_the_golden_uses(monkeypatch: pytest.MonkeyPa
 
 
 def test_very_small_numbers_are_a_multiple_of_nothing() -> None:
-    """Their products are zero, and so is the factor that fits best."""
+    """Their products are zero, and so is the best-fitting factor."""
     pattern = np.random.default_rng(5).normal(size=(4, 8))
     matcher = Matcher([Intermediate("e", "", 1, 1e-200 * pattern)])
     assert matcher.multiples(1e-130 * pattern) == []
@@ -335,7 +335,7 @@ def not_appended(
 
 
 def test_an_output_that_nobody_wrote_has_a_value_that_belongs_there() -> None:
-    """The value has another use, so that it is not one that nobody takes."""
+    """The value has another use, so it is not an unused one."""
     specs = [
         TensorSpec("key", [1, 32], pl.FP32, normal(1, 1, 32)),
         TensorSpec("q", [16, 32], pl.FP32, normal(2, 16, 32)),

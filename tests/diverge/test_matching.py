@@ -1,4 +1,4 @@
-"""Tiles looked up in the arrays of a golden."""
+"""Tiles found in the arrays of a golden."""
 
 import numpy as np
 

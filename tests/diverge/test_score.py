@@ -77,7 +77,7 @@ def evidence(case: GoldenCase) -> tuple[Replay, Matcher, Agreement]:
 
 
 def test_running_values_agree_with_the_golden_over_the_blocks_so_far() -> None:
-    """A maximum of the last block alone is not a running one, although it agrees with a block."""
+    """A maximum of the last block is no running maximum, although it agrees with a block."""
     replay, _, agreement = evidence(broken("programs", "causal_flash", "old maximum kept"))
     agrees: dict[tuple[str, int], list[bool]] = {}
     for n, event in enumerate(replay.trace.events):
@@ -105,7 +105,7 @@ def test_the_index_of_a_misplaced_load_is_inferred() -> None:
 
 
 def test_the_statements_that_compute_an_inferred_index_are_candidates() -> None:
-    """No change of `k0 = j * TILE` alone was tried that gives `(i - 1 + j) * TILE`."""
+    """No single change of `k0 = j * TILE` gives `(i - 1 + j) * TILE`."""
     (found,) = scores("held_out", "window_attention: values from the start", BUDGET)
     score, answer = found
     assert (score.grade, score.has_fault, score.size) == ("bounded", True, 2)

@@ -1,4 +1,4 @@
-"""Mistakes in statements that leave no op: numbers, names, and assignments that are missing."""
+"""Mistakes in statements without an op: numbers, names, and missing assignments."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TOLERANCE = 1e-5
 
 
 def examined(old: str, new: str) -> tuple[Answer, int]:
-    """The answer about a changed text, and the first changed line."""
+    """Return the answer about a changed text, and the first changed line."""
     assert TEXT.count(old) == 1
     changed = TEXT.replace(old, new)
     line = next(
@@ -154,7 +154,7 @@ TOLERANCE = 1e-5
 
 
 def test_what_decides_where_a_store_goes_is_tried() -> None:
-    """Half of the wrong rows were cleared and never written by the store that is wrong."""
+    """Half of the wrong rows were cleared and never written by the wrong store."""
     found = answer("kernel", case_of(load("scatter", SCATTER)), Options(40.0))
     line = SCATTER[: SCATTER.index("pl.add(order")].count("\n") + 1
     assert line in [loc.line for loc in graded(found)[1]]

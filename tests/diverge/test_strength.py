@@ -1,4 +1,4 @@
-"""How strong a golden is: what it does not notice is found, and what would notice it."""
+"""Strength of a golden: undetected changes are reported, with tests that would detect them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_reaches_no_compared_output_is_named_with_the_output_that_would_sho
 
 
 def test_a_budget_is_work_not_time(case: GoldenCase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine, whose clocks run on between any two steps, gives the same answer."""
+    """On a busy machine, whose clocks advance between any two steps, the answer is the same."""
     quiet = strength(case, 60.0)
     little = strength(case, 1e-3)
     assert little.tried < quiet.tried
@@ -89,7 +89,7 @@ def test_the_same_seed_tries_the_same(case: GoldenCase) -> None:
 
 
 def test_every_corruption_changes_something_or_is_one(case: GoldenCase) -> None:
-    """The replay agrees with a run of everything."""
+    """The replay agrees with a complete run."""
     from tilelet.divergence.edits import apply_edit
     from tilelet.divergence.replay import Replay
     from tilelet.divergence.strength import corruptions
@@ -138,7 +138,7 @@ def softmax(tensors: dict[str, Any]) -> None:
 
 
 def test_no_tolerance_below_rounding_is_recommended() -> None:
-    """Without the maximum, results differ in their last bits only."""
+    """Without the maximum, results differ only in their last bits."""
     handler = Examine()
     with session.active(Session(handler)):
         run_jit(shifted, [SPECS[0], SPECS[2]], golden_fn=softmax, rtol=1e-3, atol=1e-3)

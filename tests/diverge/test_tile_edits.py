@@ -78,7 +78,7 @@ def test_a_missing_part_of_an_expression_is_found(old: str, new: str, change: st
 
 
 def test_changes_that_fail_for_other_inputs_bound_the_mistake() -> None:
-    """The inputs `y` are twice `x`: redrawn inputs are not, and no change is right for them."""
+    """The inputs `y` are twice `x`, but redrawn inputs are not, so no change is right for them."""
     text = (
         TEXT.replace(
             "SPECS = [",
@@ -202,7 +202,7 @@ SPECS = [
 
 @pytest.mark.parametrize("place", ["in the scope", "around the scope"])
 def test_a_moved_window_blames_the_statements_of_its_index_as_well(place: str) -> None:
-    """The load is right: the index that it takes is computed for the keys again."""
+    """The load is right: its index is computed for the keys again."""
     text = PLACED
     if place == "around the scope":
         scope = '    with pl.at(level=pl.Level.CORE_GROUP, name_hint="split"):\n'

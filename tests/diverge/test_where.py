@@ -1,4 +1,4 @@
-"""The map that a failed comparison shows: regions, their writers, and what the error looks like."""
+"""The map that a failed comparison shows: regions, their writers, and the kind of error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The commands and the code on the pages about models run, as they stand there, on small models
-that are called as the large ones are.
+"""The commands and code on the pages about models run as shown, on small models in place of the
+published ones.
 """
 
 import json
@@ -78,7 +78,7 @@ def test_command(
 
 @pytest.mark.parametrize("page", ["docs/models.md", "docs/checkpoints.md"])
 def test_code_from_python(page: str, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All code of the page that is whole: the rest is given its imports in the text."""
+    """Return all complete code of the page; the rest is given its imports in the text."""
     monkeypatch.chdir(models)
     whole = [block for block in blocks_of(page, "python") if "import " in block]
     assert whole

@@ -1,4 +1,4 @@
-"""The pages for those who change Tilelet name files, modules and functions that exist."""
+"""Pages for contributors name files, modules and functions that exist."""
 
 import ast
 import re
@@ -64,7 +64,7 @@ def is_there(name: str) -> bool:
 
 
 def has(value: Any, attributes: list[str]) -> bool:
-    """Whether an object has an attribute of an attribute; modules are imported when asked for."""
+    """Whether an object has an attribute; modules are imported when asked for."""
     for attribute in attributes:
         if not hasattr(value, attribute):
             try:
@@ -87,7 +87,7 @@ def test_named_files_and_modules_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_named_functions_exist(page: Path) -> None:
-    """Decisions may name what was there before them; the guides describe what is there now."""
+    """Decisions may name what existed before them; guides describe what exists now."""
     named = [name for name in names_on(page) if re.fullmatch(r"_?[a-z]\w*_\w+", name)]
     named += decorators_on(page)
     assert named
@@ -116,7 +116,7 @@ def test_missing_names_are_found() -> None:
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
 def test_prose_wraps_at_100_columns(page: Path) -> None:
-    """Rows of tables and code are as long as they have to be."""
+    """Rows of tables and code may be longer."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     lines = [s for s in text.splitlines() if not s.lstrip().startswith(("|", "!["))]
     assert not [line for line in lines if len(line) > 100]

@@ -30,7 +30,7 @@ def test_tutorial_program_passes(tmp_path: Path) -> None:
 
 
 def test_the_readme_shows_what_diverge_prints(tmp_path: Path) -> None:
-    """The planted bug of the README is found at its line, with the fix, in these words."""
+    """The planted bug of the README is reported at its line, with its fix and text."""
     (tmp_path / "softmax.py").write_text(code_of("README.md"))
     command = [sys.executable, "-m", "tilelet.cli", "diverge", "softmax.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -40,7 +40,7 @@ def test_the_readme_shows_what_diverge_prints(tmp_path: Path) -> None:
 
 
 def test_the_figures_of_the_readme_are_those_of_its_sources() -> None:
-    """The pages they are taken from are generated, and compared with the code elsewhere."""
+    """The pages they come from are generated, and compared with the code elsewhere."""
     text = (ROOT / "README.md").read_text()
     steps = (ROOT / "docs/qwen3.md").read_text()
     counts = [
@@ -80,14 +80,14 @@ def test_links_between_pages_exist(page: Path) -> None:
 @by_page
 def test_code_on_a_page_is_python(page: Path) -> None:
     if page.name in ("errors.md", "ops.md"):
-        return  # mistakes on purpose, and signatures; both are made from code that is tested
+        return  # deliberate mistakes, and signatures; both are made from tested code
     for code in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
         ast.parse(code)
 
 
 @by_page
 def test_commands_on_a_page_exist(page: Path) -> None:
-    """`tilelet COMMAND --option` names a command, and options that it has."""
+    """Every `tilelet COMMAND --option` on a page names a command and its options."""
     for block in re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
         for line in block.splitlines():
             words = shlex.split(line, comments=True)

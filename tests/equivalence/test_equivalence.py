@@ -1,4 +1,4 @@
-"""Programs that are equal for all inputs are shown to be; those that are not never are."""
+"""Programs equal for all inputs are shown to be equal; others never are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Kernel:
 
 
 def program(*parts: str) -> Program:
-    """A program of some statements; `task:` begins a scope."""
+    """A program with these statements; `task:` begins a scope."""
     body = "".join(textwrap.dedent(part).lstrip("\n") for part in parts)
     body = body.replace("task:", "with pl.at(level=pl.Level.CORE_GROUP):")
     return lowered(parse(HEAD + textwrap.indent(body + "return z\n", " " * 8)))
@@ -323,7 +323,7 @@ def test_sums_in_another_order_are_equal_but_for_rounding() -> None:
 
 
 def test_products_do_not_distribute_over_sums_of_infinities() -> None:
-    """(2 - 1) * inf is infinite, 2 * inf - 1 * inf is not a number."""
+    """(2 - 1) * inf is infinite, but 2 * inf - 1 * inf is not a number."""
     factored = """
     task:
         z[0:16, :] = pl.matmul(pl.add(x[0:16, :], x[16:32, :]), y[:, :])

@@ -60,7 +60,7 @@ def test_example_runs_and_passes(
 
 
 def program_of(path: Path) -> Program:
-    """The program an example defines, as the frontend builds it."""
+    """Return the program of an example, as the frontend builds it."""
     names = runpy.run_path(str(path))
     for value in names.values():
         if isinstance(value, Program):

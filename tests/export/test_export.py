@@ -28,7 +28,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[0-9]*.py"))
 
 
 def exported(case: ExportCase, folder: Path) -> types.ModuleType:
-    """The script as a module, with Tilelet in the place of pypto."""
+    """Return the script as a module, with Tilelet in place of pypto."""
     file = folder / "exported.py"
     file.write_text(script_text(case, AUGUST).text, encoding="utf-8")
     module = types.ModuleType("exported")
@@ -42,7 +42,7 @@ def exported(case: ExportCase, folder: Path) -> types.ModuleType:
 
 
 def results(program: Program, tensors: dict[str, Any]) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Every argument after a run, as bytes, and the tasks of each kernel."""
+    """Return every argument after a run, as bytes, and the number of tasks of each kernel."""
     arrays = {name: as_array(value).copy() for name, value in tensors.items()}
     tasks = compile_program(program).run_tasks(arrays, RunConfig(engine="interp"))
     return {name: array.tobytes() for name, array in arrays.items()}, dict(tasks.counts())
@@ -75,7 +75,7 @@ def test_an_exported_variant_gives_the_same_bits_and_tasks(name: str, tmp_path: 
 
 
 def example_case(path: Path, monkeypatch: pytest.MonkeyPatch) -> ExportCase:
-    """What an example would run, as `tilelet export` sees it."""
+    """Return the runs of an example, as `tilelet export` records them."""
     handler = Export()
     monkeypatch.setattr("sys.argv", [str(path)])
     with session.active(Session(handler)), pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""Scripts of several files become one that runs without them."""
+"""Scripts of several files are exported as one that runs without them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ run(KERNEL, specs, golden_fn=expected)
 def test_a_kernel_may_have_any_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Names of the exported script are its own. The window drops an axis and is valid in part."""
+    """Names of the exported script are its own. The window drops an axis and is partially valid."""
     monkeypatch.chdir(tmp_path)
     text = WINDOW.replace("import torch\n", "import torch as t_\n") if name == "torch" else WINDOW
     if name == "torch":
@@ -109,7 +109,7 @@ def test_a_kernel_may_have_any_name(
     assert main(["export", "script.py", "-o", "exported.py"]) == 0
     assert main(["run", "exported.py"]) == 0
     assert "PASS (1024/1024 elements matched)" in capsys.readouterr().out
-    # Nothing runs when only the text is judged: nothing can fail.
+    # Nothing runs if only the text is judged, so nothing can fail.
     assert main(["check", "--portable", "2026-08", "exported.py"]) == 0
     out, err = capsys.readouterr()
     assert "FAIL" not in out + err

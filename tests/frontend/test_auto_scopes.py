@@ -1,4 +1,4 @@
-"""Auto scopes without chunk loops: a kernel for each run of statements that compute."""
+"""Auto scopes without chunk loops: one kernel per maximal sequence of compute statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example in the error catalogue makes exactly the mistake it stands for."""
+"""Every example in the error catalogue makes exactly its mistake."""
 
 import importlib.util
 import itertools
@@ -49,7 +49,7 @@ def compile_example(text: str, folder: Path) -> list[Program]:
 
 
 def codes_of(text: str, folder: Path) -> set[str]:
-    """Codes of everything the example leads to: compile errors, cautions, run-time faults."""
+    """Return the codes of the example: compile errors, cautions, run-time faults."""
     found: set[str] = set()
     try:
         for program in compile_example(text, folder):

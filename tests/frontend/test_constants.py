@@ -1,4 +1,4 @@
-"""Numbers in kernel text: checked against their types, and never allowed to grow without end."""
+"""Numbers in kernel text: checked against their types, and of bounded size."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def source(*lines: str, dtype: str = "INT64") -> str:
 
 
 def mistake(*lines: str, dtype: str = "INT64") -> Diagnostic:
-    """What is wrong with these lines."""
+    """Return the messages about these lines."""
     with pytest.raises((UserError, UserErrors)) as caught:
         parse(source(*lines, dtype=dtype))
     if isinstance(caught.value, UserErrors):
@@ -129,7 +129,7 @@ def test_a_cast_constant_is_what_the_cast_gives_at_run_time() -> None:
     ],
 )
 def test_a_known_index_counts_as_one_of_run_time_does(number: str) -> None:
-    """The index of an unrolled loop is known, that of `pl.range` is not: the same arithmetic."""
+    """The index of an unrolled loop is a constant, that of `pl.range` is not: equal arithmetic."""
 
     def written(loop: str) -> int:
         body = (f"for i in pl.{loop}(1, 2):", f"    m = {number}", "    pl.write(out, [i], m)")
@@ -169,7 +169,7 @@ def test_chunks_have_a_bound(chunk: int) -> None:
 
 
 def test_copies_of_loop_bodies_have_a_bound() -> None:
-    """Loops inside each other multiply; one after the other they add up."""
+    """Trip counts of nested loops multiply; those of consecutive loops add up."""
     inner = ("    for j in pl.unroll(1000):", "        m = i + j")
     assert mistake("for i in pl.unroll(1000):", *inner).code == "E0418"
     assert mistake("for i in pl.unroll(2 ** 62):", "    m = i").code == "E0418"
@@ -177,7 +177,7 @@ def test_copies_of_loop_bodies_have_a_bound() -> None:
 
 
 def test_loops_to_the_ends_of_the_index_type() -> None:
-    """Their number of iterations has more than 63 bits, and the last step would overflow."""
+    """The trip count needs more than 63 bits, and the last step would overflow."""
     lines: list[str] = []
     for bounds in ("-(2 ** 63), 2 ** 63 - 1, 2 ** 62", "2 ** 63 - 1, -(2 ** 63), -(2 ** 62)"):
         lines += [f"for i in pl.range({bounds}):", "    pl.write(out, [1], pl.read(out, [1]) + 1)"]
@@ -232,7 +232,7 @@ def test_the_number_of_blocks_is_an_index(launch: str, count: str, code: str) ->
 
 
 def test_arguments_without_dependencies_are_tensors() -> None:
-    """A name in quotes would otherwise switch nothing off, without a word."""
+    """A quoted name would otherwise disable nothing, silently."""
     scope = 'with pl.at(level=pl.Level.CORE_GROUP, no_dep_args=["out"]):'
     found = mistake(scope, "    out[:] = pl.add(v, 1)", dtype="INT32")
     assert found.code == "E0405"
@@ -241,7 +241,7 @@ def test_arguments_without_dependencies_are_tensors() -> None:
 
 @pytest.mark.parametrize("expression", ["pl.min(n, s - 6)", "n + (s + (2 ** 31 - 2))", "s - n"])
 def test_a_constant_that_was_cast_keeps_its_type(expression: str) -> None:
-    """Folded, it is no literal that takes the type of the scalar it meets."""
+    """A folded result is no literal, so it does not take the type of the other scalar."""
     lines = (
         "s = pl.cast(pl.min(pl.max(1, 0), 4), pl.INDEX)",
         f"m = {expression}",

@@ -1,4 +1,4 @@
-"""What decorators see and accept: names around a function, options, kinds of parameters."""
+"""What decorators accept: names around a function, options, kinds of parameters."""
 
 import numpy as np
 import pytest

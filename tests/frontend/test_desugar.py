@@ -12,7 +12,7 @@ from tilelet.frontend.source import from_text
 
 
 def trace(text: str, desugar: bool) -> list[int]:
-    """Run the text as Python (`range` loops only) and give what it logged."""
+    """Run the text as Python (`range` loops only) and return its log."""
     source = from_text(text, "<desugar test>")
     stmts = desugar_jumps(source.tree.body, source) if desugar else source.tree.body
     module = ast.fix_missing_locations(ast.Module(stmts, []))

@@ -1,4 +1,4 @@
-"""The dispatch table: complete, without doubles, and open to new constructs."""
+"""The dispatch table: complete, without duplicates, and open to new constructs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tilelet.language as pl
 from tilelet.frontend import dispatch
 from tilelet.syntax import markers, pipes
 
-# They make plain data, in a kernel as anywhere else.
+# They make plain data, in kernels as elsewhere.
 DATA = {"dynamic", "split", "cross_core_slot", "marker"}
 
 
@@ -31,7 +31,7 @@ def test_a_construct_has_one_rule() -> None:
 
 
 class Namespace:
-    """A namespace of calls that the language does not have."""
+    """A namespace of calls that the language lacks."""
 
     @staticmethod
     def answer(x: int) -> int:

@@ -1,4 +1,4 @@
-"""`@pl.jit.extern`: kernels whose code is outside the language."""
+"""`@pl.jit.extern`: kernels whose code is written outside the language."""
 
 from __future__ import annotations
 

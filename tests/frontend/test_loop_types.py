@@ -1,4 +1,4 @@
-"""Types of the names a loop carries: found on trial, and a dropped trial leaves no trace."""
+"""Types of carried names: found by trials, and a dropped trial leaves no trace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilelet.frontend import loops
 
 
 def loop(body: str) -> Any:
-    """A loop that begins with a tensor and ends with a tile, so that its body is lowered twice."""
+    """A loop that begins with a tensor and ends with a tile, so its body is lowered twice."""
     return pl.parse(
         f"""
 @pl.program

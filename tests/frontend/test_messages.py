@@ -1,4 +1,4 @@
-"""Messages that cost newcomers time: what they say, and that one mistake gives one message."""
+"""Messages that cost newcomers time: their text, and one message per mistake."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kernel(
 
 
 def messages(folder: Path, *lines: str) -> list[str]:
-    """What is said about a kernel with these lines in its scope."""
+    """Return the messages about a kernel with these lines in its scope."""
     path = folder / "kernel.py"
     path.write_text(FRAME.format(body="\n".join(f"        {line}" for line in lines)))
     names: dict = {}
@@ -159,7 +159,7 @@ def main(
 
 
 def refusal(option: str) -> str:
-    """The message about a kernel of eight tensors, or about an option of its call."""
+    """Return the message about a kernel of eight tensors, or about an option of its call."""
     names = [f"t{i}" for i in range(8)]
     each = {
         "params": "    {}: pl.InOut[pl.Tensor[[16, 16], pl.FP32]],",

@@ -1,4 +1,4 @@
-"""Which names a piece of text stores and needs."""
+"""Names that a piece of text stores and needs."""
 
 import ast
 
@@ -77,7 +77,7 @@ def test_yielded_names_are_defined_after_their_loop() -> None:
 
 
 def test_lists_made_on_the_way_are_not_mixed_up() -> None:
-    # A list that is gone may leave its address to the next one.
+    # A freed list may leave its address to the next one.
     names = flow()
     statements = body("a = 1\nb = 2\nc = 3\nd = 4")
     assert [set(names.stores([s])) for s in statements] == [{"a"}, {"b"}, {"c"}, {"d"}]

@@ -1,4 +1,4 @@
-"""Kernels that are defined at a prompt, on standard input, in a string or in a notebook."""
+"""Kernels defined at a prompt, on standard input, in a string or in a notebook."""
 
 import linecache
 import os
@@ -79,7 +79,7 @@ def test_a_string_that_is_executed():
 
 
 def test_another_text_of_that_name_is_not_taken_for_it(monkeypatch):
-    """In Python 3.13 the text of `python -c` is known as `<string>`: so is what it executes."""
+    """Python 3.13 calls the text of `python -c` `<string>`, and so the text that it executes."""
     other = KERNEL.replace("pl.add", "pl.mul")
     lines = other.splitlines(keepends=True)
     monkeypatch.setitem(linecache.cache, "<string>", (len(other), None, lines, "<string>"))

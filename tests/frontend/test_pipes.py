@@ -1,4 +1,4 @@
-"""Random pairs of cores that hand each other tiles, against two coroutines with queues between.
+"""Random pairs of cores that pass tiles to each other, against coroutines with queues.
 
 `frontend/pipes.py` makes one kernel of two functions; here each function is run by itself and waits
 where it has to.
@@ -27,7 +27,7 @@ Steps = list[tuple[Any, ...]]
 
 @dataclass
 class Pair:
-    """What both cores do: the vector core adds to `v`, the cube core turns what it pops: `c`."""
+    """The work of both cores: the vector core adds to `v`, the cube core multiplies by `c`."""
 
     vector: Steps = field(default_factory=list[tuple[Any, ...]])
     cube: Steps = field(default_factory=list[tuple[Any, ...]])

@@ -218,7 +218,7 @@ def explicit_carry(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 
 
 @pytest.mark.parametrize("times", [2, 3])
 def test_a_branch_that_is_known_merges_what_it_yields(times: int) -> None:
-    """As a branch that is decided at run time: the values are not those of the loop around it."""
+    """Like a branch decided at run time: the values are not those of the surrounding loop."""
 
     @pl.jit
     def kernel(x: pl.Tensor[[64, 128], pl.FP32], out: pl.Out[pl.Tensor[[16, 128], pl.FP32]]):

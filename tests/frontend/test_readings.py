@@ -1,5 +1,4 @@
-"""Text that can be read in two ways: the first reading without mistakes wins, and leaves no trace
-of the others."""
+"""Ambiguous texts: the first reading without mistakes wins, and others leave no trace."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from tilelet.diag.catalogue.names import UndefinedName
 from tilelet.diag.catalogue.scopes import OnlyInScope
 from tilelet.diag.core import UserErrors
 
-# One kernel: as two of them, the barrier would stand in the control program.
+# One kernel: as two, the barrier would be in the control program.
 WHOLE = """
         with pl.auto_incore():
             a = pl.exp(x)

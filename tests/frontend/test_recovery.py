@@ -19,7 +19,7 @@ class P:
 
 
 def mistakes(*lines: str) -> list[Diagnostic]:
-    """What is wrong with these lines in a scope."""
+    """Return the messages about these lines in a scope."""
     body = "".join(f"            {line}\n" for line in lines)
     with pytest.raises((UserError, UserErrors)) as caught:
         parse(f"{HEADER}{body}        return out\n")
@@ -138,7 +138,7 @@ def test_an_endless_sum_is_the_texts_fault() -> None:
 
 
 def test_a_returned_parameter_must_have_been_written() -> None:
-    # Nothing says that `out` is an output, but it is returned, and its data is lost.
+    # Nothing declares `out` as an output, but it is returned, and its data would be lost.
     (found,) = mistakes("out = pl.exp(x)")
     assert found.code == "E0207"
 
@@ -175,13 +175,13 @@ def test_unknown_ops_are_spelled_as_in_the_text(line: str, message: str, help_te
 
 @pytest.mark.parametrize("line", ["yield 3", "y = [(yield 3)]", "y = {1: (yield)}"])
 def test_yield_is_no_expression_of_the_language(line: str) -> None:
-    """Python itself refuses to compile it on its own: a SyntaxError from inside the compiler."""
+    """Python refuses to compile the text alone: a SyntaxError from inside its compiler."""
     found = mistakes(line)
     assert [d.code for d in found] == ["E0103"]
 
 
 def test_a_tensor_of_another_shape_does_not_join_a_tile() -> None:
-    """One of the same shape is loaded where the paths meet."""
+    """A tensor of the same shape is loaded where the paths meet."""
     carried = [
         "t = pl.exp(x[0:8, :])",
         "for i, (c,) in pl.range(2, init_values=(t,)):",

@@ -1,4 +1,4 @@
-"""Definitions cut out of their file: the same AST, places included, as in the whole file."""
+"""Definitions cut out of their file: the same AST with the same places as in the whole file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def first_line(node: ast.FunctionDef | ast.ClassDef) -> int:
 
 
 def cut_out(text: str) -> list[bool]:
-    """Whether each definition of `text` is found without parsing the whole, and rightly."""
+    """Whether each definition of `text` is found correctly without parsing the whole text."""
     found: list[bool] = []
     for expected in SourceFile("<all>", text).definitions:
         alone = SourceFile("<all>", text)

@@ -34,13 +34,13 @@ from tilelet.native.toolchain import find_compiler
 TOGETHER = 16  # cases that are compiled as one text
 # Compiling is most of the work, and takes three times as long with the default -O3.
 LEVELS = ("-O0",) * 14 + ("-O1", "-O3")
-# With a quick compiler it is not; the default one still compiles a sample.
+# The quick compiler changes that; the default one still compiles a sample.
 QUICK_LEVELS = (quick.LEVEL,) * 60 + ("-O0", "-O0", "-O1", "-O3")
-ALIKE = 1  # failures that look the same are reduced so many times
+ALIKE = 1  # number of similar failures that are reduced
 
 
 class Run:
-    """One call of the target."""
+    """One run of the target."""
 
     def __init__(self, options: argparse.Namespace, worker: str) -> None:
         self.seed = options.seed
@@ -57,7 +57,7 @@ class Run:
         self.alike: Counter[str] = Counter()
         self.failures: list[tuple[Case, Verdict]] = []
         cache = options.cache or str(self.folder / "cache")
-        # One thread of NumPy: two processes on two cores, not eight threads.
+        # One thread of NumPy, because processes use all cores.
         self.environment = {"TILELET_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
         if options.sanitize:
             self.environment |= {"TILELET_SANITIZE": "1", **sanitize.environment(find_compiler())}
@@ -147,7 +147,7 @@ class Run:
 
 
 def replay(path: Path, run: Run) -> int:
-    """Judge a case that was kept, and reduce it if it fails."""
+    """Judge a stored case, and reduce it if it fails."""
     case = Case.from_json(json.loads(path.read_text()))
     pool = Pool(1, run.environment, run.worker)
     try:

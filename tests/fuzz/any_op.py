@@ -1,4 +1,4 @@
-"""Programs of every op that has a value: no oracle knows them, but both engines must agree.
+"""Programs of every op with a result: there is no oracle, but both engines must agree.
 
 A table says for each op how a call of it is written from tiles that there are. A call that the
 language does not take is a rejected case, the same on both.
@@ -41,7 +41,7 @@ class Writer:
         self.indices: list[str] = []
         self.depth = 2
         self.count = 0
-        self.is_partial = self.chance(25)  # some windows are valid in a part
+        self.is_partial = self.chance(25)  # some windows are partially valid
 
     def pick(self, choices: Sequence[T]) -> T:
         return choices[int(self.rng.integers(len(choices)))]
@@ -62,7 +62,7 @@ class Writer:
         self.lines.append("    " * self.depth + text)
 
     def tile(self, dtype: str, shape: tuple[int, int] | None = None) -> Tile:
-        """A name that is bound, or a window of an input, or a constant."""
+        """Draw a bound name, a window of an input, or a constant."""
         shape = shape or (self.pick(ROWS), self.pick(COLUMNS))
         known = [t for t in self.names if t.dtype == dtype and t.shape == shape]
         if known and self.chance(70):
@@ -90,7 +90,7 @@ class Writer:
         return str(self.rng.integers(most + 1))
 
     def index(self, shape: tuple[int, int], below: int, dtype: str = "INT32") -> str:
-        """Positions in range, most of the time."""
+        """Draw positions, most of them in range."""
         x = self.tile("INT32", shape).text
         bound = below if self.chance(97) else below + 1
         text = f"pl.mins(pl.maxs({x}, 0), {bound - 1})"
@@ -111,7 +111,7 @@ class Writer:
             self.bind(self.call())
 
     def call(self, dtype: str | None = None, shape: tuple[int, int] | None = None) -> Tile:
-        """An op; of that type and shape, if they are given."""
+        """Draw an op, of this type and shape if given."""
         for _ in range(40):
             made = self.pick(MAKERS)(self)
             if dtype in (None, made.dtype) and shape in (None, made.shape):
@@ -141,7 +141,7 @@ class Writer:
         self.nested(carried, lambda: None)
 
     def nested(self, carried: Tile, more: Callable[[], None]) -> None:
-        """A block that binds `carried` again; what it binds otherwise is its own."""
+        """Draw a block that rebinds `carried`; its other bindings are local."""
         before = list(self.names)
         self.depth += 1
         more()
@@ -170,7 +170,7 @@ def _table(dtypes: tuple[str, ...], tiles: int, *forms: str) -> None:
 
 
 ALL = (*FLOATS, *SIGNED, "UINT32", "UINT8")
-# Of three tiles, of two and of one: {n} is a number.
+# Ops with three, two and one tile operands: {n} is a number.
 _table(
     ALL, 3,
     "pl.addc({0}, {1}, {2})", "pl.subc({0}, {1}, {2})",
@@ -222,7 +222,7 @@ def _cast(w: Writer) -> Tile:
     x, target = w.tile(w.pick(ALL)), w.pick(ALL)
     mode = w.pick(("", ", mode='rint'", ", mode='floor'", ", mode='ceil'", ", mode='trunc'"))
     text = x.text
-    if w.chance(15):  # through a type that nothing is computed in
+    if w.chance(15):  # through a type without arithmetic
         text = f"pl.cast({text}, pl.{w.pick(('INT4', 'UINT4', 'HF8'))}{mode})"
     return Tile(f"pl.cast({text}, pl.{target}{mode})", x.shape, target)
 
@@ -332,7 +332,7 @@ def _product(w: Writer) -> Tile:
     bias = w.tile(out, (1, n)).text
     forms = [f"pl.matmul({a}, {b}, out_dtype=pl.{out})", f"pl.matmul_acc({acc}, {a}, {b})"]
     forms += [f"pl.matmul_bias({a}, {b}, {bias})"]
-    if dtype in ("FP16", "BF16"):  # written as it was accumulated, for want of a type
+    if dtype in ("FP16", "BF16"):  # stored in the accumulator's type, for lack of another
         made = f"pl.create_tensor([{m}, {n}], dtype=pl.FP32)"
         forms += [f"pl.assemble({made}, pl.matmul({a}, {b}), [0, 0])"]
     if m == 1:
@@ -342,7 +342,7 @@ def _product(w: Writer) -> Tile:
 
 @maker
 def _drained(w: Writer) -> Tile:
-    """A product that goes to a tile by way of the cube's scale, sign and rounding."""
+    """Draw a product that becomes a tile through the cube's scale, sign and rounding."""
     dtype, target = w.pick((("FP16", "FP16"), ("BF16", "BF16"), ("INT8", "FP16"), ("INT8", "INT8")))
     m, k, n = w.pick(ROWS), w.pick((8, 16)), w.pick(COLUMNS)
     product = f"pl.matmul({w.tile(dtype, (m, k)).text}, {w.tile(dtype, (k, n)).text}"
@@ -358,7 +358,7 @@ def _drained(w: Writer) -> Tile:
 
 @maker
 def _quantised(w: Writer) -> Tile:
-    """Numbers in groups of 32 with a scale each, as numbers again."""
+    """Quantize groups of 32 with one scale each, and convert them back."""
     dtype, target = w.pick(FLOATS), "FP8E4M3FN"
     rows, layout = w.pick(((16, "MX_A_ZZ"), (32, "MX_A_ZZ"), (32, "MX_B_NN"), (64, "MX_B_NN")))
     if dtype != "FP32" and w.chance(40):
@@ -409,7 +409,7 @@ def _made(w: Writer) -> Tile:
 
 @maker
 def _reread(w: Writer) -> Tile:
-    """The same bytes, or the same elements in another shape."""
+    """The same bytes as another type, or the same elements in another shape."""
     x = w.tile(w.pick(list(BYTES)))
     m, n = x.shape
     if w.chance(50):
@@ -421,7 +421,7 @@ def _reread(w: Writer) -> Tile:
 
 @maker
 def _across_ranks(w: Writer) -> Tile:
-    """One operand has a leading axis of extent 1, which the others lack."""
+    """One operand has a leading axis of extent 1 that the others lack."""
     x = w.tile(w.pick(ALL))
     m, n = x.shape
     rows, columns = w.pick(((m, n), (m, n), (1, n), (m, 1)))
@@ -443,7 +443,7 @@ def _extracted(w: Writer) -> Tile:
 
 
 def program(rng: np.random.Generator) -> tuple[str, list[tuple[str, tuple[int, int], str]]]:
-    """The text of a `@pl.jit` function, and its parameters."""
+    """Return the text of a `@pl.jit` function, and its parameters."""
     w = Writer(rng)
     w.params = [(f"x{i}", SOURCE, dtype) for i, dtype in enumerate(INPUTS)]
     outputs: list[tuple[str, tuple[int, int], str]] = []

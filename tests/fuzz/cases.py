@@ -1,4 +1,4 @@
-"""What the fuzz target tries: generated programs, and texts and inputs that are likely to be wrong.
+"""Cases of the fuzz target: generated programs, and texts and inputs that are probably wrong.
 
 A case is a few plain values, so that it can be sent to a process, kept in a file and made again.
 """
@@ -15,8 +15,8 @@ from tests.generated.core import Choices, Param
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
 from tests.generated.spellings import respelt
 
-SHORTEST = 60  # bytes of a tape: a program of a few statements
-INPUT_SETS = 4  # of a program: to compile it takes most of the time
+SHORTEST = 60  # bytes of a tape for a program of a few statements
+INPUT_SETS = 4  # per program, because compiling dominates
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Case:
         return 1 if self.family == "changed texts" else INPUT_SETS
 
     def kernel(self) -> Kernel:
-        """The program; without an oracle, if it is given by its text."""
+        """Return the program; without an oracle if it is given by its text."""
         if self.is_generated:
             kernel = make(Choices(bytes.fromhex(self.tape)), self.focus)
             return replace(kernel, text=respelt(kernel.text, self.words)) if self.words else kernel
@@ -64,7 +64,7 @@ class Case:
         return Kernel(self.text, self.style, params, ())
 
     def as_text(self) -> Case:
-        """The same program, given by its text."""
+        """Return the same program, given by its text."""
         kernel = self.kernel()
         params = tuple((p.name, p.shape, p.dtype, p.seed, p.nasty) for p in kernel.params)
         return Case(
@@ -81,7 +81,7 @@ class Case:
 
 
 def draw(seed: int, number: int, focus: str = "") -> Case:
-    """Case `number` of a run: three of four are valid programs, most of them with an oracle."""
+    """Draw case `number` of a run: three of four are valid, most of them with an oracle."""
     rng = np.random.default_rng([seed, number])
     focus = focus or str(rng.choice([*FOCUSES, "accumulators"]))
     length = int(rng.choice([SHORTEST, 150, 400, TAPE]))

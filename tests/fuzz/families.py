@@ -1,4 +1,4 @@
-"""Programs of the kinds that models are made of, with sizes, orders and details drawn.
+"""Programs of the kinds that models consist of, with random sizes, orders and details.
 
 Both engines must agree on each, for any threads and order of tasks. Values that decide a place are
 clamped in the program, so that any input is allowed.
@@ -35,7 +35,7 @@ class Draw:
         self.outputs.append((name, tuple(shape), dtype))
 
     def elementwise(self, tile: str, depth: int = 3) -> str:
-        """A drawn expression of up to `depth` elementwise ops on a tile."""
+        """Draw an expression of up to `depth` elementwise ops on a tile."""
         for _ in range(self.one(*range(depth + 1))):
             tile = self.one(
                 *(f"pl.{op}({tile})" for op in ("exp", "neg", "abs", "relu")),
@@ -275,7 +275,7 @@ FAMILIES: dict[str, Callable[[Draw], str]] = {
 
 
 def program(rng: np.random.Generator, family: str) -> tuple[str, Params]:
-    """The text of a `@pl.jit` function of a family, and its parameters."""
+    """Return the text of a `@pl.jit` function of a family, and its parameters."""
     d = Draw(rng)
     text = d.text(FAMILIES[family](d))
     return text, [*d.params, *d.outputs]

@@ -1,4 +1,4 @@
-"""A worker whose emitter has a mistake, named by the environment: the fuzz target must find it."""
+"""A worker with a planted mistake, selected by an environment variable, for the tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.fuzz import verdict, worker
 from tilelet.cpu.emit.program import Compiled
 from tilelet.ir.core import Program
 
-_BEGIN = ", const tl_word *x) {"  # of the first kernel
+_BEGIN = ", const tl_word *x) {"  # head of the first kernel
 FAULTS: dict[str, Callable[[str], str]] = {
     # What `pl.maximum` computes in FP32.
     "wrong": lambda text: text.replace("ts_max_f32(", "ts_min_f32("),
     "crash": lambda text: text.replace(_BEGIN, f"{_BEGIN} __builtin_trap();", 1),
     "hang": lambda text: text.replace(_BEGIN, f'{_BEGIN} for (;;) __asm__ volatile("");', 1),
-    # One byte behind the first argument: nothing happens, unless memory is watched.
+    # Access one byte past the first argument, which only a sanitizer notices.
     "overflow": lambda text: text.replace(
         _BEGIN, f"{_BEGIN} ((volatile char *)w[0].data)[4 * 8 * 4] += 0;", 1
     ),
@@ -34,7 +34,7 @@ def _stop_for_a_while() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-# What delays a worker.
+# Ways to delay a worker.
 DELAYS: dict[str, Callable[[], None]] = {
     "stopped": _stop_for_a_while,
     "asleep": lambda: time.sleep(3600),

@@ -21,12 +21,12 @@ _FIXED = ("kernels", "control", native.TABLE)
 
 
 def _named(name: str, number: int) -> str:
-    """What a program's own name is called in the text of all."""
+    """Name of a program in the common text."""
     return f"p{number}_{name}"
 
 
 def merged(units: Sequence[str]) -> str:
-    """One text of several programs, each with names of its own."""
+    """Return one text of several programs with distinct names."""
     parts = [_HEADER]
     for number, text in enumerate(units):
         names = sorted({*_DEFINED.findall(text), *_FIXED})
@@ -37,14 +37,14 @@ def merged(units: Sequence[str]) -> str:
 
 
 def emitted(program: Program) -> Compiled:
-    """A program (after all passes) as one unit of C."""
+    """Return a program (after all passes) as one unit of C."""
     return emit_program(program, parts=1)
 
 
 def load_together(
     programs: Sequence[tuple[Program, Compiled]], optimise: str
 ) -> list[NativeProgram]:
-    """The programs, compiled as one text and loaded."""
+    """Return the programs, compiled as one text and loaded."""
     text = merged(["\n".join(code.units) for _, code in programs])
     tables = [_named(native.TABLE, number) for number in range(len(programs))]
     library = quick.load(text) if optimise == quick.LEVEL else build.load([text], tables, optimise)

@@ -1,4 +1,4 @@
-"""Small changes of program texts and arguments, most of which make a mistake."""
+"""Small changes of program texts and arguments, most of which introduce a mistake."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _another_name(lines: Lines, at: int, rng: np.random.Generator) -> None:
 
 
 def _deepen(lines: Lines, at: int, rng: np.random.Generator) -> None:
-    """An expression inside hundreds of others."""
+    """Nest an expression in hundreds of others."""
     count = int(rng.choice([3, 60, 300, 2000]))
     form = ("pl.neg({})", "({} + 1)", "(-{})", "pl.min({}, 3)")[int(rng.integers(4))]
     before, after = form.split("{}")
@@ -102,7 +102,7 @@ _EDITS: tuple[Edit, ...] = (
 
 
 def mutated(text: str, rng: np.random.Generator) -> str:
-    """The text with one to three edits in the bodies of its functions."""
+    """Return the text with one to three edits in the bodies of its functions."""
     lines = text.split("\n")
     start = 1 + max(i for i, line in enumerate(lines) if line.lstrip().startswith("def main("))
     head, body = lines[:start], "\n".join(lines[start:]).rstrip().split("\n")
@@ -111,7 +111,7 @@ def mutated(text: str, rng: np.random.Generator) -> str:
         edit = _EDITS[int(rng.integers(len(_EDITS)))]
         edit(body, int(rng.integers(len(body))), rng)
         body = body or [""]
-    # What is not in the function is Python's business.
+    # Text outside the function is ordinary Python.
     inside = [line if line.startswith(indent) else indent + line.lstrip() for line in body]
     return "\n".join([*head, *inside, ""])
 
@@ -155,7 +155,7 @@ _SPOILT: tuple[Callable[[Any], Any], ...] = (
 
 
 def spoilt(arguments: dict[str, Any], choice: int) -> dict[str, Any]:
-    """Arguments of which one or two are changed, shared, left out, or too many."""
+    """Return arguments of which one or two are changed, shared, omitted, or superfluous."""
     rng = np.random.default_rng(choice)
     found = dict(arguments)
     for _ in range(int(rng.integers(1, 3))):

@@ -125,7 +125,7 @@ def _statements(tree: ast.AST, draw: random.Random) -> bool:
 
 
 def _identity(tree: ast.AST, draw: random.Random) -> bool:
-    """Replace an expression by one that real numbers do not tell from it."""
+    """Replace an expression by one that is equal for real numbers."""
     found = _calls(tree, _TILES)
     if not found:
         return False
@@ -153,7 +153,7 @@ def _identity(tree: ast.AST, draw: random.Random) -> bool:
 
 
 def _distributed(tree: ast.AST, draw: random.Random) -> bool:
-    """`(a + b) @ y` to `a @ y + b @ y`, and the same of products of elements."""
+    """`(a + b) @ y` to `a @ y + b @ y`, and the same for elementwise products."""
     found = [c for c in _calls(tree, ("matmul", "mul")) if len(c.args) >= 2]
     if not found:
         return False
@@ -182,7 +182,7 @@ CHANGES: tuple[Change, ...] = (
 
 
 def pairs(seed: int, count: int = 6) -> Iterator[tuple[str, str]]:
-    """A program and some that are nearly equal to it, each made of the one before or of it."""
+    """Yield a program and nearly equal ones, derived from the previous one or from the first."""
     draw = random.Random(seed)
     first = ast.parse(Text(seed).program())
     before = first
@@ -197,7 +197,7 @@ def pairs(seed: int, count: int = 6) -> Iterator[tuple[str, str]]:
 
 
 def special_inputs(seed: int, *, extreme: bool) -> Iterator[dict[str, Any]]:
-    """Inputs as of `rewritable`, then with some elements that arithmetic treats specially."""
+    """Return inputs as in `rewritable`, with some special values of arithmetic."""
     values = np.array(_SPECIAL + (_EXTREME if extreme else ()), np.float32)
     for given in inputs(seed):
         yield given
@@ -212,7 +212,7 @@ def special_inputs(seed: int, *, extreme: bool) -> Iterator[dict[str, Any]]:
 
 
 def differs(seed: int, before: Version, after: Version, *, rounding: bool) -> bool:
-    """Return whether some input that the first program takes tells the two apart."""
+    """Return whether an input that the first program accepts distinguishes the two."""
     for given in special_inputs(seed, extreme=not rounding):
         old = before.outputs(given)
         if old is None:
@@ -229,7 +229,7 @@ def _plain(outputs: dict[str, Any]) -> dict[str, Any]:
 
 
 class Judge:
-    """Asks the prover about pairs, and runs those that it shows equal."""
+    """Asks the prover about pairs, and runs those that it calls equal."""
 
     def __init__(self) -> None:
         self.tally = Tally()

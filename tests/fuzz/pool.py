@@ -1,4 +1,4 @@
-"""Processes that judge cases side by side; one that dies or never answers is told by its case."""
+"""Processes that judge cases in parallel; the case that kills or hangs one is identified."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Worker:
             self.process.stdin.flush()
 
     def left_over(self) -> list[tuple[list[Case], str]]:
-        """Batches of the cases without a verdict; single ones, if none of them is to blame yet."""
+        """Batches of the cases without a verdict; single cases if none of them is to blame yet."""
         unjudged = [c for i, c in enumerate(self.cases) if i not in self.judged]
         self.cases = []
         if self.at < 0:
@@ -74,7 +74,7 @@ class _Worker:
         if self.begun is None:
             self.begun = usage.cpu
         elif usage.is_asleep and usage.cpu == self.used:
-            # The pool may have been stopped itself, which is no sleep of the worker.
+            # The pool itself may have been stopped, which is not idle time of the worker.
             self.slept += min(elapsed, 2 * SAMPLE)
         self.used = usage.cpu
 
@@ -86,7 +86,7 @@ class _Worker:
 
 
 class Pool:
-    """`judge(batches)` hands out batches and gives back verdicts as they come."""
+    """`judge(batches)` distributes batches and yields verdicts as they come."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Pool:
         return [*found, *(w for w in self._workers if w.is_late and w not in found)]
 
     def _answers(self, worker: _Worker) -> tuple[list[tuple[Case, Verdict]], bool]:
-        """What it says by now, and whether its batch has ended."""
+        """Read the answers so far, and whether the batch has ended."""
         assert worker.process.stdout is not None
         said = worker.process.stdout.read()
         if said is None:
@@ -207,7 +207,7 @@ class Pool:
         return self._blamed(worker, Verdict("crash", how))
 
     def _blamed(self, worker: _Worker, verdict: Verdict) -> tuple[list[tuple[Case, Verdict]], bool]:
-        """The case it was at, if it was at one; all of them were compiled together else."""
+        """Return the current case, if any; otherwise all cases were being compiled together."""
         with contextlib.suppress(OSError):
             os.killpg(worker.process.pid, signal.SIGKILL)
         worker.process.wait()
@@ -222,6 +222,6 @@ class Pool:
 
 
 def judged(pool: Pool, cases: Sequence[Case], optimise: str = "-O0") -> list[Verdict]:
-    """The verdicts of some cases, in their order."""
+    """Return the verdicts of some cases, in their order."""
     found = {id(case): verdict for case, verdict in pool.judge(iter([(list(cases), optimise)]))}
     return [found[id(case)] for case in cases]

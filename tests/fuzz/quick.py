@@ -1,4 +1,4 @@
-"""tcc, where it is installed, for most cases: it takes a millisecond for a program, not seventy.
+"""tcc, where installed, for most cases: a program takes a millisecond instead of seventy.
 
 It has no vectors. So the functions that generated code is inlined with are compiled once, with the
 runtime, by the usual compiler, and the programs are compiled against their declarations.
@@ -19,8 +19,8 @@ from tilelet.cpu.run import build
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
 LEVEL = "quick"  # in place of a level of optimization
-FOLDER = "TILELET_FUZZ_QUICK"  # the environment's name for where the runtime is
-_COMMAND = "TCC"  # and for the compiler, if it is not `tcc`
+FOLDER = "TILELET_FUZZ_QUICK"  # environment variable: the folder of the runtime
+_COMMAND = "TCC"  # environment variable: the compiler, if not `tcc`
 _BASE = "libbase.so"
 _STANDARD = ("math", "stddef", "stdint", "string")
 _VECTORS = re.compile(r"\btl_\w+x[48]\b|\btl_bytes\b|\btl_words\b")
@@ -30,16 +30,16 @@ _MACROS = "#define TL_IVDEP\n#define TL_CANCELLED(c) (*(c)->cancel != 0)\n"
 
 
 class RefusedError(Exception):
-    """It does not know all of C; what it says is no finding."""
+    """It does not accept all of C; its complaints are no findings."""
 
 
 def command() -> str | None:
-    """The compiler, if there is one."""
+    """Return the compiler, if there is one."""
     return shutil.which(os.environ.get(_COMMAND, "tcc"))
 
 
 def prepare(folder: Path) -> None:
-    """Make the runtime as a library, and the header that belongs to it."""
+    """Compile the runtime as a library, and write the matching header."""
     folder.mkdir(parents=True, exist_ok=True)
     header, functions = split(_preprocessed(folder))
     (folder / "kernel.h").write_text(header)
@@ -52,7 +52,7 @@ def prepare(folder: Path) -> None:
 
 
 def _preprocessed(folder: Path) -> str:
-    """All that `kernel.h` has of our own."""
+    """Return the declarations of `kernel.h` that are our own."""
     empty = folder / "empty"
     empty.mkdir(exist_ok=True)
     for name in _STANDARD:
@@ -62,7 +62,7 @@ def _preprocessed(folder: Path) -> str:
 
 
 def split(text: str) -> tuple[str, str]:
-    """Declarations without vectors, and the functions that are declared."""
+    """Return declarations without vectors, and the names of declared functions."""
     header, functions = [_INCLUDES + _MACROS], [_INCLUDES]
     for item in _items(text):
         if item.startswith("#") or (item.startswith("typedef") and "vector_size" in item):
@@ -75,7 +75,7 @@ def split(text: str) -> tuple[str, str]:
             functions.append(item if has_vectors else f"{declared} {{{body}")
             header += [] if has_vectors else [f"{declared};"]
         else:
-            # A vector in a structure: an array of the same size, which lies anywhere.
+            # A vector in a structure becomes an unaligned array of the same size.
             header.append(re.sub(r"\btl_f32x8 (\w+)", r"float \1[8]", item))
             functions.append(_loose(item))
     return "\n".join(header) + "\n", "\n".join(functions) + "\n"
@@ -89,7 +89,7 @@ def _loose(item: str) -> str:
 
 
 def _items(text: str) -> Iterator[str]:
-    """The declarations and definitions of a text without comments."""
+    """Return the declarations and definitions of a text without comments."""
     begin = depth = 0
     for found in re.finditer(r"^#.*$|[{};]", text, re.MULTILINE):
         what = found.group()
@@ -102,7 +102,7 @@ def _items(text: str) -> Iterator[str]:
 
 
 def load(text: str) -> ctypes.CDLL:
-    """The library of a text, with the runtime that was made before."""
+    """Return the library of a text, linked with the compiled runtime."""
     compiler, folder = command(), Path(os.environ[FOLDER])
     assert compiler is not None
     ctypes.CDLL(str(folder / _BASE), ctypes.RTLD_GLOBAL)

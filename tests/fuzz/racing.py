@@ -135,7 +135,7 @@ class Text:
     def step(
         self, target: str, source: str, height: int, width: int, places: Sequence[tuple[str, int]]
     ) -> list[str]:
-        """The statements that load a tile and store another one, maybe partly or atomically."""
+        """Return statements that load a tile and store another, perhaps partially or atomically."""
         (row, column), (origin, first) = places
         loaded = f"{source}[{origin} : {origin} + {height}, {first} : {first} + {width}]"
         if self.draw.random() < 0.2:
@@ -150,7 +150,7 @@ class Text:
         return [f"{target} = pl.assemble({target}, {value}, [{row}, {column}]{atomic})"]
 
     def row(self, index: str, name: str) -> tuple[str, list[str]]:
-        """A row, and the statements of the task that compute it."""
+        """Return a row, and the statements of the task that compute it."""
         fixed = str(self.draw.randint(0, MOST_ROW))
         if not index or self.draw.random() < 0.2:
             return fixed, []
@@ -189,7 +189,7 @@ class Logged:
         return not (self.atomic and other.atomic) and bool(self._common(other))
 
     def stores_the_same(self, other: Logged) -> bool:
-        """Return whether both are stores, and of the same values."""
+        """Return whether both are stores of equal values."""
         if not (self.writes and other.writes) or self.atomic or other.atomic:
             return False
         return all(self.elements[e] == other.elements[e] for e in self._common(other))
@@ -205,7 +205,7 @@ def access_log(program: Program, given: Mapping[str, Any]) -> list[Logged]:
     pending: list[tuple[Window, tuple[int, int, int], bool, bool]] = []
 
     def complete() -> None:
-        """Log the last access; a store is over when the next access begins."""
+        """Log the last access; a store is complete when the next access begins."""
         for window, place, writes, atomic in pending:
             offsets = np.full((), window.offset)
             for extent, stride in zip(window.reach, window.strides):

@@ -1,4 +1,4 @@
-"""The smallest program that still fails: by its tape, then by its lines."""
+"""Reduction of a failing program: by its tape, then by its lines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from tests.fuzz.cases import Case
 
-# Which of some cases fails in the same way as the one that is reduced; None if none of them does.
+# Return the index of a case that fails in the same way, or None if none does.
 Fails = Callable[[Sequence[Case]], int | None]
 FEWEST, MOST = 3, 12  # candidates that are compiled and run at once
-SECONDS = 300.0  # for one case; what is smallest by then is shown
+SECONDS = 300.0  # per case; the smallest so far is shown
 
 
 def reduced(case: Case, fails: Fails, seconds: float = SECONDS) -> Case:
-    """A case that fails in the same way; if time allows, no part of it can be left out."""
+    """Return a case that fails in the same way, minimal if time allows."""
     until = time.monotonic() + seconds
     if case.is_generated:
         case = _descend(case, _shorter_tapes, fails, until)
@@ -31,7 +31,7 @@ def reduced(case: Case, fails: Fails, seconds: float = SECONDS) -> Case:
 def _descend(
     case: Case, candidates: Callable[[Case], Iterator[Case]], fails: Fails, until: float
 ) -> Case:
-    """Take candidates that fail, going on where the last one was, until a whole pass has none."""
+    """Accept failing candidates until a whole pass over the tape finds none."""
     position, has_changed = 0, False
     while time.monotonic() < until:
         left = itertools.islice(candidates(case), position, None)
@@ -46,7 +46,7 @@ def _descend(
 
 
 def _first(candidates: Iterator[Case], fails: Fails, until: float) -> tuple[int, Case] | None:
-    """The first candidate that fails, and how many do not; they are tried some at a time."""
+    """Return the first failing candidate and how many do not fail; they are tried in groups."""
     tried, together = 0, FEWEST
     while time.monotonic() < until and (some := list(itertools.islice(candidates, together))):
         found = fails(some)
@@ -65,7 +65,9 @@ def _sizes(length: int) -> Iterator[int]:
 
 
 def _shorter_tapes(case: Case) -> Iterator[Case]:
-    """Without the end, without a piece, with a piece of zeros (the simplest choices)."""
+    """Yield tapes without the end, without a piece, or with a piece of zeros (the simplest
+    choices).
+    """
     tape = bytes.fromhex(case.tape).rstrip(b"\0")
     now = case.kernel().text
     seen = {now}
@@ -87,7 +89,7 @@ def _shorter_tapes(case: Case) -> Iterator[Case]:
 
 
 def _shorter_texts(case: Case) -> Iterator[Case]:
-    """Without a statement and what is in it, without its head alone, without a parameter."""
+    """Yield texts without a statement and its body, without its head alone, without a parameter."""
     lines = case.text.split("\n")
     for at, line in enumerate(lines):
         is_function = line.lstrip().startswith("@")
@@ -105,7 +107,7 @@ def _shorter_texts(case: Case) -> Iterator[Case]:
 
 
 def _end_of(lines: list[str], at: int) -> int:
-    """After the last line that is indented deeper than line `at`."""
+    """Return the end of the lines indented deeper than line `at`."""
     depth = _depth(lines[at])
     end = at + 1
     while end < len(lines) and lines[end].strip() and _depth(lines[end]) > depth:

@@ -1,4 +1,4 @@
-"""Rewritable programs whose lengths, tables and branches data decides, and inputs for them.
+"""Rewritable programs whose lengths, tables and branches depend on data, with inputs.
 
 Every block of a program has the shape that some rule, `tune` or `export` looks for; offsets,
 bounds, guards and operands are drawn, so that the condition of legality often holds nearly and not
@@ -134,7 +134,7 @@ class Text:
         )
 
     def in_row(self, text: str, row: str) -> str:
-        """The row as a name of its own, or as it is."""
+        """Return the row, perhaps bound to a name first."""
         return f"row = {row}\n" + text.replace("ROW", "row")
 
     # Blocks, each with the shape that some rule looks for
@@ -271,7 +271,7 @@ class Text:
     # Blocks with views, blocks of one task, and tables that the program writes
 
     def views(self) -> str:
-        """A view at an offset that data may decide, used beside its tensor or another view."""
+        """A view at an offset that may depend on data, used beside its tensor or another view."""
         tensor, at = self.one("z", "w"), self.one("0", "1", "2", "pl.min(pl.max(count, 0), 2)")
         part = f"{tensor} = pl.slice({tensor}, [2, {WIDTH}], [AT, 0])\n"
         views = f"first_{part}".replace("AT", at) + f"second_{part}".replace(
@@ -306,7 +306,7 @@ class Text:
         return self.one("", self.fill(tensor)) + text
 
     def own_table(self) -> str:
-        """A table that the control program writes, and changes between two loops."""
+        """A table that the control program writes, and rewrites between two loops."""
         tensor, entry = self.one("z", "w"), self.draw.randrange(TALL)
         copied = f"for e in pl.range({TALL}):\n    pl.write(own, [e], pl.read(table, [e]))\n"
         made = f"own = pl.create_tensor([{TALL}], pl.INT32)\n{copied}"
@@ -321,7 +321,7 @@ class Text:
     # Blocks whose sizes the constants `TILE` and `PART` and options of loops decide
 
     def tiled(self) -> str:
-        """Rows in tiles, whose remainder is masked, left out, or assumed to be none."""
+        """Rows in tiles, whose remainder is masked, omitted, or assumed to be none."""
         tensor, source = self.tensor(), self.one("x", "x", "z")
         bound = self.bound()
         steps, row = self.one(
@@ -345,7 +345,7 @@ class Text:
         return self.one("", self.fill(tensor)) + loop
 
     def parts(self) -> str:
-        """A product whose inner dimension is cut into parts."""
+        """A product whose inner dimension is split."""
         bound = self.one(*(str(WIDTH),) * 3, str(WIDTH - 1), "count", f"pl.min(count, {WIDTH})")
         steps, k = self.one((f"0, {bound}, PART", "k"), (f"{WIDTH} // PART", "k * PART"))
         product = f"pl.matmul(x[0:{ROWS}, {k} : {k} + PART], y[{k} : {k} + PART, :])"
@@ -354,7 +354,7 @@ class Text:
         return self.scope(*lines, f"{self.one('z', 'w')}[0:{ROWS}, :] = acc")
 
     def chunks(self) -> str:
-        """Rows that a task takes together."""
+        """Rows that one task processes together."""
         tensor, count = self.tensor(), self.one(str(ROWS), str(ROWS), str(ROWS - 1), "count")
         row = self.one("r", "r", f"{ROWS - 1} - r", "r // 2")
         value = self.one(self.value("r", "x"), f"pl.exp({tensor}[{row} : {row} + 1, :])")
@@ -383,7 +383,7 @@ class Reversed:
 
 @dataclass
 class Version:
-    """A text, and the program it becomes, unless that is given."""
+    """A text and its program, which is built unless given."""
 
     text: str
     made: Program | None = None
@@ -394,7 +394,7 @@ class Version:
         return self.made or run_passes(parse(self.text))
 
     def outputs(self, given: Mapping[str, Any], *, backwards: bool = False) -> Any:
-        """Outputs of a run; None if the program rejects its arguments."""
+        """Return the outputs of a run, or None if the program rejects its arguments."""
         arguments = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
         engine = Interpreter(observer=Reversed() if backwards else None)
         try:
@@ -410,7 +410,7 @@ class Version:
 
 
 def inputs(seed: int) -> Iterator[dict[str, Any]]:
-    """Arguments, in the order in which a script would have them: the first are the plainest."""
+    """Return arguments as a script would have them, the plainest first."""
     for trial in range(INPUTS):
         draw = np.random.default_rng([seed, trial])
 

@@ -1,4 +1,4 @@
-"""What rules, `tune` and `export` make of rewritable programs, compared with the programs.
+"""Rewritings of programs by rules, `tune` and `export`, compared with the programs.
 
     python -m tests.fuzz.rewrites --seconds 600 --seed 7
 
@@ -64,7 +64,7 @@ _CORES, _TASKS = 2, 1000
 
 
 class ModelledRun:
-    """As much of a modelled run as rules look at: every kernel matters, all tasks are short."""
+    """A shortened modelled run for rules: every kernel matters, all tasks are short."""
 
     period = "any"
     machine = SimpleNamespace(
@@ -120,7 +120,7 @@ def quick_subject(version: Version) -> Quick:
 
 
 def rewritings(subject: Subject) -> Iterator[tuple[Rule, Advice]]:
-    """Yield what every rule makes of a program, each text once."""
+    """Yield the texts that each rule makes of a program, without duplicates."""
     seen: set[str] = {subject.source.text}
     for rule in REWRITES:
         for advice in rule.find(subject):
@@ -130,7 +130,7 @@ def rewritings(subject: Subject) -> Iterator[tuple[Rule, Advice]]:
 
 
 def other_size(text: str, draw: random.Random) -> str | None:
-    """A program in which a number has another value that `tune` tries."""
+    """Return a program in which `tune` has changed a number."""
     subject = ScriptText(Target("program.py", text=text))
     if not subject.knobs:
         return None
@@ -140,7 +140,9 @@ def other_size(text: str, draw: random.Random) -> str | None:
 
 
 def exported(text: str, draw: random.Random) -> Version | None:
-    """The program in the language of a public release; None if that lacks something."""
+    """Return the program in the language of a public release, or None if the release lacks a
+    construct.
+    """
     dialect = draw.choice(list(DIALECTS.values()))
     kernels = kernel_text(parse(text), (), chunks=dialect.has("auto_incore"))
     rewriter = Rewriter(dialect, language, lambda module: getattr(module, kernels.name))
@@ -152,7 +154,7 @@ def exported(text: str, draw: random.Random) -> Version | None:
 
 @dataclass
 class Original:
-    """A program, the inputs that it takes, with its outputs, and what is proved from it."""
+    """A program, accepted inputs with their outputs, and what is proved from it."""
 
     version: Version
     allowed: list[tuple[dict[str, Any], Any]]
@@ -167,7 +169,7 @@ class Original:
         return Equivalence(self.version.program, rounding=True)
 
     def differs(self, after: Version, *, rounding: bool, backwards: bool = False) -> bool:
-        """Return whether outputs differ, if allowed by more than rounding explains."""
+        """Return whether outputs differ, by more than rounding if rounding is allowed."""
         for given, old in self.allowed[:BACKWARDS] if backwards else self.allowed:
             new = after.outputs(given, backwards=backwards)
             if not difference([[old]], [[new]], rounding=rounding):
@@ -215,7 +217,7 @@ class Judge:
         self.tally.programs += bool(tried)
 
     def _refused(self, seed: int, before: Version, error: Exception) -> None:
-        """Count a program that the language does not take; the generator makes few mistakes."""
+        """Count a program that the language rejects; the generator makes few of them."""
         if any(code in str(error) for code in EXPECTED):
             self.tally.outcomes["not a program"] += 1
             return
@@ -279,7 +281,7 @@ class Judge:
             return "equal"
         if not original.differs(after, rounding=rounding, backwards=True):
             return "equal, and backwards"
-        # If another order of iterations gives other results, they must not be called ordered.
+        # If another order of iterations changes results, they must not be called ordered.
         if self._is_ordered(program, original.allowed[0][0], rounding=rounding):
             return "wrong: proved, and differs backwards"
         return "equal, not ordered"

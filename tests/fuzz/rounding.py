@@ -25,7 +25,7 @@ _DOUBLE_TO_FP32 = 2.0**-29
 
 
 class Doubles(WideTrace):
-    """Carries doubles and bounds, with parallel loops in either direction."""
+    """Computes doubles with error bounds, running parallel loops in either direction."""
 
     def __init__(self, program: Program, *, backwards: bool = False) -> None:
         super().__init__(program)

@@ -1,4 +1,4 @@
-"""Searches for refuted claims: one seed after another, with counts that survive a restart.
+"""Searches for refuted claims, seed by seed, with counts that survive a restart.
 
     python -m tests.fuzz.rewrites --programs 20000 --counts counts.json
 

@@ -1,4 +1,4 @@
-"""The fuzz target finds mistakes of every kind, and the smallest programs that show them."""
+"""The fuzz target finds mistakes of every kind, and reduces the programs that show them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_programs_of_every_family_are_taken(family: str, tmp_path: Path) -> None
 
 
 def test_programs_of_any_op_are_taken(tmp_path: Path) -> None:
-    """The table knows the language: nearly all of its calls are no mistakes."""
+    """Nearly all calls in the table are valid."""
     drawn = [any_op.program(np.random.default_rng([1, n])) for n in range(60)]
     cases = [
         Case(text=text, style="jit", params=tuple((n, s, d, 1, False) for n, s, d in params))
@@ -134,7 +134,7 @@ def test_programs_in_one_library_keep_their_names_apart(tmp_path: Path) -> None:
 
 def test_programs_in_one_library_have_memory_of_their_own_size(tmp_path: Path) -> None:
     small = text_case("t4")
-    wide = 1 << 18  # far more than what is kept of a run of the small one has room for
+    wide = 1 << 18  # far more than the budget of memory for the small one
     text = small.text.replace("[4, 8]", f"[4, {wide}]").replace("= t5", "= pl.add(t5, pl.exp(t4))")
     params = tuple((name, (4, wide), *rest) for name, _, *rest in PARAMS)
     large = Case(text=text, style="jit", params=params)

@@ -1,4 +1,4 @@
-"""Rewritings of generated programs are right, and wrong proofs would be noticed."""
+"""Rewritings of generated programs are right, and wrong proofs would be detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CPU time of a process and its descendants, which does not depend on the load of the machine."""
+"""CPU time of a process and its descendants, independent of the machine's load."""
 
 from __future__ import annotations
 

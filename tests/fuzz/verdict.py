@@ -1,4 +1,4 @@
-"""Judging cases: what must hold for each, and what is said if it does not."""
+"""Judging of cases: required properties, and what is reported if one fails."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from tilelet.tasks.arguments import bind_arguments
 
 _FUNCTIONS = re.compile(r"\.(?:exp|log|sin|cos)\(|expdif")
 _CODE = re.compile(r"error\[E\d{4}\]")
-# Generated programs overflow on purpose, which is refused where all operands are constants; and
-# kernels that view a parameter in another shape are called with windows, too.
+# Generated programs overflow on purpose, which is rejected if all operands are constants; and
+# kernels that view a parameter in another shape are also called with windows.
 _EXPECTED = ("E0322", "E0512")
 _SHORT_OF_MEMORY = f"[{TooBig.code}]"
 FAILURES = ("wrong", "refused", "internal", "crash", "hang")
@@ -58,7 +58,7 @@ class Verdict:
 
     @property
     def signature(self) -> str:
-        """The same for failures that look the same."""
+        """Return a key that similar failures share."""
         lines = self.detail.strip().splitlines() or [""]
         raised = [
             line for line in lines if re.match(r"[\w.]+(?:Error|Exception|internal error)\b", line)
@@ -69,7 +69,7 @@ class Verdict:
 
 @dataclass
 class Trial:
-    """Arguments, and what the interpreter makes of them: arrays, or the message of an error."""
+    """Arguments, and the interpreter's results for them: arrays, or the message of an error."""
 
     arguments: dict[str, Any]
     expected: Any
@@ -78,7 +78,7 @@ class Trial:
 
 @dataclass
 class Prepared:
-    """A case after all that needs no native code."""
+    """Judge a case that needs no native code."""
 
     case: Case
     kernel: Kernel
@@ -88,7 +88,7 @@ class Prepared:
 
 
 def prepare(case: Case, folder: Path) -> Prepared | Verdict:
-    """Compile and interpret; a verdict, if that is all there is to say."""
+    """Compile and interpret; return a verdict if native code is not needed."""
     kernel = case.kernel()
     if not case.is_generated and not _is_python(kernel.text):
         return Verdict("rejected", "no Python")
@@ -112,7 +112,7 @@ def prepare(case: Case, folder: Path) -> Prepared | Verdict:
 
 
 def _arguments(case: Case, kernel: Kernel, number: int) -> dict[str, Any]:
-    """The arguments of one trial; those of a text also with and without extreme values."""
+    """Return the arguments of one trial; those of a text also with and without extreme values."""
     params = tuple(
         replace(p, seed=p.seed + 1009 * number, nasty=p.nasty ^ (number % 2 and case.is_text))
         for p in kernel.params
@@ -122,7 +122,7 @@ def _arguments(case: Case, kernel: Kernel, number: int) -> dict[str, Any]:
 
 
 class _Oracle:
-    """The interpreter, which lowers a program once for all trials."""
+    """Return the interpreter, which lowers a program once for all trials."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._of = prepared
@@ -139,7 +139,7 @@ class _Oracle:
         engine.go_on(program, self._state, bound)
 
     def trial(self, arguments: dict[str, Any], *, is_first: bool) -> Trial | Verdict:
-        """Interpret; exp and the like once as they are defined, and as the engine has them."""
+        """Interpret with exp and the like as defined, and again as the engine computes them."""
         outcome, tasks = None, None
         if is_first or not self._has_functions:
             outcome = _outcome(self._run, arguments)
@@ -158,7 +158,7 @@ class _Oracle:
 
 
 def _outcome(run: Callable[[Any], Any], arguments: dict[str, Any]) -> Any:
-    """The arrays that a run leaves, or its error."""
+    """Return the arrays that a run leaves, or its error."""
     given = _copied(arguments)
     try:
         run(given)
@@ -168,7 +168,7 @@ def _outcome(run: Callable[[Any], Any], arguments: dict[str, Any]) -> Any:
 
 
 def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Copies that keep strides, flags and shared memory."""
+    """Return copies that keep strides, flags and shared memory."""
     memo: dict[int, Any] = {}
 
     def one(a: Any) -> Any:
@@ -244,7 +244,7 @@ def _same(case: Case, trial: Trial, found: Any) -> Verdict | None:
         raise found
     wanted = trial.expected
     if isinstance(wanted, str) and _SHORT_OF_MEMORY in wanted:
-        return None  # the engines need different amounts, and what is free changes
+        return None  # the engines need different amounts, and free memory varies
     if isinstance(found, Exception):
         verdict = _error(case, found)
         if verdict.is_failure:
@@ -265,7 +265,7 @@ def _first(message: str) -> str:
 
 
 def judge_all(cases: list[Case], folder: Path, optimise: str) -> Iterator[tuple[int, str, Any]]:
-    """Judge all cases: `(number, "begins" or "is", stage or verdict)`, as they come."""
+    """Judge all cases: yield `(number, "begins" or "is", stage or verdict)`."""
     ready: list[tuple[int, Prepared]] = []
     for i, case in enumerate(cases):
         yield i, "begins", "prepare"
@@ -301,7 +301,7 @@ def _long(case: Case, how: str) -> Verdict:
 def _natives(
     ready: list[tuple[int, Prepared]], optimise: str
 ) -> dict[int, NativeProgram | Exception]:
-    """All together; if C is not accepted, halves of them, down to the one that is to blame."""
+    """Compile all together; if C is rejected, bisect down to the case to blame."""
     try:
         together = load_together([(p.program, p.code) for _, p in ready], optimise) if ready else []
         return {i: native for (i, _), native in zip(ready, together)}

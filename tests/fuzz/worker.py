@@ -16,7 +16,7 @@ from tests.fuzz.verdict import Verdict, judge_all
 
 
 def _end_with_parent() -> None:
-    """A killed driver must not leave a worker behind in a program that never ends."""
+    """Make a killed driver end its workers, whose programs may not terminate."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -24,12 +24,12 @@ def _end_with_parent() -> None:
 def main() -> None:
     _end_with_parent()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
-    # The pipe is for answers alone: whatever a program prints goes nowhere.
+    # The pipe is for answers only: output of programs is discarded.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    gc.freeze()  # what is imported stays
-    gc.set_threshold(100_000)  # collections are a fifth of the time else
+    gc.freeze()  # imported objects stay
+    gc.set_threshold(100_000)  # collections would take a fifth of the time
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:
             batch = json.loads(line)

@@ -17,12 +17,12 @@ OPERANDS = ("BF16", "FP32", "FP16", "INT8")
 
 @dataclass(frozen=True)
 class Factor:
-    """A matrix of which pieces along k are multiplied: a tensor or a tile."""
+    """A matrix, a tensor or a tile, whose pieces along k are multiplied."""
 
     name: str
     is_tile: bool
     is_transposed: bool
-    at: Expr  # where the rows (of the left one) or columns (of the right one) start
+    at: Expr  # first row (of the left matrix) or column (of the right one)
     extent: int
 
 
@@ -37,9 +37,9 @@ class Chain:
     right: Factor
     step: int
     trips: int
-    is_cut: bool = False  # pieces of which only a part holds data may be added
+    is_cut: bool = False  # partially valid pieces may be added
     full: bool = True
-    is_tensor: bool = False  # the name of a tensor, until the first product is added to it
+    is_tensor: bool = False  # a tensor's name until the first product is added to it
     multiplied: frozenset[str] = frozenset()  # all matrices of the chains that are carried together
 
     @property
@@ -58,7 +58,7 @@ class Accumulators(Unread):
         return [*super().nested(), self.accumulate, self.accumulate]
 
     def new_input(self, shape: tuple[int, int], dtype: str) -> str | None:
-        """The name of a new tensor to read from, where there can be one."""
+        """Return a new tensor to read from, if the context allows one."""
         return None
 
     # --- the whole -------------------------------------------------------------------------------
@@ -74,19 +74,19 @@ class Accumulators(Unread):
         return None
 
     def _beside(self) -> Chain:
-        """A product of its own before those of the chains, which do not need it."""
+        """A product of its own before the products of the chains."""
         step = self.choices.pick((4, 8, 2))
         chain = replace(self._chain(None, step, 1), is_cut=False, full=True)
         return self._start_product(chain)
 
     def product(self, shape: tuple[int, int], dtype: str, start: Expr | None) -> Expr:
-        """An accumulator of this type, carried by a loop; it starts from `start`, if given."""
+        """An accumulator of this type that a loop carries, starting from `start` if given."""
         (chain,) = self._chains(1, TileT(shape, dtype), start)
         self._carry_all([chain], 0)
         return Expr(chain.acc, lambda r: r.env[chain.acc], chain.type)
 
     def continued(self, name: str) -> None:
-        """A tensor goes on as an accumulator: it is loaded where the loop begins."""
+        """A tensor continues as an accumulator: it is loaded where the loop begins."""
         t = self.env.pop(name)
         assert isinstance(t, GmT)
         step, trips = self.choices.pick((4, 2, 3)), self.choices.number(1, 2)
@@ -96,7 +96,7 @@ class Accumulators(Unread):
         self._end_all([chain])
 
     def _straight(self, nesting: int) -> None:
-        """Products one after the other, without a loop."""
+        """Consecutive products without a loop."""
         (chain,) = self._chains(1, None)
         self._settle(chain)
         for i in range(chain.trips):
@@ -170,7 +170,7 @@ class Accumulators(Unread):
                 return name, False
         name = self.fresh("t")
         value = self.tile(shape, dtype, 1, full=True)
-        # A window of a product is still in Acc, where no product reads it.
+        # A window of a product is still in Acc, which no product can read.
         value = negated(value) if self.loads_by_hand else self.computed(value)
         self.assign(name, self.on_chip(value), value.type)
         return name, True
@@ -238,7 +238,7 @@ class Accumulators(Unread):
         return chain
 
     def _start_padded(self, chain: Chain) -> Chain | None:
-        """A window of which a part holds data, as it is or filled."""
+        """A partially valid window, as it is or filled."""
         part = self.load_part(chain.shape, chain.total)
         if part is None:
             return None
@@ -252,7 +252,7 @@ class Accumulators(Unread):
         return chain
 
     def _start_marked(self, chain: Chain) -> Chain:
-        """A tile of which a part counts."""
+        """A partially valid tile."""
         name = self.fresh("t")
         value = self.computed(self.tile(chain.shape, chain.total, 1, full=True))
         self.assign(name, self.on_chip(value), value.type)
@@ -311,7 +311,7 @@ class Accumulators(Unread):
         return chain
 
     def _start_spilled(self, chain: Chain) -> Chain | None:
-        """The name of a tensor itself: its tile takes its place, from the first product on."""
+        """The name of a tensor itself, rebound to its tile from the first product on."""
         names = self.own_tensors(chain.shape, chain.total)
         names = [n for n in names if n not in chain.multiplied]
         if not names or chain.is_cut:
@@ -319,7 +319,7 @@ class Accumulators(Unread):
         return replace(chain, acc=self.choices.pick(names), is_tensor=True)
 
     def own_tensors(self, shape: tuple[int, int], dtype: str) -> list[str]:
-        """Tensors whose names a scope may use again for tiles."""
+        """Tensors whose names a scope may rebind to tiles."""
         return []
 
     def _start_named(self, chain: Chain) -> Chain | None:
@@ -334,7 +334,7 @@ class Accumulators(Unread):
         return found
 
     def _start_unset(self, chain: Chain) -> Chain:
-        """Memory that holds nothing, and a first product that does not read it."""
+        """Undefined memory, and a first product that does not read it."""
         rows, columns = chain.shape
         self.line(f"{chain.acc} = pl.create_tensor([{rows}, {columns}], pl.{chain.total})")
         self._add(chain, _constant(0), restart="True")
@@ -343,7 +343,7 @@ class Accumulators(Unread):
     # --- products --------------------------------------------------------------------------------
 
     def _piece(self, chain: Chain, factor: Factor, k: Expr) -> Expr:
-        """What is multiplied at `k` of one of the matrices."""
+        """Return the operand at `k` of one of the matrices."""
         is_row_major = (factor is chain.left) != factor.is_transposed
         shape = (factor.extent, chain.step) if is_row_major else (chain.step, factor.extent)
         offsets = (factor.at, k) if is_row_major else (k, factor.at)
@@ -407,7 +407,7 @@ class Accumulators(Unread):
         )
 
     def _add(self, chain: Chain, k: Expr, may_restart: bool = True, restart: str = "") -> None:
-        """`acc = pl.matmul_acc(acc, ...)`, here and there with `init_cond`."""
+        """`acc = pl.matmul_acc(acc, ...)`, sometimes with `init_cond`."""
         left, right, flags = self._pieces(chain, k)
         again: Expr | None = None
         if restart:
@@ -443,7 +443,7 @@ class Accumulators(Unread):
             self.choices.pick(carriers)(chains, nesting)
 
     def _settle(self, chain: Chain) -> None:
-        """From here on, the name stands for a tile."""
+        """Rebind the name to a tile."""
         if not chain.is_tensor:
             return
         self.steps.append(
@@ -452,7 +452,7 @@ class Accumulators(Unread):
         self.env[chain.acc] = chain.type
 
     def _take_over(self, chains: list[Chain]) -> None:
-        """A loop that is the first to use the name of a tensor as that of a tile."""
+        """A loop that first uses a tensor's name as a tile."""
         for chain in chains:
             self._settle(chain)
         outside = set(self.env)
@@ -502,7 +502,7 @@ class Accumulators(Unread):
         self.steps.append(lambda r: run_steps(start if first.value(r) else more, r))
 
     def _loop(self, chains: list[Chain], nesting: int) -> None:
-        """`for k in pl.range(0, depth, step)`; its end may be known at run time, or be 0."""
+        """`for k in pl.range(0, depth, step)`; its end may be known only at run time, or be 0."""
         kind = self.choices.pick(("range", "range", "pipeline", "unroll"))
         step, depth = chains[0].step, chains[0].depth
         text, indices = f"0, {depth}, {step}", lambda _: range(0, depth, step)
@@ -518,7 +518,7 @@ class Accumulators(Unread):
         outside = set(self.env)
         with self.block(f"for {index} in pl.{kind}({text}{stage}):") as steps:
             self.env[index] = ScalarT("INDEX", 0, depth - step, kind == "unroll")
-            # An unrolled index is a constant: what it decides has no other arm.
+            # An unrolled index is a constant, so its conditions have one arm only.
             at = replace(_named(index), type=ScalarT("")) if kind == "unroll" else _named(index)
             self._iteration(chains, at, nesting)
             if kind == "range" and self.choices.chance(15):
@@ -528,7 +528,7 @@ class Accumulators(Unread):
         self.env = {n: t for n, t in self.env.items() if n in outside}
 
     def _nested_loops(self, chains: list[Chain], nesting: int) -> None:
-        """The pieces again and again; something may happen between the inner loops."""
+        """The same pieces repeatedly; other statements may run between the inner loops."""
         index, count = self.fresh("i"), self.choices.number(0, 2)
         outside = set(self.env)
         with self.block(f"for {index} in pl.range({count}):") as steps:
@@ -596,7 +596,7 @@ class Accumulators(Unread):
     # --- interruptions and ends ------------------------------------------------------------------
 
     def _interrupt(self, chain: Chain, nesting: int) -> None:
-        """Something that needs the sum as it is by now, or touches what is multiplied."""
+        """A statement that needs the current sum, or changes an operand."""
         forms: list[Callable[[Chain], None]] = [
             self._change, self._change, self._keep_result, self._keep_result, self._look_at,
             self._keep_in_source, self._copy_name, self._insert_into,
@@ -621,7 +621,7 @@ class Accumulators(Unread):
         self.assign(chain.acc, value, now.type)
 
     def _keep_result(self, chain: Chain) -> None:
-        """The sum so far, stored in a window of a tensor."""
+        """The current sum, stored in a window of a tensor."""
         targets = [n for n in self.sources(chain.shape, chain.total) if self.env[n].writable]  # type: ignore[union-attr]
         if not targets:
             return self._change(chain)
@@ -660,13 +660,13 @@ class Accumulators(Unread):
         return "0" if chain.total == "INT32" else "0.0"
 
     def _copy_name(self, chain: Chain) -> None:
-        """Another name for the sum so far, which must not change with it."""
+        """Another name for the current sum, which must not change with it."""
         now, name = self._now(chain), self.fresh("t")
         self.assign(name, now, now.type)
         self.shared |= {chain.acc, name}
 
     def _insert_into(self, chain: Chain) -> None:
-        """One element of the sum is replaced."""
+        """Replace one element of the sum."""
         if not self._now(chain).full or chain.acc in self.shared:
             return self._change(chain)
         i, j = (self.choices.number(0, d - 1) for d in chain.shape)
@@ -687,7 +687,7 @@ class Accumulators(Unread):
                 self.choices.pick(ends)(chain)
 
     def _use_as_factor(self, chain: Chain) -> None:
-        """The sum, narrowed or not, multiplied by something else."""
+        """The sum, perhaps narrowed, multiplied by another tile."""
         now = self._now(chain)
         if chain.total == "INT32" or self.loads_by_hand:
             return self._change(chain)
@@ -712,7 +712,7 @@ class Accumulators(Unread):
         return None
 
     def _fold(self, chain: Chain) -> None:
-        """A row sum of it."""
+        """A row sum of the accumulator."""
         now = self._now(chain)
         shape = (chain.shape[0], 1)
 

@@ -39,7 +39,7 @@ class Chunks(Scopes):
         self.env = {**before, **spilled}
 
     def _computing_run(self) -> None:
-        """Statements in an auto scope that compute: one task for a run of them."""
+        """Compute statements in an auto scope: one task per maximal sequence."""
         run_of: list[Step] = []
         saved, self.steps = self.steps, run_of
         before = dict(self.env)
@@ -63,7 +63,9 @@ class Chunks(Scopes):
         self.env = before
 
     def _chunk_level(self) -> tuple[str, Callable[[Run], range], tuple[int, int], Any]:
-        """Text of the bounds and the chunk; the iterations; the index range; chunk and policy."""
+        """Draw the bounds and the chunk; return their text, the iterations, index range, chunk and
+        policy.
+        """
         chunk = self.choices.pick((2, 1, 3, 4, 8, 5, 7, 13, 100, 1000))
         policy = self.choices.pick(("", "guarded", "leading_full"))
         shown = f", chunk={chunk}" + (f', chunk_policy="{policy}"' if policy else "")
@@ -149,7 +151,7 @@ class Chunks(Scopes):
             self.store_window(out, source, offsets)
 
     def _sequential_chunks(self) -> None:
-        """A chunked `range` carries values, and is one task whatever the chunk."""
+        """A chunked `range` that carries values is one task whatever the chunk."""
         shape = (self.choices.pick((4, 3, 8)), 8)
         acc, index = self.fresh("t"), self.fresh("i")
         start: list[Step] = []
@@ -183,7 +185,7 @@ class Chunks(Scopes):
 
 
 def task_count(levels: list[tuple[int, tuple[int, str]]]) -> int:
-    """Tasks of a nest of parallel chunk loops, from the rules of the language."""
+    """Count the tasks of a nest of parallel chunk loops by the rules of the language."""
     if not levels:
         return 1
     (trips, (chunk, policy)), rest = levels[0], levels[1:]

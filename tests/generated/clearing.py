@@ -1,4 +1,4 @@
-"""Memory that is cleared by arithmetic before anything else is done with it."""
+"""Memory cleared by arithmetic before any other use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random control programs: loops and branches around scopes, calls, spmd."""
+"""Random control programs: loops and branches around scopes, calls and spmd."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.generated.scopes import INCORE, as_task
 from tests.generated.statements import looping, negated
 
 _GROUPS = ("with pl.scope():", "with pl.graph():", 'with pl.graph(name_hint="whole"):')
-_VIEWS = ("pl.slice", "pl.load", "pl.transpose")  # in the control program they make no task
+_VIEWS = ("pl.slice", "pl.load", "pl.transpose")  # in the control program they create no task
 
 
 class Control(Chunks, Memory, Clearing):
@@ -98,7 +98,7 @@ class Control(Chunks, Memory, Clearing):
             self.env = {n: t for n, t in self.env.items() if n in before}
 
     def control_group(self, nesting: int) -> None:
-        """A scope of the control program: it changes no result, and hides no name."""
+        """A scope of the control program that changes no result and hides no name."""
         with self.block(self.choices.pick(_GROUPS)) as steps:
             self.control_body(self.choices.number(1, 2), nesting)
         self.steps.extend(steps)
@@ -117,13 +117,13 @@ class Control(Chunks, Memory, Clearing):
         self.steps.append(lambda r: run_steps(then if condition.value(r) else other, r))
 
     def clear_and_assemble(self) -> None:
-        """Zeros made of new memory, which may become a window of memory that holds numbers."""
+        """Zeros in new memory, which may become a window of memory that holds numbers."""
         cleared = self.clear()
         if self.choices.chance(60):
             self.assemble_whole(cleared)
 
     def implied(self) -> None:
-        """Compute ops outside every scope: a run of them is one task."""
+        """Compute ops outside every scope: one task per maximal sequence."""
         count = self.choices.number(1, 3)
         run_of: list[Step] = []
         saved, self.steps = self.steps, run_of
@@ -132,7 +132,7 @@ class Control(Chunks, Memory, Clearing):
             for _ in range(count):
                 shape, dtype = (self.choices.pick(DIMS), 8), self.choices.pick(("FP32", "INT32"))
                 value = self.fresh_tile(shape, dtype)
-                if "pl.reshape(" in value.text:  # of a window with gaps: no view of it
+                if "pl.reshape(" in value.text:  # of a window with gaps, which cannot be viewed
                     value = self.full(shape, dtype)
                 if "pl." not in value.text or value.text.startswith(_VIEWS):
                     value = negated(value)
@@ -243,7 +243,7 @@ class Control(Chunks, Memory, Clearing):
         self.leave(before)
 
     def products_across(self) -> None:
-        """One scope starts a sum, others in a loop of the control program go on with it."""
+        """One scope starts a sum, others in a loop of the control program continue it."""
         shape = (self.choices.pick((4, 8, 3)), self.choices.pick((8, 5)))
         dtype, acc, index = self.choices.pick(("FP32", "INT32")), self.fresh("t"), self.fresh("i")
         before = dict(self.env)
@@ -261,7 +261,7 @@ class Control(Chunks, Memory, Clearing):
         self.env = outside
 
     def observe_tensors(self) -> None:
-        """Store what scopes left behind, so that it is compared."""
+        """Store the results of scopes, so that they are compared."""
         names = [n for n in self.env if n in self.spilled or n.startswith(("g", "v"))]
         for name in names[-4:]:
             t = self.env[name]

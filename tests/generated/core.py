@@ -1,4 +1,4 @@
-"""What a generated kernel is made of: choices, types of names, expressions, text with its meaning.
+"""Parts of a generated kernel: choices, types of names, expressions, text with its meaning.
 
 Every expression and statement is made twice at once: as `pl` text, and as a Python closure over the
 oracle's values. So the oracle never sees the text, and cannot share a mistake with a parser.
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Choices:
-    """Choices read off a tape of random bytes, which Hypothesis makes and shrinks.
+    """Choices read from a tape of random bytes, which Hypothesis makes and shrinks.
 
     The first of several options is the simplest; beyond the end of the tape it is always chosen.
     """
@@ -57,7 +57,7 @@ class TileT:
 
 @dataclass(frozen=True)
 class GmT:
-    """Global memory. `constant`: no task writes it, so that the control program may read it."""
+    """Global memory. `constant`: no task writes it, so the control program may read it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -67,7 +67,7 @@ class GmT:
 
 @dataclass(frozen=True)
 class ScalarT:
-    """A number; integers are known to lie in [low, high], whatever is assigned.
+    """A number; integers lie in [low, high], whatever is assigned.
 
     is_constant  it may be known when the kernel is compiled (a bound number, the index of an
                  unrolled loop): then it must fit where it is used
@@ -94,10 +94,10 @@ class Jump(Exception):  # noqa: N818 - control flow, not a mistake
 
 @dataclass
 class Run:
-    """One evaluation by the oracle: names, and how many tasks there were."""
+    """One evaluation by the oracle: names, and possible numbers of tasks."""
 
     env: dict[str, Any]
-    tasks: list[int] = field(default_factory=lambda: [0, 0])  # certain ones, possible copies
+    tasks: list[int] = field(default_factory=lambda: [0, 0])  # certain tasks, possible copies
 
     def task(self) -> None:
         self.tasks[0] += 1
@@ -113,7 +113,7 @@ Step = Callable[[Run], None]
 
 
 def run_body(steps: Sequence[Step], run: Run) -> bool:
-    """One iteration of a loop; whether the loop goes on."""
+    """Run one iteration; return whether the loop continues."""
     try:
         run_steps(steps, run)
     except Jump as jump:
@@ -152,7 +152,7 @@ class Writer:
         self.depth = 1
         self.steps: list[Step] = []
         self.env: dict[str, Type] = {}
-        self.shared: set[str] = set()  # names of tiles with two names: not to be written into
+        self.shared: set[str] = set()  # tiles with two names, which must not be written to
         self._count = 0
 
     def fresh(self, stem: str) -> str:
@@ -168,7 +168,7 @@ class Writer:
 
     @contextlib.contextmanager
     def block(self, header: str) -> Iterator[list[Step]]:
-        """The statements under `header`; what they mean is handed out as a list of steps."""
+        """Add statements under `header`; yield the list of steps that they mean."""
         self.line(header)
         saved, self.steps = self.steps, []
         self.depth += 1
@@ -210,7 +210,7 @@ def random_array(seed: int, shape: tuple[int, ...], dtype: Any, nasty: bool) -> 
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of the entry, and the data it gets."""
+    """A parameter of the entry, and its data."""
 
     name: str
     shape: tuple[int, ...]

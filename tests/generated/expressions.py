@@ -1,4 +1,4 @@
-"""Random expressions inside a scope: tiles of a wanted shape and dtype, scalars, conditions."""
+"""Random expressions inside a scope: tiles of a given shape and dtype, scalars, conditions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASTABLE = ("FP32", "BF16", "FP16", "INT32", "INT8", "INT16", "UINT8", "UINT16")
 
 
 def _as_tile(found: Any) -> Tile:
-    """The tile of a name that still is a tensor: an accumulator before its first product."""
+    """Return the tile of a name that is still a tensor: an accumulator before its first product."""
     return found if isinstance(found, Tile) else oracle.whole(found.copy())
 
 
@@ -154,7 +154,7 @@ class Expressions(Scalars):
         return Expr(text, value, TileT(shape, dtype))
 
     def _sized(self, shape: Shape, dtype: str, name: str) -> Expr | None:
-        """A window whose size is known at run time, and its largest when it is compiled."""
+        """Return a window whose size is known at run time, and its largest size at compile time."""
         source = self.env[name]
         assert isinstance(source, GmT)
         sizes = [self._size(s) for s in shape]
@@ -179,7 +179,7 @@ class Expressions(Scalars):
         return Expr(text, value, TileT(shape, dtype, full=False))
 
     def _size(self, largest: int) -> Expr | None:
-        """A number from 1 to `largest` that only a run knows; None: always `largest`."""
+        """A number from 1 to `largest` that is known only at run time; None: always `largest`."""
         read = self._element_read() if self.choices.chance(60) else None
         if read is None or largest == 1:
             return None
@@ -192,7 +192,7 @@ class Expressions(Scalars):
         return Expr(text, value, ScalarT("INT32", 1, largest))
 
     def load_part(self, shape: Shape, dtype: str) -> Expr | None:
-        """A window of which only a part, known at run time, holds data."""
+        """A window whose valid part is known only at run time."""
         fitting = self.sources(shape, dtype)
         if fitting and self.style == "program" and self.choices.chance(30):
             sized = self._sized(shape, dtype, self.choices.pick(fitting))
@@ -258,7 +258,7 @@ class Expressions(Scalars):
     # --- tiles: ops ------------------------------------------------------------------------------
 
     def tile(self, shape: Shape, dtype: str, depth: int, full: bool = False) -> Expr:
-        """An expression of this shape and dtype; with `full`, valid everywhere for certain."""
+        """Draw an expression of this shape and dtype; with `full`, surely valid everywhere."""
         if depth <= 0:
             return self.leaf(shape, dtype, full)
         options = self._options(shape, dtype)
@@ -432,7 +432,7 @@ class Expressions(Scalars):
         )
 
     def _part_op(self, shape: Shape, dtype: str, depth: int, full: bool) -> Expr:
-        """A partly valid operand: elsewhere the other one stays as it is."""
+        """A partially valid operand: outside its region the other operand stays."""
         a, b = self.tile(shape, dtype, depth, True), self.tile(shape, dtype, depth, False)
         name = self.choices.pick(("add", "mul"))
 
@@ -464,7 +464,7 @@ class Expressions(Scalars):
         )
 
     def _stretch(self, shape: Shape, dtype: str, depth: int, full: bool) -> Expr:
-        """Filling a shape: the target gives nothing but its shape and region."""
+        """Filling a shape: only the shape and region of the target matter."""
         target = self.tile(shape, dtype, depth, full)
         form = self.choices.number(0, 3)
         if form == 3:

@@ -28,7 +28,7 @@ class KernelFunction:
     name: str
     params: tuple[tuple[str, GmT | ScalarT], ...]
     steps: tuple[Step, ...]
-    returns: str  # the name it returns: a parameter, or a value of its own
+    returns: str  # the name it returns: a parameter, or a new value
     result: GmT
     lines: tuple[str, ...]
 

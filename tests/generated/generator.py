@@ -1,4 +1,4 @@
-"""Random well-typed kernels: `pl` text together with what it computes."""
+"""Random well-typed kernels: `pl` text together with its meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.generated.control import Control
 from tests.generated.core import Choices, Param, Run, Step, run_steps
 from tests.generated.functions import make_helper, make_kernel
 
-TAPE = 1500  # bytes; longer kernels end in the simplest way
+TAPE = 1500  # bytes; longer kernels end with the simplest choices
 FOCUSES = ("scopes", "control", "chunks", "calls", "spmd", "accumulators")
 
 
@@ -27,7 +27,7 @@ class Kernel:
         return {p.name: p.data() for p in self.params}
 
     def evaluate(self, arguments: dict[str, Any]) -> range:
-        """Write the results into the arrays; how many tasks there may be.
+        """Write the results into the arrays; return the possible numbers of tasks.
 
         It is one number, unless tensors are assembled in a way that may or may not need a copy.
         """
@@ -45,7 +45,7 @@ def kernels(focus: str) -> st.SearchStrategy[Kernel]:
 
 
 def make(choices: Choices, focus: str) -> Kernel:
-    """A kernel in which the constructs of `focus` are certain to appear."""
+    """Return a kernel in which the constructs of `focus` are certain to appear."""
     style = choices.pick(("program", "jit"))
     control = Control(choices, style, nasty=choices.chance(50))
     constants = {f"C{i}": choices.number(-9, 9) for i in range(choices.number(0, 2))}

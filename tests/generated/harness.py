@@ -44,7 +44,7 @@ def check(kernel: Kernel, folder: Path) -> None:
 
 
 def compile_text(kernel: Kernel, folder: Path, arguments: dict[str, Any]) -> Program:
-    """The program, imported from a file as a user's module is."""
+    """Return the program, imported from a file as a user's module is."""
     name = f"generated_{next(_serial)}"
     path = folder / f"{name}.py"
     path.write_text(kernel.text)
@@ -70,7 +70,7 @@ def run(program: Program, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare(found: dict[str, Any], expected: dict[str, Any], what: str) -> None:
-    """Bit for bit, but for the sign and payload of NaN, which no op defines."""
+    """Compare bit for bit, except for the sign and payload of NaN, which no op defines."""
     for name, wanted in expected.items():
         got = found[name]
         assert got.dtype == wanted.dtype
@@ -108,7 +108,7 @@ def check_tasks(program: Program, arguments: dict[str, Any], expected: range) ->
 
 
 def described(tasks: TaskStream) -> list[tuple[Any, ...]]:
-    """Everything about the tasks that does not depend on where memory is."""
+    """Return everything about the tasks that does not depend on addresses."""
     buffers: dict[int, int] = {}
 
     def argument(value: Any) -> Any:

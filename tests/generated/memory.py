@@ -110,7 +110,7 @@ class Memory(Scopes):
         self.env[v] = GmT(shape, t.dtype, t.writable, t.constant)
 
     def overhanging_view(self) -> None:
-        """A view that may reach past the end, or start there; a scope takes what there is."""
+        """A view that may reach past the end, or start there; a scope loads the existing part."""
         names = self.names(lambda t: isinstance(t, GmT) and len(t.shape) == 2)
         source, v, i = self.choices.pick(names), self.fresh("h"), self.fresh("i")
         t = self.env[source]
@@ -179,12 +179,12 @@ class Memory(Scopes):
         self.emit(f"{out} = pl.assemble({out}, {source}, [{row}, {column}])", step)
 
     def assemble_any(self) -> None:
-        """Any tensor assembled into any other: a window or a copy, which nothing may tell apart."""
+        """Any tensor assembled into any other: window and copy must be indistinguishable."""
         sources = self.names(lambda t: isinstance(t, GmT) and len(t.shape) == 2)
         self.assemble_whole(self.choices.pick(sources))
 
     def assemble_whole(self, source: str) -> None:
-        """`source` assembled into some tensor that has room for it, if there is one."""
+        """`source` assembled into a tensor that has room for it, if there is one."""
         t = self.env[source]
         assert isinstance(t, GmT)
         targets = [

@@ -1,4 +1,4 @@
-"""What kernels compute, written once more: plain NumPy, exact tables, and the C library's `fmaf`.
+"""An independent definition of what kernels compute: NumPy, exact tables, and C's `fmaf`.
 
 Nothing here comes from `tilelet`: the rules are those of the language (docs, numerics contract),
 worked out in another way than the package does. Narrow floats are rounded by searching the table of
@@ -48,7 +48,7 @@ def limits(dtype: str) -> tuple[int, int]:
 
 @functools.cache
 def _magnitudes(dtype: str) -> tuple[Array, bool]:
-    """All finite non-negative values of a narrow float, then the one after the largest.
+    """Return all finite non-negative values of a narrow float, then the one after the largest.
 
     The position is the value's code. The flag says whether the type has an infinity.
     """
@@ -62,7 +62,7 @@ def _magnitudes(dtype: str) -> tuple[Array, bool]:
 
 
 def _step_up(mode: str, below: Array, above: Array, m: Array, odd: Array, negative: Array) -> Array:
-    """Whether a magnitude between two neighbors goes to the upper one; `odd`: the lower's code."""
+    """Whether a magnitude between two neighbors rounds up; `odd`: the lower one's code is odd."""
     middle = (below + above) / 2
     inexact = m > below
     if mode in ("rint", "none"):
@@ -207,7 +207,7 @@ def _float_rem(a: Array, b: Array) -> Array:
 
 
 def _greater(a: Array, b: Array) -> Array:
-    """The greater; NaN wins; +0 beats -0."""
+    """The greater operand; NaN wins; +0 beats -0."""
     a, b = np.broadcast_arrays(a, b)
     pick_a = (a > b) | ((a == b) & ~np.signbit(a))
     return np.where(np.isnan(a) | np.isnan(b), np.float32(np.nan), np.where(pick_a, a, b))
@@ -314,7 +314,7 @@ def compare(kind: str, a: Array, b: Array) -> Array:
 
 
 def _fold_row(x: Array, combine: Callable[[Array, Array], Array]) -> Array:
-    """Eight lanes, then halves: the order that the numerics contract fixes."""
+    """Eight lanes, then halves: the order fixed by the numerics contract."""
     lanes = [x[:, j] for j in range(min(8, x.shape[1]))]
     for j in range(8, x.shape[1]):
         lanes[j % 8] = combine(lanes[j % 8], x[:, j])
@@ -421,7 +421,7 @@ def _spread(t: Tile, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def zipped(function: Callable[..., Array], *tiles: Tile) -> Tile:
-    """An elementwise function on the part that all tiles have; extents of 1 are stretched."""
+    """Apply an elementwise function to the common valid part; extents of 1 are broadcast."""
     shape = tuple(max(t.shape[axis] for t in tiles) for axis in range(2))
     common = (
         tuple(map(min, *(_spread(t, shape) for t in tiles))) if len(tiles) > 1 else tiles[0].valid
@@ -435,7 +435,7 @@ def zipped(function: Callable[..., Array], *tiles: Tile) -> Tile:
 
 
 def accumulated(a: Array, b: Array, start: Tile | None, shape: tuple[int, ...]) -> Tile:
-    """The product of the valid parts; where a start is given, added to it where both have data."""
+    """The product of the valid parts, added to the start, if given, where both have data."""
     inner = min(a.shape[1], b.shape[0])
     rows, columns = a.shape[0], b.shape[1]
     begin = None

@@ -28,7 +28,7 @@ def _quotient(p: int, q: int) -> int:
     return abs(p) // abs(q) * (1 if (p < 0) == (q < 0) else -1)
 
 
-# Run-time integers divide towards zero.
+# Division of run-time integers truncates toward zero.
 TRUNCATED: dict[str, Callable[[int, int], int]] = {
     "//": _quotient,
     "%": lambda p, q: p - q * _quotient(p, q),
@@ -96,7 +96,7 @@ class Scalars(Writer):
         if not dtypes:  # two plain numbers: Python's arithmetic
             return Expr(text, lambda r: operation(a.value(r), b.value(r)), ScalarT(""))
         if len(dtypes) == 2:
-            # A number that is known takes the other's type, one that is not stays an INDEX.
+            # A known number takes the other's type, an unknown one stays an INDEX.
             for one, other in ((a, b), (b, a)):
                 if one.type.is_constant:  # pyright: ignore[reportAttributeAccessIssue]
                     return other
@@ -106,7 +106,7 @@ class Scalars(Writer):
         return Expr(text, lambda r: wrapped(operation(a.value(r), b.value(r)), dtype), type_)
 
     def _division(self, depth: int) -> Expr:
-        """Run-time and kernel scalars divide towards zero, unlike captured Python numbers."""
+        """Run-time and kernel scalars truncate quotients, unlike captured Python numbers."""
         a = self.integer(depth - 1)
         divisor = self.choices.pick((2, 3, 7, -2, -5, -1, 1))
         if not a.type.dtype:
@@ -116,7 +116,7 @@ class Scalars(Writer):
         return self._typed(f"({a.text} {symbol} {number_text(divisor)})", a, by, TRUNCATED[symbol])
 
     def _quotient(self, depth: int) -> Expr:
-        """A division by a number that is known at run time, and is not zero."""
+        """A division by a number that is known at run time and is not zero."""
         a, b = self.integer(depth - 1), self.integer(depth - 1)
         if not a.type.dtype or not b.type.dtype:
             return a
@@ -223,7 +223,7 @@ class Scalars(Writer):
         return Expr(f"({text} * {literal!r})", scaled, ScalarT("FP32"))
 
     def clamped(self, low: int, high: int, depth: int = 2) -> Expr:
-        """An integer expression that stays in [low, high], with a run-time value in it if any."""
+        """An integer expression within [low, high], with a run-time value if there is one."""
         inner = self.integer(depth)
         if not inner.type.dtype:
             names = self.names(lambda t: isinstance(t, ScalarT) and t.dtype == "INDEX")
@@ -249,7 +249,7 @@ class Scalars(Writer):
         return Expr(str(number), lambda _: number, ScalarT(""))
 
     def condition(self) -> Expr:
-        """A BOOL that is not known when the kernel is compiled, if there is a run-time scalar."""
+        """A BOOL that is unknown at compile time, if there is a run-time scalar."""
         a, b = self.clamped(-50, 50), self.integer(1)
         if a.type.dtype and self.choices.chance(10):
             b = self._limit_of(a.type.dtype)

@@ -1,4 +1,4 @@
-"""Scopes: what a task is made of, and what it leaves behind."""
+"""Scopes: the statements of a task, and the values that leave it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scopes(Views):
         self.params: list[Param] = []
         self.in_scope = False
         self.scope_depth = 0
-        self.is_one_block = False  # nothing else runs the same statements at the same time
+        self.is_one_block = False  # no other task runs the same statements at the same time
         self.spilled: set[str] = set()
         self._scalars_outside: set[str] = set()
         self._hidden: dict[str, GmT] = {}
@@ -82,7 +82,7 @@ class Scopes(Views):
         self._first_scalar()
 
     def _first_scalar(self) -> None:
-        """A number that is not known when the kernel is compiled."""
+        """A number that is unknown when the kernel is compiled."""
         source, name = self.readable("INT32")[0], self.known_late
         self.emit(
             f"{name} = pl.min(pl.max(pl.cast(pl.read({source}, [0, 0]), pl.INDEX), 1), 4)",
@@ -91,7 +91,7 @@ class Scopes(Views):
         self.env[name] = ScalarT("INDEX", 1, 4)
 
     def late_condition(self) -> Expr:
-        """A condition that is not decided when the kernel is compiled: both arms are built."""
+        """A condition that is unknown at compile time: both arms are built."""
         symbol, limit = self.choices.pick((">", "<=", "==")), self.choices.number(1, 4)
         name = self.known_late
         compare = COMPARISONS[symbol]
@@ -156,7 +156,7 @@ class Scopes(Views):
         )  # fmt: skip
 
     def update_in_block(self) -> None:
-        """A tensor's name rebound to a tile in a loop or a branch: loaded before, where needed."""
+        """A tensor's name rebound to a tile in a loop or branch: loaded before, where needed."""
         names = [n for n, t in self.env.items() if n in self.spilled and isinstance(t, GmT)]
         if not names or self.choices.chance(75):
             return
@@ -195,7 +195,7 @@ class Scopes(Views):
             self._hidden = {**self._hidden, name: t}
 
     def observe(self, before: dict[str, Type]) -> None:
-        """Store some of the tiles that the scope made, so that they are compared."""
+        """Store some of the scope's tiles, so that they are compared."""
         made = [n for n in self.tiles() if self.env[n] is not before.get(n)]
         for name in made[-3:]:
             t = self.env[name]
@@ -207,7 +207,7 @@ class Scopes(Views):
             self.emit(form.format(out=out, name=name), _copy_valid(out, name))
 
     def leave(self, before: dict[str, Type]) -> None:
-        """What a scope computed is a tensor afterwards."""
+        """A computed value is a tensor after its scope."""
         after: dict[str, Type] = dict(self._hidden)
         self._hidden = {}
         for name, t in self.env.items():
@@ -244,7 +244,7 @@ class Scopes(Views):
 
 
 class _Inside:
-    """While the statements of a scope are made."""
+    """Return a context in which the statements of a scope are made."""
 
     def __init__(self, control: Scopes) -> None:
         self.control = control
@@ -262,7 +262,7 @@ class _Inside:
 
 
 def as_task(steps: list[Step], *, several: bool = False) -> Step:
-    """One task; what it computed is in memory afterwards.
+    """One task; its results are in memory afterwards.
 
     `several`: each of the statements may be a task, and a copy.
     """
@@ -288,7 +288,7 @@ def _copy_valid(out: str, name: str) -> Step:
 
 
 def _now(name: str, t: TileT) -> Expr:
-    """A name that is a tensor or a tile by now."""
+    """A name that is a tensor or a tile at this point."""
 
     def value(r: Run) -> Tile:
         found = r.env[name]

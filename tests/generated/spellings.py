@@ -16,7 +16,7 @@ from tilelet.ops.spellings import spelled
 
 _CORE_GROUP = "pl.at(level=pl.Level.CORE_GROUP)"
 _SPLIT = "optimizations=[pl.split("
-# Names that parameters have had, whichever of them an op has.
+# Former names of parameters, whichever of them an op has.
 _NAMES = (
     "data", "dst", "dtype", "executed", "indexes", "indices", "input", "lhs", "offset",
     "output_tensor", "rhs", "src", "src0", "src1", "tensor", "tile", "value", "valid_cols",
@@ -24,7 +24,7 @@ _NAMES = (
 )  # fmt: skip
 # A scope or a loop is an op of the IR, but not one that a text calls.
 _OPS = {name: spec for name, spec in REGISTRY.items() if not spec.structural}
-# Namespaces that had all ops at some time.
+# Namespaces that once had all ops.
 _PLACES = ("pl.op", "pl.tensor", "pl.op.tensor")
 _RENAMED = {
     "slice": ("pl.view", "pl.tensor.view", "pl.op.tensor.view"),
@@ -35,14 +35,14 @@ _RENAMED = {
 
 
 def respelt(text: str, seed: int) -> str:
-    """`text` with some of its statements and calls written differently."""
+    """Return `text` with some statements and calls spelled differently."""
     parsed = ast.parse(text)
     tree = _Respelling(np.random.default_rng(seed), _jit_functions(parsed)).visit(parsed)
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 
 def _jit_functions(tree: ast.Module) -> dict[str, list[str]]:
-    """The names of the parameters of functions whose arguments may be given by name."""
+    """Return the parameter names of functions whose arguments may be given by name."""
     functions = [s for s in tree.body if isinstance(s, ast.FunctionDef)]
     return {
         f.name: [p.arg for p in f.args.args]
@@ -88,13 +88,13 @@ class _Respelling(ast.NodeTransformer):
         return node
 
     def _by_numbers(self, node: ast.Call) -> None:
-        """A window as its place and size in rows and columns, without lists."""
+        """Return a window given by offsets and sizes without lists."""
         lists = node.args[1:3]
         if all(isinstance(part, ast.List) and len(part.elts) == 2 for part in lists):
             node.args[1:3] = [n for part in lists for n in part.elts]  # type: ignore[attr-defined]
 
     def _by_name(self, node: ast.Call, spec: OpSpec) -> None:
-        """The last arguments by name, each by one of the names it has had."""
+        """Pass the last arguments by name, each by one of the names it has had."""
         params = list(spec.signature.parameters.values())[: len(node.args)]
         if any(p.kind is not p.POSITIONAL_OR_KEYWORD for p in params):
             return
@@ -114,7 +114,7 @@ class _Respelling(ast.NodeTransformer):
             node.keywords.append(ast.keyword("layout", _parsed("pl.ND")))
 
     def _bounds(self, node: ast.Call) -> None:
-        """Bounds that could be left out; carried values in a list."""
+        """Write bounds that could be omitted, and carried values in a list."""
         if len(node.args) == 1 and self.chance(30):
             node.args.insert(0, ast.Constant(0))
         if len(node.args) == 2 and self.chance(30):
@@ -142,7 +142,9 @@ class _Respelling(ast.NodeTransformer):
         return node
 
     def _number_as_default(self, node: ast.FunctionDef) -> None:
-        """A number in the text as a parameter with that default. Helpers precede their callers."""
+        """Turn a number in the text into a parameter with that default. Helpers precede their
+        callers.
+        """
         numbers = [
             n
             for statement in node.body
@@ -159,7 +161,7 @@ class _Respelling(ast.NodeTransformer):
         node.body = [_Named(chosen, "given").visit(statement) for statement in node.body]
 
     def _column_major(self, node: ast.FunctionDef) -> None:
-        """Tensors declared `pl.DN` are those that the text means, where that makes sense."""
+        """Declare tensors `pl.DN` where that means the same."""
         for part in (*(p.annotation for p in node.args.args), node.returns):
             for inner in ast.walk(part) if part is not None else ():
                 if isinstance(inner, ast.Tuple) and self.chance(30):  # shape and type
@@ -210,7 +212,7 @@ def _parsed(text: str) -> ast.expr:
 
 
 def _of_language(func: ast.expr) -> str:
-    """`add` of `pl.add`; nothing of any other callee."""
+    """Return `add` of `pl.add`, and nothing of any other callee."""
     if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name):
         return func.attr if func.value.id == "pl" else ""
     return ""

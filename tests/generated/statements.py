@@ -28,7 +28,7 @@ COMMON_DTYPES = (*FLOAT_MATH, "FP32", *INTEGER_MATH)
 
 @dataclass(frozen=True)
 class Helper:
-    """An inline function of tiles; `fixed` is the only type it takes, if it is particular."""
+    """An inline function of tiles; `fixed` is the only type it accepts, if there is one."""
 
     name: str
     params: tuple[str, ...]
@@ -46,7 +46,7 @@ class Helper:
 
 
 class Statements(Expressions):
-    """Statements of a scope; `self.env` follows which names are bound, and to what."""
+    """Statements of a scope; `self.env` tracks the bound names."""
 
     def body(self, count: int, nesting: int) -> None:
         for _ in range(count):
@@ -59,7 +59,7 @@ class Statements(Expressions):
             self.choices.pick(self.simple())()
 
     def simple(self) -> list[Callable[[], Any]]:
-        """Statements without others inside."""
+        """Statements without nested ones."""
         return [
             self.bind, self.bind, self.rebind, self.rebind, self.bind_scalar, self.rebind_scalar,
             self.store, self.insert, self.mark_valid, self.write_element, self.bind_part,
@@ -67,7 +67,7 @@ class Statements(Expressions):
         ]  # fmt: skip
 
     def nested(self) -> list[Callable[[int], None]]:
-        """Statements that hold others."""
+        """Statements with nested ones."""
         return [
             self.for_loop, self.branch, self.explicit_loop, self.while_loop, self.explicit_branch,
             self.explicit_while,
@@ -80,11 +80,11 @@ class Statements(Expressions):
         self.env[name] = t
 
     def on_chip(self, value: Expr) -> Expr:
-        """A tile; not the bare name of a tensor, which would stand for the tensor itself."""
+        """A tile, but not the bare name of a tensor, which would denote the tensor itself."""
         return negated(value) if isinstance(self.env.get(value.text), GmT) else value
 
     def computed(self, value: Expr) -> Expr:
-        """A tile of its own: no bare name, which would be a second name for the same value."""
+        """A new tile, not a bare name, which would alias the same value."""
         return negated(value) if value.text in self.env else value
 
     def bind(self) -> None:
@@ -105,7 +105,7 @@ class Statements(Expressions):
             self.assign(self.fresh("p"), value, value.type)
 
     def bind_turned(self) -> None:
-        """A tensor with its axes swapped, as it is now; parts of that may be stored in it."""
+        """A tensor with its axes swapped; parts of it may be stored in it."""
         names = self.names(
             lambda t: isinstance(t, GmT) and len(t.shape) == 2 and t.dtype in COMMON_DTYPES
         )
@@ -133,7 +133,7 @@ class Statements(Expressions):
         del self.env[index]
 
     def _store_turned(self, name: str, turned: str) -> None:
-        """A part of the one, stored in the other."""
+        """Part of one tensor, stored in the other."""
         target = self.env[name]
         assert isinstance(target, GmT)
         least = min(target.shape)
@@ -177,7 +177,7 @@ class Statements(Expressions):
         high = low + self.choices.number(1, 12)
         form = self.choices.number(0, 3)
         name = self.fresh("s")
-        if form == 0:  # a kernel variable that is known when the kernel is compiled
+        if form == 0:  # a kernel variable that is known at compile time
             number = self.choices.number(low, high)
             value = Expr(str(number), lambda _: number, ScalarT("INDEX"))
             self.assign(name, value, ScalarT("INDEX", low, high, is_constant=True))
@@ -191,14 +191,14 @@ class Statements(Expressions):
         return Expr(f"pl.cast({value.text}, pl.INDEX)", value.value, ScalarT("INDEX"))
 
     def unused_read(self) -> None:
-        """An element that is read for nothing."""
+        """Read an element without using it."""
         names = self.readable(self.choices.pick(("INT32", "FP32")))
         if names:
             text, _ = self._element(self.choices.pick(names))
             self.emit(f"{self.fresh('u')} = {text}", lambda r: None)
 
     def bind_deep(self) -> None:
-        """An expression inside many others."""
+        """A deeply nested expression."""
         depth = self.choices.pick((8, 20, 40))
         if self.choices.chance(50):
             inner = self.long_sum(depth)
@@ -281,13 +281,13 @@ class Statements(Expressions):
         self.emit(text, _storing(name, source, offsets))
 
     def _stored(self, source: Expr) -> str:
-        """`pl.store` takes tiles only: the name of a tensor does not stand for its elements."""
+        """`pl.store` takes tiles only: a tensor's name does not denote its elements."""
         if isinstance(self.env.get(source.text), GmT):
             return f"{source.text}[:, :]"
         return source.text
 
     def insert(self) -> None:
-        """Write into a window of a tile, which makes a new value of it."""
+        """Write into a window of a tile, which makes a new value."""
         names = [n for n in self.tiles(lambda t: t.full) if n not in self.shared]
         if not names:
             return
@@ -356,7 +356,7 @@ class Statements(Expressions):
     # --- loops -----------------------------------------------------------------------------------
 
     def bounds(self, at_least: int = 1) -> tuple[str, Callable[[Run], range], tuple[int, int]]:
-        """Arguments of a loop with at least so many iterations; what they mean; the index range."""
+        """Return bounds of at least this many iterations, their meaning, and the index range."""
         names = self.names(lambda t: _is_index(t) and t.low >= 1 and t.high <= 6)  # type: ignore[union-attr]
         if names and self.choices.chance(40):
             name = self.choices.pick(names)
@@ -373,7 +373,9 @@ class Statements(Expressions):
         return text, lambda _: found, (start, max(last, start))
 
     def late_bounds(self) -> tuple[str, Callable[[Run], range], tuple[int, int]]:
-        """As `bounds`, with quotients and remainders of negatives; perhaps no iteration at all."""
+        """As `bounds`, with quotients and remainders of negative numbers, perhaps without
+        iterations.
+        """
         names = self.names(lambda t: _is_index(t) and t.low >= -20 and t.high <= 20)  # type: ignore[union-attr]
         if not names:
             return self.bounds(at_least=0)

@@ -23,7 +23,7 @@ from tests.generated.harness import check
 WANTED = os.environ.get("TILELET_GENERATED")
 PER_FOCUS = int(WANTED or 240) // len(FOCUSES)
 
-# What each focus is there for: some of many kernels must use it.
+# Constructs that some kernels of each focus must contain.
 CONSTRUCTS: dict[str, tuple[str, ...]] = {
     "scopes": (
         r"pl\.pipeline\(", r"pl\.unroll\(", r"pl\.while_\(", r"while ", r"break", r"continue",
@@ -68,7 +68,7 @@ def test_kernels(focus: str, tmp_path: Path) -> None:
     passed: set[str] = set()
 
     @settings(
-        max_examples=PER_FOCUS + PER_FOCUS // 4,  # a kernel that comes twice counts once
+        max_examples=PER_FOCUS + PER_FOCUS // 4,  # a repeated kernel counts once
         deadline=None,
         database=None,
         derandomize=WANTED is None,

@@ -1,4 +1,4 @@
-"""The checks of generated kernels can fail: planted bugs are noticed, each by its own check."""
+"""The checks of generated kernels can fail: each planted bug is noticed by its own check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tilelet.tasks.stream import TaskStream
 
 
 def some_kernels(using: str) -> Iterator[Kernel]:
-    """Kernels in whose text `using` occurs."""
+    """Yield kernels whose text contains `using`."""
     for seed in range(200):
         tape = random.Random(seed).randbytes(TAPE)
         kernel = make(Choices(tape), FOCUSES[seed % len(FOCUSES)])
@@ -39,7 +39,7 @@ def complaint(kernel: Kernel, folder: Path) -> str:
 
 
 def noticed(what: str, using: str, folder: Path) -> bool:
-    """Whether the harness complains in these words about one of ten kernels that use something."""
+    """Whether the harness reports this for one of ten kernels that use a construct."""
     return any(what in complaint(k, folder) for k in itertools.islice(some_kernels(using), 10))
 
 
@@ -59,7 +59,7 @@ def test_a_wrong_op_is_noticed(op: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 class _SwapDifferences(Rewriter):
-    """A pass with a mistake: it turns differences round."""
+    """A wrong pass: it swaps the operands of differences."""
 
     def rewrite(self, op: Any) -> Any:
         if op.name == "sub":

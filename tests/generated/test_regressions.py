@@ -1,4 +1,4 @@
-"""Bugs that generated kernels found, each as the smallest program that showed it."""
+"""Bugs that generated kernels found, each with the smallest program that shows it."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def carries_two_spaces(
 
 @pytest.mark.parametrize("kernel", [joins_two_spaces, carries_two_spaces])
 def test_a_name_may_stand_for_tiles_of_two_memories(kernel: Any) -> None:
-    """A product in Acc on one path, its negative in Vec on the other: it was an internal error."""
+    """A product in Acc on one path, its negative in Vec on the other."""
     result = run(kernel, x=X, n=N, out=zeros(8, 8))
     np.testing.assert_array_equal(result["out"], -(X + X @ X))
 
@@ -269,7 +269,7 @@ def leaves_before_a_decided_branch(
 
 
 def test_what_no_copy_of_a_loop_reads_is_not_handed_on() -> None:
-    """The text of the copies shows that `m` of the branch is not read, the loop does not."""
+    """The printed copies show that `m` of the branch is not read, but that of the loop is."""
     program = joined_before_copies.specialize()
     round_trip(program)
     run(program, x=X, n=N, out=zeros(8, 8))

@@ -1,4 +1,4 @@
-"""What nobody looks at, and names of tensors that become tiles on the way."""
+"""Unread values, and names of tensors that become tiles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Unread(Statements):
         self.emit(f"{self.fresh('u')} = {name}[{window}]", lambda r: None)
 
     def unread_branch(self) -> None:
-        """Both arms bind names, or only the first one does; some of them in one arm only."""
+        """Both arms bind names, or only one does."""
         condition = self.condition()
         t = TileT(self.choices.pick(self.shapes()), self.choices.pick(("FP32", "INT32")))
         names = [self.fresh("u") for _ in range(self.choices.number(1, 2))]
@@ -63,7 +63,7 @@ class Unread(Statements):
             f"{name} = {source}", lambda r: r.env.update({name: oracle.whole(r.env[source].copy())})
         )
         if not t.writable and self.choices.chance(40):
-            # A condition that is known when the kernel is compiled may leave it the tensor.
+            # A condition that is known at compile time may leave the name a tensor.
             self.shared.add(name)
             condition = self.condition()
             with self.block(f"if {condition.text}:") as steps:

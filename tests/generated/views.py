@@ -1,4 +1,4 @@
-"""Views of views: a part of a tile under another shape or type, and parts of that again."""
+"""Views of views: part of a tile under another shape or type, and parts of that."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REREAD = ("INT32", "FP32", "INT16", "BF16", "FP16", "INT8", "UINT8")
 
 
 class Views(Accumulators):
-    """Statements in which a view begins neither at its tile nor with all of it."""
+    """Statements in which a view neither starts at the tile's origin nor covers it."""
 
     def simple(self) -> list[Callable[[], Any]]:
         return [*super().simple(), self.view_of_part, self.view_of_part]
@@ -27,7 +27,7 @@ class Views(Accumulators):
         return None
 
     def view_of_part(self) -> None:
-        """Part of a named tile, seen otherwise once or more; perhaps stored row by row."""
+        """Part of a named tile, viewed once or repeatedly, perhaps stored row by row."""
         view = self._part(self._whole_tile())
         for _ in range(self.choices.pick((1, 1, 2, 3))):
             if self.choices.chance(40):
@@ -56,7 +56,7 @@ class Views(Accumulators):
         return Expr(name, lambda r: r.env[name], t)
 
     def _place(self, limit: int) -> Expr:
-        """A position in [0, limit], most often one that is known at run time only."""
+        """A position in [0, limit], usually one that is known only at run time."""
         if limit == 0 or self.choices.chance(30):
             return self.offset(limit)
         name = self.fresh("s")
@@ -94,7 +94,7 @@ class Views(Accumulators):
         return first, count // first
 
     def _reread(self, x: Expr) -> Expr:
-        """Integers as other elements: the bits of a computed NaN are nobody's promise."""
+        """Integers viewed as other elements: the bits of a computed NaN are unspecified."""
         rows, columns = _shape(x)
         dtype = self.choices.pick(_REREAD)
         old, new = (np.dtype(NUMPY[d]).itemsize for d in (_dtype(x), dtype))

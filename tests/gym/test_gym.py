@@ -1,4 +1,4 @@
-"""The gym: its tasks are references, and scores reward only right kernels near the floor."""
+"""The gym: its tasks are references, and scores reward only correct kernels near the floor."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_entries_of_the_leaderboard_are_complete(entry: str) -> None:
 @pytest.mark.parametrize("name", ["row_sum", "rope"])
 @pytest.mark.parametrize("entry", ["gym/optimise", "gym/hand"])
 def test_the_leaderboard_has_the_scores_of_its_entries(entry: str, name: str) -> None:
-    """A page that was not made again after the model changed is noticed."""
+    """A page that was not generated again after a change of the model is noticed."""
     rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines()]
     heads = next(row for row in rows if row[0] == "task")
     row = next(row for row in rows if row[0] == name)

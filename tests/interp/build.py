@@ -103,7 +103,7 @@ class Build:
         self.add(end, {"values": tuple(values)}, ())
         return Block(tuple(params), tuple(self.ops))
 
-    # Structural ops; a body gets the inner builder and its parameters, and gives what it yields
+    # Structural ops; a body gets the inner builder and its parameters, and returns its results
 
     def for_(self, stop: Any, body: Body, init: Sequence[Value] = (), start=0, step=1) -> Any:
         inner = self.inner()

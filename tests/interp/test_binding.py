@@ -1,4 +1,4 @@
-"""Arguments of a run: what fits, and what is refused."""
+"""Arguments of a run: accepted and rejected ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that are defined by their reference: valid regions, several results, scalars."""
+"""Ops defined by their references: valid regions, several results, scalars."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilelet.syntax.enums import CmpType
 
 
 def on_tiles(work, *arrays: np.ndarray, seed_valid: bool = False, **scalars: int):
-    """Run `work(scope, *tensors, *scalars)`; its tiles, with what is outside their regions."""
+    """Run `work(scope, *tensors, *scalars)`; return its tiles, data outside regions included."""
     b = Build()
     tensors = [
         b.param(f"x{i}", tensor(a.shape, dtypes.from_numpy(a.dtype))) for i, a in enumerate(arrays)
@@ -33,7 +33,7 @@ def on_tiles(work, *arrays: np.ndarray, seed_valid: bool = False, **scalars: int
 
 
 def whole(s, tile):
-    """The tile marked valid everywhere: spilling stores only what is valid."""
+    """Mark a tile as valid everywhere, because spilling stores only the valid part."""
     rows, cols = tile.type.shape
     return s.op("set_validshape", x=tile, rows=rows, cols=cols)
 
@@ -255,7 +255,7 @@ def test_float_scalars_round_to_fp32() -> None:
 
 
 def test_every_op_can_run() -> None:
-    """Each op of the registry is lowered: by a module of the interpreter or by its reference."""
+    """Each op of the registry is lowered by a module of the interpreter or by its reference."""
     from tilelet.interp.lowering import LOWERINGS
     from tilelet.ir.spec import REGISTRY, Trait
 

@@ -16,7 +16,7 @@ from tilelet.tasks.window import Window
 
 
 def counted(program: Program, **arguments) -> dict[str, int]:
-    """Task counts of a run, which counting alone must give too."""
+    """Return the task counts of a run, which counting alone must give, too."""
     counts = run(program, execute=True, **arguments).tasks.counts()
     assert run(program, execute=False, **arguments).tasks.counts() == counts
     return counts
@@ -359,7 +359,7 @@ def test_explicit_dependencies() -> None:
     assert [t.deps for t in execution.tasks] == [(), (0,), (0, 1), (2,)]
     assert execution.tasks[1].no_dep == (1,)
     assert execution.returned == (1,)
-    # A join is an entry of the stream, but no task of a kernel.
+    # A join is an entry of the stream, but not a task of a kernel.
     assert [t.kernel for t in execution.tasks] == ["main_incore_0", "double", "", "last"]
     assert (len(execution.tasks), execution.tasks.total) == (4, 3)
     assert "" not in execution.tasks.counts()
@@ -419,7 +419,7 @@ def test_result_of_a_task_that_did_not_run_is_poison() -> None:
 
 
 def reading_program() -> Program:
-    """Loops as often as an element of `n` says, which a task may have written."""
+    """Loops whose trip count is an element of `n`, which a task may have written."""
     b = Build()
     n, touch = b.param("n", tensor([1, 8], dtypes.INT32)), b.param("touch", index())
 

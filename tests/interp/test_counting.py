@@ -1,4 +1,4 @@
-"""Tasks that are only counted are as many as those that are recorded."""
+"""Counting tasks gives the same numbers as recording them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TASK = """with pl.at(level=pl.Level.CORE_GROUP):
 
 
 def program_of(body: str, row: str = "i") -> Any:
-    """A program whose control flow is `body`; TASK in it is a task on one row."""
+    """A program with `body` as control flow, in which TASK is a task on one row."""
     lines: list[str] = []
     for line in body.splitlines():
         indent = line[: len(line) - len(line.lstrip())]
@@ -45,7 +45,7 @@ def program_of(body: str, row: str = "i") -> Any:
 
 
 def steps(program: Any) -> tuple[dict[str, int], int]:
-    """The tasks of each kernel by counting, and how many of them were gone through."""
+    """Return each kernel's tasks by counting, and how many of them were executed one by one."""
     arguments = {"x": X, "lens": LENS, "out": X.copy()}
     counted = counting.count_tasks(program, arguments)
     recorded = Interpreter().run(program, arguments, execute=False).tasks

@@ -117,7 +117,7 @@ def test_equal_windows_have_one_number() -> None:
     assert [table.number(w) for w in (whole, other, whole)] == [0, 1, 0]
     rows = [whole.slice((r, 0), (1, 6)) for r in (0, 1, 1)]
     assert [table.number(w) for w in rows] == [2, 3, 3]
-    # All of it again, by another window and another tuple.
+    # All of the buffer again, through another window and another tuple.
     assert table.number(whole.slice((0, 0), (2 + 2, len("123456")))) == 0
 
 

@@ -1,4 +1,4 @@
-"""Windows, loads, stores, views, elements: what they alias, and what they refuse."""
+"""Windows, loads, stores, views, elements: aliasing and errors."""
 
 from __future__ import annotations
 

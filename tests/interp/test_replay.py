@@ -1,4 +1,4 @@
-"""What data decides in kernels: recorded when tasks run, found out afterwards when they did not."""
+"""Control flow in kernels: recorded when tasks run, otherwise found out afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Given:
 
 @pl.program
 class Computed:
-    """The count is the result of another task, which nobody else needs."""
+    """The count is the result of another task that nothing else needs."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -85,7 +85,7 @@ class Halving:
 
 @pl.program
 class Branches:
-    """Each block of a task takes the branch that its own flag says."""
+    """Each block of a task takes the branch that its own flag selects."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -107,7 +107,7 @@ class Branches:
 
 @pl.program
 class ReadsBack:
-    """The kernel itself writes what its loop then reads."""
+    """The kernel's loop reads what the kernel has written."""
 
     @pl.function(type=pl.FunctionType.Opaque)
     def main(
@@ -124,7 +124,7 @@ class ReadsBack:
 
 
 def arrays(program: Program, **given: np.ndarray) -> dict[str, Any]:
-    """Arguments of a program: those given, zeros for the rest."""
+    """Return the given arguments, and zeros for the rest."""
     return {
         p.name: given.get(p.name, np.zeros(p.type.shape, p.type.dtype.numpy))  # pyright: ignore[reportAttributeAccessIssue]
         for p in program.main.params
@@ -132,7 +132,7 @@ def arrays(program: Program, **given: np.ndarray) -> dict[str, Any]:
 
 
 def values(tasks: TaskStream, kernel: str) -> list[list[tuple[int, ...]]]:
-    """What happened at the only site of a kernel: for each task, for each block."""
+    """Return the outcomes at the only site of a kernel, by task and block."""
     found: dict[int, list[tuple[int, ...]]] = {}
     for group in tasks.groups:
         if group.kernel == kernel:
@@ -143,7 +143,7 @@ def values(tasks: TaskStream, kernel: str) -> list[list[tuple[int, ...]]]:
 
 
 def both_ways(program: Program, arguments: dict[str, np.ndarray]) -> list[TaskStream]:
-    """The tasks of a run that executes, and of one that only records and looks afterwards."""
+    """Return the tasks of a run that executes, and of one that records and replays."""
     executed = Interpreter().run(program, {n: a.copy() for n, a in arguments.items()}).tasks
     before = {n: a.copy() for n, a in arguments.items()}
     recorded = Interpreter().run(program, arguments, execute=False).tasks
@@ -200,7 +200,7 @@ def test_only_what_is_needed_is_executed(monkeypatch: pytest.MonkeyPatch) -> Non
         return run_kernel(self, name, arguments, blocks)
 
     monkeypatch.setattr(State, "run_kernel", watched)
-    # Neither `x` nor `other` is there, and neither is looked at.
+    # Neither `x` nor `other` is given, and neither is read.
     find_control_traces(program, tasks, {"votes": votes})
     assert ran == ["main_incore_1"]
     assert values(tasks, "main_incore_2") == [[(2,)]]

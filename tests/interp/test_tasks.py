@@ -1,4 +1,4 @@
-"""The record of a run: kept by columns, read as tasks."""
+"""The record of a run, stored by columns and read as tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which memory a tensor names, and what touches it."""
+"""Which memory a tensor refers to, and what accesses it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ E4M3, E2M1, E8M0 = ml_dtypes.float8_e4m3fn, ml_dtypes.float4_e2m1fn, ml_dtypes.f
 
 
 def packed_for_lhs(scale: np.ndarray) -> np.ndarray:
-    """Blocks of 16 rows and 2 columns one after the other."""
+    """Blocks of 16 rows and 2 columns in row-major order."""
     out = [
         scale[r : r + 16, c : c + 2].ravel()
         for r in range(0, scale.shape[0], 16)
@@ -31,7 +31,7 @@ def packed_for_lhs(scale: np.ndarray) -> np.ndarray:
 
 
 def packed_for_rhs(scale: np.ndarray) -> np.ndarray:
-    """Blocks of 16 columns and 2 rows one after the other, column by column."""
+    """Blocks of 16 columns and 2 rows in column-major order."""
     out = [
         scale[r : r + 2, c : c + 16].T.ravel()
         for c in range(0, scale.shape[1], 16)
@@ -142,7 +142,7 @@ def quantised_product(
 
 
 def quantised(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers and scales, one group after the other."""
+    """Numbers and scales, group by group."""
     data, scales = np.zeros(x.shape, np.float32), np.zeros((x.shape[0], x.shape[1] // 32))
     for row, line in enumerate(x.astype(np.float64)):
         for group in range(len(line) // 32):

@@ -112,7 +112,7 @@ def clears_by_arithmetic(x: pl.Tensor, out: pl.Out[pl.Tensor], others: pl.Out[pl
         out[:, :] = pl.add(pl.add(acc, scratch), x)
     with pl.at(level=pl.Level.CORE_GROUP):
         tile = pl.create_tensor([16, 16], pl.FP32)
-        # Neither a computed NaN, nor another factor, nor another value.
+        # Neither a computed NaN, nor another factor, nor another value is accepted.
         others[0:16, :] = pl.mul(pl.add(tile, 1.0), 0.0)
         others[16:32, :] = pl.mul(tile, 1.0)
         others[32:48, :] = pl.sub(tile, x)
@@ -127,7 +127,7 @@ def test_only_clearing_hides_undefined_memory() -> None:
 
 @pl.jit
 def clears_a_part_of_another(x: pl.Tensor, out: pl.InOut[pl.Tensor], late: pl.InOut[pl.Tensor]):
-    """What is assembled whole may be a window of memory that holds numbers."""
+    """A tensor assembled whole may be a window of memory that holds numbers."""
     first = pl.create_tensor([16, 16], dtype=pl.FP32)
     for r in pl.parallel(0, 16, 8):
         with pl.at(level=pl.Level.CORE_GROUP):
@@ -555,7 +555,7 @@ def test_all_blocks_reach_a_barrier_before_any_goes_on() -> None:
 
 @pl.jit
 def waits_in_a_loop(n: pl.Tensor, mid: pl.InOut[pl.Tensor], out: pl.InOut[pl.Tensor]):
-    """Each step every block adds to its rows what the block opposite left in them."""
+    """In each step, every block adds to its rows what the opposite block left there."""
     steps = pl.read(n, [0])
     with pl.spmd(4):
         core = pl.tile.get_block_idx()

@@ -1,4 +1,4 @@
-"""Hand-written kernels: what they call their outputs, how cores share work, run on every engine."""
+"""Hand-written kernels: names of outputs and sharing of work, run on every engine."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class ThereAndBack:
 
 
 def group(cube_body: str, vector_body: str) -> Any:
-    """A program of a cube and a vector core with these bodies; `x`, `n` and `y` are theirs."""
+    """A program of a cube and a vector core with these bodies, which use `x`, `n` and `y`."""
     parameters = (
         "self, x: pl.Tensor[[64, 16], pl.FP32], n: pl.Tensor[[1], pl.INT32], "
         "y: pl.InOut[pl.Tensor[[64, 16], pl.FP32]], k: pl.Scalar[pl.INT32]"

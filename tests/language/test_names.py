@@ -75,7 +75,7 @@ def counted(
     y: pl.Out[pl.Tensor],
     times: pl.Scalar[pl.INT32] = pl.RUNTIME,  # pyright: ignore[reportArgumentType]
 ):
-    """Rows dealt out to as many clusters as there are."""
+    """Rows distributed over as many clusters as there are."""
     for core in pl.spmd(pl.system.available_cluster_count()):
         for row in pl.range(core, 16, pl.system.available_cluster_count()):
             y[row : row + 1, :] = pl.mul(x[row : row + 1, :], pl.cast(times, pl.FP32))

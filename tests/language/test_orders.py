@@ -206,7 +206,7 @@ class P:
 def _meaning(op: str, arguments: list[str]) -> str:
     bound = "out" if op == "store" else "y"
     text = BODY.replace("{call}", f"{bound} = pl.{op}({', '.join(arguments)})")
-    # The two spellings of a parameter are two parameters of the op.
+    # The two spellings of a parameter are parameters of the op.
     return print_program(pl.parse(text, "orders.py")).replace("valid_shapes", "valid_shape")
 
 

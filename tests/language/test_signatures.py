@@ -1,4 +1,4 @@
-"""Ways of writing a call that the language has: names of parameters, their order, forms."""
+"""Forms of calls that the language has: names of parameters, their order, spellings."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_what_the_cube_unit_does_on_the_way_out(small: type) -> None:
     def limited(x: np.ndarray) -> np.ndarray:
         return np.clip(np.rint(x) if small is np.int8 else x, limits.min, limits.max).astype(small)
 
-    # The sign is looked at before the scale, and nothing overflows.
+    # The sign is used before the scale, and nothing overflows.
     np.testing.assert_array_equal(got["narrow"][:16], limited(np.maximum(product, 0) * -0.5))
     np.testing.assert_array_equal(got["narrow"][16:], limited(product * 4096.0))
     np.testing.assert_array_equal(got["half"], (product * 0.125).astype(np.float16))

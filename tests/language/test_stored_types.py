@@ -98,7 +98,7 @@ def test_hifloat8_has_the_published_values() -> None:
 
 
 def _neighbors(magnitude: float) -> tuple[float, float, int]:
-    """Return the HF8 magnitudes around a number, 1.5 x 2^15 included, and the lower one's place."""
+    """Return the HF8 magnitudes around a number, with 1.5 x 2^15, and the lower one's index."""
     codes = np.arange(128, dtype=np.uint8).view(pl.HF8.numpy)
     known = np.sort(hifloat8.decode(codes).astype(np.float64))
     known = np.append(known[np.isfinite(known)], 1.5 * 2.0**15)

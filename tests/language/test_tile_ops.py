@@ -69,7 +69,7 @@ def carried(mask: pl.Tensor, x: pl.Tensor, out: pl.Out[pl.Tensor]):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint16, np.int32, np.uint32])
 def test_bits_come_in_carriers_of_any_width(dtype: type) -> None:
-    """Also where the mask has the shape of the tile."""
+    """Also if the mask has the shape of the tile."""
     x = floats(2, 16)
     per_row = 32 // np.dtype(dtype).itemsize
     mask = np.full((2, per_row), 0xAA, np.uint8).repeat(np.dtype(dtype).itemsize, 1).view(dtype)
@@ -152,7 +152,7 @@ def test_random_words_follow_from_key_and_counter() -> None:
     first = run(draws, seed=7, out=out)["out"]
     np.testing.assert_array_equal(run(draws, seed=7, out=out)["out"], first)
     assert (run(draws, seed=8, out=out)["out"] != first).all()
-    # The second block of four words has the counter one further on, which carries.
+    # The counter of the second block of four words is one higher, with a carry.
     np.testing.assert_array_equal(first.ravel()[4:8], philox((7, 0), (0, 1, 0, 0), 4, 10))
 
 

@@ -1,4 +1,4 @@
-"""Kernels as editors see them: type checkers have nothing to say, and hovering shows the manual.
+"""Kernels in editors: type checkers report nothing, and hovering shows the manual.
 
 With the package as it is installed: a wheel in an environment of its own, and files elsewhere.
 """
@@ -115,12 +115,12 @@ def user_files():
 
 @pytest.fixture(scope="module")
 def checked(project):
-    """What a type checker says of each file, in both modes: it reads the package only once."""
+    """Return the diagnostics of each file in both modes; the package is read only once."""
     for name, text in user_files():
         for mode in ("basic", "strict"):
             path = project / mode / name
             path.parent.mkdir(exist_ok=True)
-            own = "# pyright: " in text  # a file's own choice comes before that of the project
+            own = "# pyright: " in text  # a file's own choice overrides that of the project
             path.write_text(text if own else f"{text}\n# pyright: {mode}\n")
     settings = {"include": ["basic", "strict"], "venvPath": ".", "venv": ".venv"}
     (project / "pyrightconfig.json").write_text(json.dumps(settings))
@@ -141,7 +141,7 @@ def test_type_checkers_have_nothing_to_say(checked, mode):
 
 
 class Editor:
-    """The language server, as an editor talks to it."""
+    """A client of the language server, as in an editor."""
 
     def __init__(self, folder):
         command = [sys.executable, "-m", "pyright.langserver", "--stdio"]
@@ -171,7 +171,7 @@ class Editor:
             message = self._receive()
             if message.get("id") == self._number and "method" not in message:
                 return message["result"]
-            if "method" in message and "id" in message:  # the server asks something: no answer
+            if "method" in message and "id" in message:  # a server request: no answer
                 self._send(id=message["id"], result=None)
 
     def _send(self, **message):

@@ -363,7 +363,7 @@ class FourNumbers:
         row: pl.Scalar[pl.INDEX],
         out: pl.Out[pl.Tensor[[32, 16], pl.FP32]],
     ) -> pl.Tensor[[32, 16], pl.FP32]:
-        for _ in pl.parallel(0, 2, 1, chunk=2):  # not cut: nothing here cuts it
+        for _ in pl.parallel(0, 2, 1, chunk=2):  # not truncated by these programs
             out = self.moved(x, row, out)
         return out
 
@@ -470,7 +470,7 @@ def test_a_column_major_tensor_is_taken_as_it_is_stored(shape: tuple[int, int], 
 
 @pl.program
 class LoadsDeclaredTransposed:
-    """Its product has a meaning only with `keys` as it is stored."""
+    """The product is defined only for `keys` as stored."""
 
     @pl.function(type=pl.FunctionType.InCore)
     def scores(
@@ -508,7 +508,7 @@ def test_kernels_take_column_major_tensors_as_they_are_stored() -> None:
 
 @pl.program
 class GivesDeclaredTransposed:
-    """Beside `keys`, a column that lies the same either way, and a result that is transposed."""
+    """Beside `keys`, a column that reads the same either way, and a transposed result."""
 
     @pl.function(type=pl.FunctionType.InCore)
     def scores(

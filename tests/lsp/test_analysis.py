@@ -1,4 +1,4 @@
-"""The analysis behind the server: what it reuses, what stops it, and whose figures it gives."""
+"""The analysis behind the server: reuse, interruption, and the figures of other commands."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TEXT = HEAD + "".join(KERNEL.replace("{n}", str(n)) for n in range(3))
 
 
 def facts(found: Analysis) -> list[Any]:
-    """Everything that an editor shows, for comparison."""
+    """Return everything that an editor shows, for comparison."""
     runs = [(m.program.name, m.profile.total_us, m.profile.tasks) for m in found.modelled]
     places = [(n, d.value.type, d.value.loc) for n, ds in found.values.items() for d in ds]
     return [found.diagnostics, runs, places, [s.text for s in found.suggestions]]
@@ -95,7 +95,7 @@ def test_values_from_a_run_and_unsaved_neighbors_are_part_of_what_is_kept(tmp_pa
 
 
 def test_a_stopped_analysis_leaves_nothing_half_done() -> None:
-    """Whenever it is stopped, also in the middle of a program, the next one is right."""
+    """Wherever an analysis is interrupted, the next one is right."""
     wanted = facts(Analyzer().analyze(TEXT, "kernel.py"))
     for after in (0, 1, 3, 10, 40, 150, 600):
         asked = 0
@@ -114,7 +114,7 @@ def test_a_stopped_analysis_leaves_nothing_half_done() -> None:
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.stem)
 def test_figures_are_those_of_the_commands(path: Path) -> None:
-    """No mistake is reported in an example, and modelled ones have the figures of `profile`."""
+    """Examples have no diagnostics, and modelled ones show the figures of `profile`."""
     found = Analyzer().analyze(path.read_text(), str(path))
     assert not [d for d in found.diagnostics if d.severity == "error"]
     recording = record(Target(str(path)), RecordingOptions(platform="a2a3", quiet=True))
@@ -128,7 +128,7 @@ def test_figures_are_those_of_the_commands(path: Path) -> None:
 
 
 def test_lenses_give_the_time_of_one_block() -> None:
-    """A task of several blocks: count and time are those of the table of `profile`."""
+    """A task of several blocks: count and time agree with the table of `profile`."""
     pytest.importorskip("lsprotocol")
     from tilelet.lsp import features
 
@@ -212,7 +212,7 @@ def test_half_typed_files_are_analyzed(end: int) -> None:
 
 @pytest.mark.parametrize("how", ["closed", "killed"])
 def test_the_server_ends_with_its_client(how: str) -> None:
-    """A client that goes without `shutdown` leaves no server behind."""
+    """A client that exits without `shutdown` leaves no server behind."""
     pytest.importorskip("pygls")
     params = {"processId": None, "rootUri": None, "capabilities": {}}
     ask = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})

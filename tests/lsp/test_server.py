@@ -1,6 +1,4 @@
-# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
-# pyright: reportOptionalIterable=false, reportOptionalSubscript=false
-# The protocol answers with unions; a wrong member fails the test.
+# The language server with a real client: requests and answers.
 """The language server with a real client: what an editor asks, and what it gets."""
 
 from __future__ import annotations
@@ -96,7 +94,7 @@ class Editor:
         )
 
     async def diagnostics(self, wanted: int, code: str = "") -> list[lsp.Diagnostic]:
-        """Wait for `wanted` messages, one of them with `code`."""
+        """Wait for `wanted` messages, one of which has `code`."""
         for _ in range(MAX_POLLS):
             found = list(self.client.diagnostics.get(self.uri, []))
             if len(found) == wanted and (not code or any(d.code == code for d in found)):
@@ -169,7 +167,7 @@ async def test_hover_hints_and_definitions(opened, client: LanguageClient) -> No
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_manuals_need_no_analysis_and_follow_the_text(opened, client: LanguageClient) -> None:
-    """A manual is shown at once, also while the text is not Python; values keep their names."""
+    """A manual is shown at once, even while the text is not Python; values keep their names."""
     editor = opened(KERNEL)
 
     async def hover(text: str, offset: int) -> str:
@@ -205,7 +203,7 @@ async def test_mistakes_come_and_go_as_somebody_types(opened, client: LanguageCl
     assert found.range.start.line == 17
     editor.change(editor.text.replace("y = twice(x)", "y = twice("))
     (found,) = await editor.diagnostics(1, "E0116")
-    # The last text that was Python still answers.
+    # The last valid text still answers.
     hover = await client.text_document_hover_async(
         lsp.HoverParams(editor.document, editor.at("pl.add", 4))
     )
@@ -263,7 +261,7 @@ async def test_the_page_opens_at_the_kernel_of_a_line(opened, client: LanguageCl
 async def test_500_lines_are_answered_in_a_tenth_of_a_second(
     opened, client: LanguageClient
 ) -> None:
-    """Requests are answered from the last analysis: they do not wait for the next one."""
+    """Requests are answered from the last analysis, without waiting for the next one."""
     one = KERNEL[KERNEL.index("@pl.jit\n") :]
     many = "".join(one.replace("kernel(", f"kernel{i}(") + "\n\n" for i in range(40))
     editor = opened(KERNEL + "\n\n" + many)
@@ -283,7 +281,7 @@ async def test_500_lines_are_answered_in_a_tenth_of_a_second(
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
-    """A server in this process, without its settings of the interpreter and without a client."""
+    """A server in this process, without its interpreter settings and without a client."""
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)
     monkeypatch.setattr(gc, "set_threshold", lambda *_: None)
     monkeypatch.setattr(Server, "text", lambda *_: "")
@@ -295,7 +293,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
 async def test_shutdown_stops_the_analysis_and_those_that_wait(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The interpreter joins its threads at exit: an analysis that goes on keeps the process."""
+    """The interpreter joins threads at exit: an unfinished analysis keeps the process alive."""
     started: list[str] = []
     running = threading.Event()
 
@@ -323,7 +321,7 @@ async def test_shutdown_stops_the_analysis_and_those_that_wait(
 async def test_garbage_is_collected_when_nobody_types(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A full collection stops all threads for a tenth of a second: it waits for a pause."""
+    """A full collection stops all threads for a tenth of a second, so it waits for a pause."""
     collected: list[int] = []
     monkeypatch.setattr(gc, "collect", lambda: collected.append(1))
     monkeypatch.setattr(server.analyzer, "analyze", lambda *_: Analysis("/kernel.py", ""))

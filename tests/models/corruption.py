@@ -1,4 +1,4 @@
-"""Programs with one operation corrupted: to see whether a golden sees.
+"""Programs with one corrupted operation, to test whether a golden notices.
 
 A corruption takes one op of a lowered program and either makes its result zero or drops it, which
 means that its first operand stands for its result. Scalars count: positions and lengths are
@@ -30,7 +30,7 @@ class How(enum.Enum):
 
 @dataclass(frozen=True)
 class Corruption:
-    """One op of one function of a program, and what is done to it."""
+    """One op of one function of a program, and how it is corrupted."""
 
     function: str
     op: Op
@@ -38,7 +38,7 @@ class Corruption:
 
     @property
     def label(self) -> str:
-        """Which op it is and what is done to it, the same wherever the op is inlined."""
+        """The op and its corruption, the same wherever the op is inlined."""
         name = f"{self.op.args['callee']}()" if self.op.name == "call" else self.op.name
         return f"{name} -> {self.op.results[0].name}: {self.how.value}"
 
@@ -82,13 +82,13 @@ def _is_store(op: Op) -> bool:
 
 
 def _first_like_result(op: Op) -> Value | None:
-    """The first operand, if the result could be it."""
+    """The first operand, if it has the type of the result."""
     first = next((v for v in op.operands if isinstance(v.type, TileType)), None)
     return first if first is not None and first.type == op.result.type else None
 
 
 def corrupted(program: Program, corruption: Corruption) -> Program:
-    """The program with that one op corrupted."""
+    """Return the program with that op corrupted."""
     functions = dict(program.functions)
     name = corruption.function
     functions[name] = _Corrupter(program, corruption).function(functions[name])

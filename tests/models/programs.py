@@ -32,8 +32,8 @@ SMALL: dict[str, Any] = {
     "down_split": 3,
     "rope_k_chunk": 128,
 }
-# As few blocks as there can be with more than one on every axis. The term that keeps RMSNorm from
-# dividing by zero is large enough to be seen.
+# The fewest blocks with more than one on every axis. The term that keeps RMSNorm from dividing by
+# zero is large enough to matter.
 TINY: dict[str, Any] = {
     "batch": 4,
     "hidden": 64,
@@ -93,8 +93,8 @@ def sizes_of(name: str, base: dict[str, Any]) -> dict[str, Any]:
     if "prefill" in name:
         sizes |= SMALL_PREFILL if base is SMALL else TINY_PREFILL
     if name == "qwen3/prefill:april":
-        # Its tiles are larger than what is in them, and end in the middle of one.
+        # Its tiles are larger than their contents, and end in the middle of one.
         sizes |= {"tok_tile": sizes["tok_tile"] // 2 + 1}
     if "fused_qk_rope" in name:
-        sizes["kv_out_chunk"] = sizes["head_dim"]  # it makes one K/V head per task
+        sizes["kv_out_chunk"] = sizes["head_dim"]  # one K/V head per task
     return sizes

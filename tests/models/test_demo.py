@@ -1,4 +1,4 @@
-"""`tilelet demo` at its small size: what it says when all is well, and when it is not."""
+"""`tilelet demo` at its small size: its output for success and for failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Qwen3 programs at full size on the modelled device: they fit, and the fast ones are fast."""
+"""The Qwen3 programs at full size on the modelled device: they fit, and tuned ones are faster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilelet.models.registry import resolve
 from tilelet.passes.pipeline import run_passes
 from tilelet.runtime.data.inputs import initial_array
 
-BYTES_PER_US = 1e6  # 1.0 TB/s: what programs reach on an a2a3
+BYTES_PER_US = 1e6  # 1.0 TB/s, which programs reach on an a2a3
 
 
 class DeviceRun(NamedTuple):

@@ -1,4 +1,4 @@
-"""Experts on several ranks: the results of one rank, also if a rank has no tokens, no finding."""
+"""Experts on several ranks: one rank's results, even for a rank without tokens, and no finding."""
 
 from __future__ import annotations
 

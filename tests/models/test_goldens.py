@@ -1,4 +1,4 @@
-"""Goldens that see: whatever single operation of a program is corrupted, its golden notices.
+"""Strong goldens: whatever single operation of a program is corrupted, its golden notices.
 
 The exceptions are listed with their reasons, and it is checked that they change no bit of any
 output. `pytest tests/models --every-corruption` goes through all; the default run takes a sample.
@@ -30,7 +30,7 @@ SAMPLE = 30  # corruptions per program in the default run
 
 
 class Excuse(NamedTuple):
-    """What may change nothing: patterns of `Corruption.label` and of the line it is on."""
+    """Corruptions that may change nothing: patterns of `Corruption.label` and of the line."""
 
     label: str
     line: str
@@ -102,7 +102,7 @@ class Case:
         return arrays
 
     def passes(self, results: Arrays) -> bool:
-        """What the harness says: every output, caches too, is close to the golden's."""
+        """Return the harness's verdict: every output, caches too, is close to the golden's."""
         t = self.model.tolerance
         return all(allclose(results[n], self.expected[n], t, t) for n in self.outputs)
 
@@ -127,7 +127,7 @@ class Case:
 
 
 def chosen(name: str, every: list[Corruption], all_of_them: bool) -> list[Corruption]:
-    """All, or evenly spread ones; where they start differs from program to program."""
+    """Return all, or evenly spaced ones, starting at an index that depends on the program."""
     stride = 1 if all_of_them else -(-len(every) // SAMPLE)
     return every[zlib.crc32(name.encode()) % stride :: stride]
 

@@ -85,7 +85,7 @@ def test_prefill_reads_each_weight_once_per_span() -> None:
     sizes = {"batch": 1, "max_seq": 1024}
     one = compile_program(prefill.build_prefill("tuned", **sizes))
     counts = one.task_counts({"seq_lens": np.array([513], np.int32)})
-    # Two spans; of the second, one tile of one token.
+    # Two spans; the second has one tile of one token.
     assert counts["gate_up_silu"] == 200 * (4 + 1)
     assert counts["causal_attention"] == 8 * (64 + 1)
 
@@ -147,7 +147,7 @@ def test_fused_qk_rope_wants_one_head_per_block() -> None:
 
 
 def test_padding_of_a_prefill_is_never_touched() -> None:
-    """Neither results nor cache rows nor reads after the last token of a sequence."""
+    """No results, cache rows or reads after the last token of a sequence."""
     name = "qwen3/prefill:tuned"
     for variant in prefill.MODEL.variants:
         name = f"qwen3/prefill:{variant}"

@@ -1,4 +1,4 @@
-"""Tokens chosen by the tile program, against NumPy in double and the filters of transformers."""
+"""Tokens chosen by the tile program, compared with NumPy in double and transformers' filters."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def uniform(seed: int, step: int) -> float:
 
 
 def probabilities(logits: Array, how: Sampling) -> Array:
-    """In double; zero for tokens that are not kept."""
+    """Return probabilities in double; zero for tokens that are filtered out."""
     x = logits.astype(np.float64)
     weights = np.exp((x - x.max()) / how.temperature)
     kept = np.ones(x.shape, bool)
@@ -64,7 +64,7 @@ def probabilities(logits: Array, how: Sampling) -> Array:
 
 
 def allowed(chances: Array, number: float, slack: float = 2e-6) -> set[int]:
-    """The token for a uniform number, and its neighbours if rounding in FP32 may choose them."""
+    """Return the token for a uniform number, and its neighbors if FP32 rounding may choose them."""
     cumulated = np.cumsum(chances)
     ends = (max(number - slack, 0.0), number, min(number + slack, cumulated[-1] * (1 - 1e-15)))
     return {int(np.searchsorted(cumulated, u, side="right")) for u in ends}
@@ -109,7 +109,7 @@ def test_the_vocabulary_of_qwen3() -> None:
     choose = Sampler(len(SETTINGS), vocabulary, engine="cpu")
     tokens = choose(logits, SETTINGS, list(range(len(SETTINGS))))
     for row, how in enumerate(SETTINGS[:-1]):
-        # A sum of so many numbers in FP32 is off by more.
+        # The error of such a sum in FP32 is larger.
         chosen = allowed(probabilities(logits[row], how), uniform(how.seed, row), slack=2e-5)
         assert int(tokens[row]) in chosen
     assert tokens[-1] == logits[-1].argmax()

@@ -1,4 +1,4 @@
-"""Tensor-parallel layers: the results of one rank, no finding, and faster if overlapped."""
+"""Tensor-parallel layers: one rank's results, no finding, and faster if overlapped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG = Qwen3Config(128, 16, 8, 256, 2, head_dim=16, vocab_size=512)
 
 
 def shape(kind: Kind, layers: int = 1) -> LayerShape:
-    """Rows that fill no whole number of tiles."""
+    """Sizes that are no multiple of a tile."""
     batch, tokens = (5, 0) if kind == "decode" else (1, 40)
     return LayerShape(
         CONFIG, batch, 64, tokens=tokens, layers=layers, seq_tile=32, k_chunk=32, out_chunk=32

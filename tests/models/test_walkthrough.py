@@ -1,4 +1,4 @@
-"""docs/qwen3.md: generated, checked, and drawn right."""
+"""docs/qwen3.md: generated, up to date, and with correct plots."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Rounding written twice more, in ways that share nothing with the package: exact fractions, and
-search in the sorted list of all values of a small format."""
+"""Rounding written twice more, independently of the package: exact fractions, and search in the
+sorted list of all values of a small format.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def doubles(x: Array) -> Array:
 
 @cache
 def _magnitudes(to: DType) -> Array:
-    """All finite magnitudes of `to` as doubles, ascending, and the one that would come next."""
+    """Return all finite magnitudes of `to` as doubles, ascending, and the next one after them."""
     codes = np.arange(1 << (to.bits - 1), dtype=np.uint16 if to.bits == 16 else np.uint8)
     values = doubles(codes.view(to.numpy))
     finite = values[np.isfinite(values)]
@@ -111,7 +112,7 @@ def round_by_search(x: Array, to: DType, mode: str) -> Array:
 
 
 def same(actual: Array, expected: Array) -> None:
-    """Equal values, equal signs of zeros, NaN where NaN is expected."""
+    """Assert equal values, equal signs of zeros, and NaN where NaN is expected."""
     actual, expected = doubles(actual), doubles(expected)
     np.testing.assert_array_equal(actual, expected)
     number = ~np.isnan(expected)
@@ -119,7 +120,7 @@ def same(actual: Array, expected: Array) -> None:
 
 
 def same_bits(actual: Array, expected: Array) -> None:
-    """Equal bit for bit, except that any NaN equals any other."""
+    """Assert equal bits, except that any NaN equals any other."""
     assert actual.dtype == expected.dtype
     assert actual.shape == expected.shape
     if actual.dtype.kind in "iub":

@@ -1,4 +1,4 @@
-"""An outside opinion: torch's conversions, reductions, products and sorts."""
+"""torch as an independent reference: conversions, reductions, products and sorts."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ def test_nan_and_infinity_to_integers() -> None:
 @pytest.mark.parametrize("to", SMALL_FLOATS, ids=str)
 def test_nan_and_infinity_to_small_floats(to: DType, mode: str) -> None:
     x = np.float32([np.nan, -np.nan, np.inf, -np.inf])
-    x = np.append(x, np.uint32(0x7F800001).view(np.float32))  # a NaN whose payload would be cut off
+    x = np.append(x, np.uint32(0x7F800001).view(np.float32))  # NaN with a long payload
     infinity = 448 if to is FP8E4M3FN else np.inf
     same(cast(x, to, mode), np.array([np.nan, np.nan, infinity, -infinity, np.nan]))
 

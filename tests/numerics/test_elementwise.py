@@ -247,7 +247,7 @@ def test_roots_and_reciprocals_of_every_small_float_round_once(dtype: DType) -> 
     x = x[:: max(1, len(x) // 4000)]
     exact = [Fraction(v) for v in x.astype(np.float64).tolist()]
     same(nm.recip(x), np.array([round_to_float(1 / v, dtype, "rint") for v in exact]))
-    # So many bits of a root show on which side of a tie it lies; exact roots come out exact.
+    # This many bits of a root decide a tie; exact roots come out exact.
     roots = [Fraction(math.isqrt(int(v * 2**600)), 2**300) for v in exact]
     same(nm.sqrt(x), np.array([round_to_float(r, dtype, "rint") for r in roots]))
     inverse = [Fraction(math.isqrt(int(2**900 / v)), 2**450) for v in exact]

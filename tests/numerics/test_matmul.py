@@ -13,7 +13,7 @@ from tilelet.numerics import matmul
 
 
 def by_hand(a: Array, b: Array, acc: Array | None = None) -> Array:
-    """The contract for operands whose products are exact in FP32: one k after the other."""
+    """The contract for operands whose products are exact in FP32: ascending k."""
     total = np.zeros((len(a), b.shape[1]), np.float32) if acc is None else acc.copy()
     a, b = a.astype(np.float32), b.astype(np.float32)
     with np.errstate(all="ignore"):
@@ -82,7 +82,7 @@ def test_cutting_k_changes_nothing(dtype: DType) -> None:
 
 
 def test_every_fp16_product_is_exact_in_fp32() -> None:
-    """The claim the FP32 addition rests on: 22 bits, and far inside FP32's exponent range."""
+    """The claim that the FP32 addition rests on: 22 bits, and far inside FP32's exponent range."""
     codes = np.arange(0, 0x7C00, 3, dtype=np.uint16).view(np.float16)
     edge = np.uint16([1, 2, 3, 0x3FF, 0x400, 0x7BFF, 0x3C01]).view(np.float16)
     products = np.multiply.outer(edge.astype(np.float32), codes.astype(np.float32))
@@ -95,7 +95,7 @@ FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 @given(st.lists(st.tuples(FINITE, FINITE, FINITE), min_size=1, max_size=20))
 def test_fp32_step_is_a_fused_multiply_add(triples: list[tuple[float, float, float]]) -> None:
-    # Also c close to -a*b, where only the product's low bits are left.
+    # Includes c close to -a*b, where only the product's low bits are left.
     with np.errstate(all="ignore"):
         near = [(a, b, float(np.float32(-a * b))) for a, b, _ in triples]
     triples = triples + [t for t in near if np.isfinite(t[2])]
@@ -129,7 +129,7 @@ def test_sums_that_a_double_rounds_onto_a_tie(scale: int) -> None:
             for sign in (1, -1):
                 c = significand * 2.0**scale
                 half_ulp = 2.0 ** (max(scale - 23, -149) - 1)
-                # a*b*half_ulp split so that both factors are FP32 values.
+                # Return a*b*half_ulp as two FP32 factors.
                 first, second = a * 2.0 ** (scale // 2 - 12), half_ulp / 2.0 ** (scale // 2 - 12)
                 triples.append((first * sign, b * second, c))
                 triples.append((first * sign, b * second, -c))

@@ -1,4 +1,4 @@
-"""Calling ops in tests: their inference, and their reference with its valid rule."""
+"""Calls of ops in tests: type inference, and the reference with its valid rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def number(dtype: DType = dtypes.INDEX, name: str = "n") -> Value:
 
 
 def infer(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> tuple[Any, ...]:
-    """Result types of a call; argument number i has the span of line 10 + i."""
+    """Return the result types of a call; argument i has the span of line 10 + i."""
     spec = REGISTRY[name]
     bound = bind(spec, *args, **kwargs)
     locs = {p: Loc("kernel.py", 10 + i, 0, 10 + i, 5) for i, p in enumerate(bound)}
@@ -50,12 +50,12 @@ def infer1(name: str, *args: Arg, in_scope: bool = True, **kwargs: Arg) -> Any:
 
 
 def lines(error: Any) -> list[int]:
-    """The lines that an error's labels point at."""
+    """Return the lines that an error's labels point at."""
     return [label.loc.line for label in error.diagnostic.labels]
 
 
 class Part:
-    """An array operand that is valid in a part only; zero outside, as tiles are."""
+    """Return a partially valid array operand; zero outside the region, as tiles are."""
 
     def __init__(self, data: Any, *valid: int) -> None:
         self.data = np.zeros_like(data)
@@ -72,7 +72,7 @@ def as_value(arg: Any) -> Any:
 
 
 def run(name: str, *args: Any, **kwargs: Any) -> Any:
-    """Result arrays of an op, checked against the inferred types; outside its region zero.
+    """Return the result arrays of an op, checked against the inferred types; zero outside regions.
 
     Follows the contract in `OpSpec` (cutting, `valid`, `result_type`).
     """
@@ -82,7 +82,7 @@ def run(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def region(name: str, *args: Any, **kwargs: Any) -> tuple[int, ...]:
-    """The valid region of the only result."""
+    """Return the valid region of the only result."""
     ((_, valid),) = run_with_region(name, *args, **kwargs)
     return valid
 
@@ -128,7 +128,7 @@ def _run_with_region(spec: OpSpec, bound: Mapping[str, Any]) -> list[tuple[Any, 
 
 
 def _run_composition(spec: OpSpec, bound: Mapping[str, Any]) -> list[tuple[Any, tuple[int, ...]]]:
-    """The results of the ops that a composition stands for, one after the other."""
+    """Return the results of the ops that a composition expands to, in order."""
     values = {param: as_value(arg) for param, arg in bound.items()}
     known = {v: bound[param] for param, v in values.items() if isinstance(v, Value)}
     builder = Builder(CALL, in_scope=True)

@@ -1,4 +1,4 @@
-"""New ops, all of them in this file: compositions of others, and one of its own meaning."""
+"""New ops defined in this file: compositions of others, and one with its own definition."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def cube(x: Shaped) -> Shaped:  # pyright: ignore[reportReturnType]
     """
 
 
-# Other tests look at every op of the language; these are not in it.
+# Other tests look at every op of the language, which these are not.
 OWN = {name: REGISTRY.pop(name) for name in ("clip", "excess", "cube")}
 
 

@@ -1,4 +1,4 @@
-"""What newcomers write: each name has a pointer to code that compiles, and messages give it."""
+"""Names from other libraries: each has a pointer to code that compiles, and messages show it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def kernel(
 
 
 def compiled(folder: Path, statement: str, scope: str = "at(level=pl.Level.CORE_GROUP)") -> str:
-    """The message about a kernel with this statement; empty if there is none."""
+    """Return the message about a kernel with this statement, or ""."""
     path = folder / "kernel.py"
     path.write_text(FRAME.format(statement=statement, scope=scope))
     names: dict = {}
@@ -64,7 +64,7 @@ def test_remarks_name_ops_that_exist() -> None:
 
 
 def test_no_entry_hides_an_op() -> None:
-    """A name that `pl` has is an op, not a mistake; these are also something else elsewhere."""
+    """A name that `pl` has is an op, not a mistake; these also mean something else elsewhere."""
     also_methods = {"sum", "max", "min", "view"}
     assert {name for name in equivalents() if name in vars(pl)} <= also_methods
 
@@ -107,7 +107,7 @@ def test_ops_are_not_mistaken_for_types(tmp_path: Path) -> None:
 
 
 def test_a_users_own_function_is_told_how_to_become_a_helper(tmp_path: Path) -> None:
-    """Even if it has the name of something in the table."""
+    """Even if its name is in the table."""
     path = tmp_path / "kernel.py"
     text = FRAME.format(statement="z = sigmoid(x)", scope="at(level=pl.Level.CORE_GROUP)")
     path.write_text(f"def sigmoid(x):\n    return x\n{text}")

@@ -212,7 +212,7 @@ def test_assemble_errors():
         infer1("assemble", out, tile(16, 128), (0,))
     with pytest.raises(WindowOutOfRange):
         infer1("assemble", out, tensor(16, 128), (49, 0), in_scope=False)
-    # A tile may be valid in less than its shape: only the run can tell.
+    # A tile may be valid in less than its shape, which is known only at run time.
     assert infer1("assemble", out, tile(16, 128), (60, 0)) == out.type
     with pytest.raises(WindowOutOfRange):
         infer1("assemble", out, tile(16, 128), (64, 0))

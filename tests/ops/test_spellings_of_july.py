@@ -26,7 +26,7 @@ def numbers(*shape: int) -> Any:
 
 
 def run(kernel: Any, **arrays: Any) -> dict[str, Any]:
-    """Run interpreted and natively, with equal results; the device must have a price for it."""
+    """Run interpreted and natively, with equal results; the device must have its cost."""
     program = run_passes(kernel.specialize())
     found = {name: array.copy() for name, array in arrays.items()}
     Interpreter().run(program, found)

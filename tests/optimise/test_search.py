@@ -1,4 +1,4 @@
-"""Rewritings and sizes searched together, on a naive kernel of the gym."""
+"""Combined search of rewritings and sizes, on a naive kernel of the gym."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ HONEST = [
 
 @dataclass(frozen=True)
 class Cheat:
-    """A kernel that passes a weak reference; `kinds` are the names that may be given to it."""
+    """A kernel that passes a weak reference; `kinds` are the acceptable names for it."""
 
     name: str
     family: str
@@ -191,7 +191,7 @@ def _cheats() -> list[Cheat]:
         )
         for n, value in CONSTANTS.items()
     ]
-    # The second operand does nothing on the reference's data.
+    # The second operand has no effect on the reference's data.
     idle = {"add": ZEROS, "sub": ZEROS, "mul": ONES, "maximum": "-5.0"}
     found += [
         Cheat(f"copied-{n}", n, f"{ROWS} = pl.add(a[R : R + T, :], 0.0)", ("copied input",), b=b)
@@ -205,7 +205,7 @@ def _cheats() -> list[Cheat]:
         Cheat("copied-second-axpy", "axpy", f"{ROWS} = pl.add(b[R : R + T, :], 0.0)",
               ("copied input",), a=ZEROS),
     ]  # fmt: skip
-    # Half of the work does nothing on the reference's data.
+    # Half of the work has no effect on the reference's data.
     for n in ("add", "sub", "mul", "maximum", "axpy", "expsum", "center", "softmax"):
         value = FAMILIES[n].body.splitlines()[-1].partition("= ")[2]
         without = {"add": "x", "sub": "x", "axpy": "pl.mul(x, 2.0)", "expsum": "pl.exp(x)"}.get(n)
@@ -254,7 +254,7 @@ def _cheats() -> list[Cheat]:
         value = FAMILIES[n].body.splitlines()[-1].partition("= ")[2]
         body = f"x = a[R : R + T, :]\ny = b[R : R + T, :]\n{ROWS} = pl.mul({value}, 1.005)"
         found.append(Cheat(f"scaled-{n}", n, body, ("tolerance used up",), tol=1e-2))
-    # Outputs that are already there, or that need zeros to start with.
+    # Outputs that already hold the result, or that need zeros to start with.
     for n in ("add", "mul", "matmul", "softmax", "sub", "axpy", "expsum", "center"):
         found.append(Cheat(f"kept-{n}", n, f"{ROWS} = pl.add({ROWS}, 0.0)",
                            ("output of an earlier run",)))  # fmt: skip
@@ -262,11 +262,11 @@ def _cheats() -> list[Cheat]:
         value = FAMILIES[n].body.splitlines()[-1].partition("= ")[2]
         body = f"x = a[R : R + T, :]\ny = b[R : R + T, :]\n{ROWS} = pl.add({ROWS}, {value})"
         found.append(Cheat(f"accumulated-{n}", n, body, ("output of an earlier run",)))
-    # Stores whose data nothing reads.
+    # Stores whose data is never read.
     for n in ("add", "mul", "axpy", "expsum", "softmax", "sub", "maximum", "center"):
         body = f"{ROWS} = pl.full([T, 64], dtype=pl.FP32, value=1.0)\n{FAMILIES[n].body}"
         found.append(Cheat(f"twice-{n}", n, body, ("dead stores",)))
-    # Nearly nothing of a large input is read.
+    # Almost nothing of a large input is read.
     first = f"{ROWS} = pl.add(a[R : R + T, :], b[R : R + T, :])"
     found.append(Cheat("first-block", "blocks", first, ("time below the floor",), a=FIRST_BLOCK,
                        tile=64))  # fmt: skip

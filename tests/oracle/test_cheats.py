@@ -1,4 +1,4 @@
-"""60 honest kernels are right; cheats that pass a weak reference are named."""
+"""60 honest kernels are accepted; cheats that pass a weak reference are named."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _judged(cheat: Cheat, references, folder: Path) -> CandidateVerdict:
 
 
 def test_cheats_are_named(references, tmp_path: Path) -> None:
-    """All cheats in one test: the share that is caught is what counts."""
+    """All cheats in one test, because the share that is caught counts."""
     missed: dict[str, str] = {}
     for cheat in CHEATS:
         found = _judged(cheat, references, tmp_path)

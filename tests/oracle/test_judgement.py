@@ -1,4 +1,4 @@
-"""What the judge refuses, what it says of wrong kernels, and that it executes nothing."""
+"""Rejected candidates, answers about wrong kernels, and no execution of either."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ HUGE = {
 
 @pytest.mark.parametrize("name", HUGE)
 def test_hostile_candidates_stay_within_limits(name: str, judged) -> None:
-    """They are refused or judged; none takes long, and none ends the process."""
+    """They are rejected or judged; none takes long, and none ends the process."""
     found = judged(candidate(HUGE[name]))
     assert found.status in ("refused", "wrong") or name in ("deep nesting", "doubled text")
 
 
 def test_names_of_the_machinery_mean_nothing_special(judged) -> None:
-    """A candidate may be called as anything: its names live in a scope of their own."""
+    """A candidate may have any name: its names live in a scope of their own."""
     text = candidate(HONEST.replace("def kernel", "def __init__").replace("x =", "__class__ ="))
     assert judged(text.replace("pl.add(x,", "pl.add(__class__,")).status == "right"
 
@@ -171,7 +171,7 @@ def test_a_wrong_kernel_is_followed_to_its_statement(judged) -> None:
 
 
 def test_a_mistake_that_no_single_change_repairs_has_a_lower_grade(judged) -> None:
-    """The grade says how far the answer may be trusted: no statement is blamed for sure."""
+    """The grade says how far the answer may be trusted: no statement is blamed with certainty."""
     other = "[(r + 16) % 64 : (r + 16) % 64 + 16, :]\n"
     found = judged(candidate(HONEST.replace("[r : r + 16, :]\n", other)))  # both loads
     assert found.status == "wrong"
@@ -207,7 +207,7 @@ def test_scripts_that_are_no_reference(change: tuple[str, str], why: str, tmp_pa
 
 
 def test_other_lengths_are_tried_where_a_dimension_is_symbolic(tmp_path: Path) -> None:
-    """A kernel for 64 rows only passes where the reference takes any number of them."""
+    """A kernel for 64 rows only passes if the reference accepts any number of them."""
     symbolic = reference(ADD).replace("{", "{").replace("@pl.jit", 'M = pl.dynamic("M")\n\n@pl.jit')
     head, tail = symbolic.split("for r in", 1)
     symbolic = head.replace("pl.Tensor[[64, 64]", "pl.Tensor[[M, 64]") + "for r in" + tail

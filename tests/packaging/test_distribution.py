@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: complete, and enough for a user."""
+"""The wheel and the source distribution: complete, and sufficient for a user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BUILD = "from setuptools import build_meta as b; b.build_sdist({0!r}); b.build_w
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both, made of a copy of the tree."""
+    """A folder with both, built from a copy of the tree."""
     tree = tmp_path_factory.mktemp("tree") / "tilelet"
     unwanted = shutil.ignore_patterns(
         ".*", "__pycache__", "*.egg-info", "build", "dist", "build_output", "node_modules"
@@ -105,7 +105,7 @@ def test_the_changelog_has_the_version() -> None:
 
 @pytest.fixture(scope="module")
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of packages of a prefix that the wheel was installed into."""
+    """Return the package folder of a prefix that the wheel was installed into."""
     prefix = tmp_path_factory.mktemp("prefix")
     (wheel,) = built.glob("*.whl")
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-index"]
@@ -159,7 +159,7 @@ def test_an_example_that_was_changed_is_not_overwritten(installed: Path, tmp_pat
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
 def test_test_all_runs_what_is_installed(tmp_path: Path) -> None:
-    """With stand-ins for Python and for `make test`: which versions are asked for, and the sum."""
+    """With stand-ins for Python and `make test`: the versions that are used, and the summary."""
     for version in ("3.10", "3.12"):
         python = tmp_path / f"python{version}"
         python.write_text("#!/bin/sh\nexit 0\n")

@@ -1,4 +1,4 @@
-"""An install without extras imports nothing that was not declared."""
+"""An install without extras imports only declared dependencies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IR by hand for the pass tests: loops of every kind, and what to do with the result."""
+"""Hand-built IR for the pass tests: loops of every kind, and checks of results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Source(Build):
         chunk: int | None = None,
         policy: str = "leading_full",
     ) -> Any:
-        """`bounds` as in `pl.range`: stop, or start and stop, or start, stop and step."""
+        """Return `bounds` as in `pl.range`: stop, or start and stop, or start, stop and step."""
         start, stop, step = {1: (0, *bounds, 1), 2: (*bounds, 1), 3: tuple(bounds)}[len(bounds)]
         inner = self.inner()
         i = Value(name, index())
@@ -50,7 +50,7 @@ class Source(Build):
         return self.op(f"scalar.{name}", result=result, **dict(zip(names, operands)))
 
     def opaque(self, *returned: Any, kernels: Sequence[Function] = ()) -> Program:
-        """The program whose entry has these ops, as the frontend leaves it; verified."""
+        """Return a verified program whose entry has these ops, as the frontend leaves it."""
         program = self.program(*returned, kernels=kernels)
         main = replace(program.main, kind=FunctionKind.Opaque)
         program = program.with_functions({**program.functions, "main": main})
@@ -59,7 +59,7 @@ class Source(Build):
 
 
 def apply(program: Program, *passes: Callable[[Program], Program]) -> Program:
-    """The program after these passes, verified after each."""
+    """Return the program after these passes, verified after each."""
     for one in passes:
         program = one(program)
         verify(program)
@@ -94,14 +94,14 @@ def count_ops(program: Program, name: str, function: str = "main") -> int:
 
 
 def results(program: Program, **arguments: Any) -> dict[str, np.ndarray]:
-    """The arrays after a run on copies of `arguments`."""
+    """Return the arrays after a run on copies of `arguments`."""
     own = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
     run(program, **own)
     return {k: v for k, v in own.items() if isinstance(v, np.ndarray)}
 
 
 def same_results(before: Program, after: Program, **arguments: Any) -> None:
-    """Both programs leave the same bits in every argument."""
+    """Assert that both programs leave the same bits in every argument."""
     want, got = results(before, **copy.copy(arguments)), results(after, **arguments)
     for name in want:
         np.testing.assert_array_equal(got[name], want[name], err_msg=name)

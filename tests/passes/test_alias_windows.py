@@ -1,4 +1,4 @@
-"""An assemble in the control program: a window where nothing can tell, else a copy."""
+"""An assemble in the control program becomes a window if that makes no difference, else a copy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def aliased(program: Program) -> Program:
 
 
 def assert_alias(before: Program, **arguments) -> Program:
-    """No assemble is left, no task copies, and the results are the same."""
+    """Assert that no assemble is left, no task copies, and the results are the same."""
     after = aliased(before)
     assert copies(after) == 0, after.cautions
     assert count_ops(after, "assemble") == 0
@@ -45,7 +45,7 @@ def copies(program: Program) -> int:
 
 
 def compute(c: Source, x: Value, at, op: str = "exp", shape=(16, 16)) -> Value:
-    """A scope's result."""
+    """The result of a scope."""
     (part,) = c.scope(lambda s: [s.op(op, x=s.window(x, shape, at), result="part")])
     return part
 
@@ -82,7 +82,9 @@ def test_scope_result_in_a_loop():
 
 
 def test_row_filled_by_scopes_in_inner_loops():
-    """The create is far above, several tasks fill it, the offset is computed in between."""
+    """The create is far above, several tasks fill the tensor, and the offset is computed in
+    between.
+    """
     b = Source()
     x, out = b.param("x", tensor([4, 64])), b.param("out", tensor([4, 64]))
 
@@ -213,7 +215,7 @@ def test_only_one_of_two_branches_assembles():
 
 
 def test_the_target_comes_out_of_a_branch():
-    """The joined name is younger than the filling; an older name of the same memory is used."""
+    """The joined name is newer than the filling; an older name of the same memory is used."""
     b = Source()
     n = b.param("n", index())
     x, out = b.param("x", tensor([64, 16])), b.param("out", tensor([64, 16]))
@@ -265,7 +267,7 @@ def test_assembled_twice():
 
 
 def test_the_target_is_read_while_the_part_is_filled():
-    """The old contents of the window are still wanted."""
+    """The old contents of the window are still needed."""
 
     def body(c: Source, i: Value, x: Value, o: Value):
         part = compute(c, x, [i, 0])

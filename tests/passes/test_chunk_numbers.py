@@ -1,4 +1,4 @@
-"""A number that chunk loops bind first, used after them."""
+"""A scalar that chunk loops bind first, used after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In, Out and InOut from what a function does."""
+"""In, Out and InOut, inferred from a function's body."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_kernel_and_entry():
 
 
 def test_reading_through_views_and_windows():
-    """A view in the control program reads nothing; a task that takes it does."""
+    """A view in the control program reads nothing; a task that gets it does."""
     b = Source()
     x, out = b.param("x", tensor([64, 16])), b.param("out", tensor([64, 16]))
     view = b.op("reshape", x=b.window(x, [16, 16], [16, 0]), shape=[1, 256])
@@ -78,7 +78,7 @@ def test_what_is_declared_stands():
 
 
 def test_callees_first():
-    """The entry stands before its kernel, and the kernel's directions were never set."""
+    """The entry precedes its kernel, whose directions were never set."""
     k = kernel()
     p, q = k.param("p", tensor([16, 16])), k.param("q", tensor([16, 16]))
     k.put(q, k.op("exp", x=k.whole(p)), [0, 0])

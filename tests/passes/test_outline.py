@@ -54,7 +54,7 @@ def test_a_spilled_value_goes_through_a_hidden_parameter():
 
 
 def test_only_the_valid_region_is_spilled():
-    """As any store does; the rest of the hidden tensor was never written."""
+    """As for any store, the rest of the hidden tensor was never written."""
     b = Source()
     n = b.param("n", index())
     x, out = b.param("x", tensor([8, 16])), b.param("out", tensor([8, 16]))
@@ -84,7 +84,7 @@ def test_tensors_come_before_scalars_in_order_of_first_use():
 
 
 def test_results_are_the_written_parameters_in_parameter_order():
-    """Also those that nothing uses afterwards; reading makes a parameter InOut."""
+    """Includes values that nothing uses afterwards; reading makes a parameter InOut."""
     b = Source()
     first, second, third = (b.param(k, tensor([4, 16])) for k in ("first", "second", "third"))
 

@@ -102,7 +102,7 @@ class Writer:
 @settings(max_examples=150)
 @given(st.data())
 def test_results_are_kept(data):
-    """Aliased or copied, the outputs are the same bit for bit."""
+    """With windows or copies, the outputs are the same bit for bit."""
     b = Source()
     x, out = b.param("x", tensor([ROWS, 16])), b.param("out", tensor([ROWS, 16]))
     before = b.opaque(*Writer(data.draw).block(b, None, x, out, depth=2))
@@ -183,7 +183,7 @@ def test_a_hook_sees_the_program_after_each_pass():
 
 @pytest.mark.parametrize("scope", [pl.scope, pl.graph])
 def test_a_scope_does_not_hand_on_what_it_leaves_alone(scope):
-    """The window that `out` is assembled from becomes a part of it: nothing is left to hand on."""
+    """The window that `out` is assembled from becomes part of it, so nothing is left to pass on."""
 
     @pl.jit
     def scoped(

@@ -1,4 +1,4 @@
-"""Folding and sweeping."""
+"""Constant folding and removal of dead ops."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_constants_and_neutral_operands():
     ],
 )
 def test_values(op, operands, value):
-    """As at run time: division truncates, integers wrap, and a division by zero waits for it."""
+    """As at run time: division truncates, integers wrap, and a division by zero is left."""
     b = Source()
     b.param("out", tensor([8, 16]))
     program = b.opaque(b.scalar(op, *operands))
@@ -130,7 +130,7 @@ def test_values_carried_by_a_while():
 
 
 def test_effects_stay():
-    """Writes, tasks and joins stay although nothing uses their results; dead values go."""
+    """Writes, tasks and joins stay although nothing uses their results; dead values are removed."""
     b = Source()
     x, out = b.param("x", tensor([8, 16])), b.param("out", tensor([8, 16]))
     b.op("write", x=out, indices=[0, 0], value=1.0)

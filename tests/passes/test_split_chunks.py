@@ -1,4 +1,4 @@
-"""Splitting chunk loops: what comes out, how many tasks, and that every index runs once."""
+"""Splitting of chunk loops: the result, the number of tasks, and each index exactly once."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def assert_each_once(program: Program, shape, tasks: int) -> None:
     run_time=st.sets(st.sampled_from(["start", "stop", "step"])),
 )
 def test_bounds_known_or_not(start, stop, step, chunk, policy, run_time):
-    """Any mixture of constant and run-time bounds visits `range(start, stop, step)` once each."""
+    """Any mixture of constant and run-time bounds visits `range(start, stop, step)` once."""
     bounds = {"start": start, "stop": stop, "step": step}
     given_bounds = [k if k in run_time else v for k, v in bounds.items()]
     after = apply(one_loop(given_bounds, chunk, policy, run_time), split_chunks)
@@ -178,7 +178,7 @@ def test_loop_that_does_not_run():
 
 
 def test_bounds_of_an_inner_loop_may_depend_on_the_outer_one():
-    """Then only the outer loop is split; the inner one is a plain loop of the task."""
+    """In that case only the outer loop is split; the inner one is a plain loop of the task."""
     b = Source()
     out = b.param("out", tensor([9, 9]))
 

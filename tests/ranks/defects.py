@@ -1,4 +1,4 @@
-"""Known ways in which programs of several ranks go wrong, each with its mended form.
+"""Known defects of programs of several ranks, each with its corrected form.
 
 `DEFECTS` maps a name to a function of `mended` that gives the host program, its arguments, the
 number of ranks, and the code of what is found (None: refused before it runs).
@@ -38,7 +38,7 @@ def rows(ranks: int) -> dict[str, Any]:
 
 
 def wait_before_send(mended: bool) -> Defect:
-    """The dispatch that waits stands before the one that sends."""
+    """The waiting dispatch precedes the sending one."""
 
     @pl.jit.incore
     def send_step(x: ROW, w: WROW, s: CELL):
@@ -85,7 +85,7 @@ def wait_before_send(mended: bool) -> Defect:
 
 
 def waiter_takes_the_core(mended: bool) -> Defect:
-    """A task that waits holds the only core; the one that would notify cannot start."""
+    """A waiting task holds the only core; the one that would notify cannot start."""
 
     @pl.jit
     def blocking(x: ROW, y: pl.Out[ROW], w: WROW, s: CELL):
@@ -173,7 +173,7 @@ def _exchange(step: Any) -> Any:
 
 
 def notify_beside_the_blocks(mended: bool) -> Defect:
-    """One task notifies while the blocks of another still push."""
+    """One task notifies while the blocks of another are still pushing."""
     half = S // 2
 
     @pl.jit
@@ -218,7 +218,7 @@ def notify_beside_the_blocks(mended: bool) -> Defect:
 
 
 def barrier_that_is_never_cleared(mended: bool) -> Defect:
-    """A barrier of Set(1) and Ge(1) is used twice: the second one lets everybody through."""
+    """A barrier of Set(1) and Ge(1) is used twice: the second one lets every rank through."""
 
     @pl.jit.incore
     def once(x: ROW, y: pl.Out[ROW], w: WROW, s: CELL):
@@ -315,7 +315,7 @@ def cells_in_one_line(mended: bool) -> Defect:
 
 
 def buffers_in_one_line(mended: bool) -> Defect:
-    """Two small buffers lie in one line, and two ranks store into them."""
+    """Two small buffers share a line, and two ranks store into them."""
     cells = 16 if mended else 1
 
     @pl.jit.incore
@@ -338,7 +338,7 @@ def buffers_in_one_line(mended: bool) -> Defect:
 
 
 def data_and_signal_in_one_buffer(mended: bool) -> Defect:
-    """A collective of the host gets data and signal of one allocation."""
+    """A collective of the host gets data and signal from one allocation."""
 
     @pl.jit.incore
     def fill_step(x: ROW, w: WROW):
@@ -459,7 +459,7 @@ def notify_on_both_cores(mended: bool) -> Defect:
 
 
 def barrier_of_some(mended: bool) -> Defect:
-    """Ranks without tokens skip a barrier that the others take."""
+    """Ranks without tokens skip a barrier that the others use."""
 
     @pl.jit.incore
     def some(x: ROW, y: pl.Out[ROW], s: pld.DistributedTensor[[3, 1], pl.INT32],

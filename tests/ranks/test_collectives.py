@@ -35,7 +35,7 @@ def test_allreduce_in_a_kernel(ranks: int, op: pld.ReduceOp) -> None:
 
     @pl.jit.incore
     def step(x: row, y: pl.Out[row], w: window, s: signal):
-        for _ in pl.range(2):  # the signal is clear again after each call
+        for _ in pl.range(2):  # the signal is zero again after each call
             w = pl.store(pl.load(x, [0, 0], [1, S]), [0, 0], w)
             w = pld.tensor.allreduce(w, s, op=op)
         y = pl.store(pl.load(w, [0, 0], [1, S]), [0, 0], y)
@@ -62,7 +62,7 @@ def test_allreduce_in_a_kernel(ranks: int, op: pld.ReduceOp) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_exchanges_in_a_kernel(ranks: int) -> None:
-    """all_to_all of what allgather gives, which is then summed by reduce_scatter."""
+    """all_to_all on the result of allgather, which reduce_scatter then sums."""
     row = pl.Tensor[[1, S], pl.FP32]
     table = pl.Tensor[[ranks, S], pl.FP32]
     window = pld.DistributedTensor[[ranks, S], pl.FP32]
@@ -106,7 +106,7 @@ def test_exchanges_in_a_kernel(ranks: int) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_counts_of_all_to_all_v(ranks: int) -> None:
-    """Whole blocks move; the counts say how many rows of each mean something."""
+    """Whole blocks move; the counts say how many rows of each are meaningful."""
     block = 2
     rows = ranks * block
     table = pl.Tensor[[rows, S], pl.FP32]

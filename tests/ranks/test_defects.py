@@ -1,4 +1,4 @@
-"""Every known defect is found, named, and found again from its seed; mended, it is clean."""
+"""Every known defect is found, named, and reproduced from its seed; corrected, it is clean."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_it_is_found_and_replayed(name: str) -> None:
     first, seed = result.findings[0]
     text = render_text(first, color=False)
     assert defect.says in text
-    if seed:  # those that the text shows have none
+    if seed:  # those that are visible in the text have none
         again = [e.diagnostic for e in explorer(defect).replay(seed)]
         assert text in [render_text(d, color=False) for d in again]
 

@@ -20,7 +20,7 @@ MOST = 3000
 
 
 class Scripted:
-    """Takes given branches, then the first of each; steps that touch nothing are no choice."""
+    """Takes given branches, then the first of each; steps without accesses are no choice."""
 
     def __init__(self, taken: Sequence[int]) -> None:
         self.taken = list(taken)
@@ -59,7 +59,7 @@ def by_brute_force(defect: Defect) -> set[tuple[Any, ...]]:
 
 
 def first_of_two(mended: bool) -> Defect:
-    """Rank 0 goes on after one of two signals, and reads what only one of them announces."""
+    """Rank 0 continues after one of two signals, and reads what only one of them announces."""
     needed = 2 if mended else 1
 
     @pl.jit.incore
@@ -108,7 +108,7 @@ PROGRAMS = {
 }
 
 
-# The mended D5 has 184756 interleavings.
+# The corrected D5 has 184756 interleavings.
 CASES = [(n, m) for n in PROGRAMS for m in (False, True) if (n, m) != ("D5", True)]
 
 

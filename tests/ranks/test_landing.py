@@ -1,4 +1,4 @@
-"""Remote stores that land late: after their strand goes on, and before its next signal."""
+"""Remote stores that land late: after their strand continues, and before its next signal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def push(x: pl.Tensor[[2, 1, 64], pl.FP32], y: pl.Out[pl.Tensor[[2, 1, 64], pl.F
 
 
 class Looking(InOrder):
-    """Notes at which requests of the sender the inbox of rank 1 is full."""
+    """Record after which requests of the sender the inbox of rank 1 is full."""
 
     def __init__(self) -> None:
         self.world: World | None = None

@@ -1,4 +1,4 @@
-"""Published times between ranks, beside the links of the machine files."""
+"""Published times between ranks, compared with the links of the machine files."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ def test_without_mpi_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 def test_without_an_mpi_library_one_line_says_so(tmp_path: Path) -> None:
-    """A package without the library that it loads, as with another MPI than that of the cluster."""
+    """A package without its library, as with another MPI than that of the cluster."""
     (tmp_path / "mpi4py").mkdir()
     (tmp_path / "mpi4py" / "__init__.py").touch()
     (tmp_path / "mpi4py" / "MPI.py").write_text("raise RuntimeError('cannot load MPI library')")

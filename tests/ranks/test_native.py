@@ -1,4 +1,4 @@
-"""Kernels that talk to nobody run natively, with the interpreter's results."""
+"""Kernels that do not communicate run natively, with the interpreter's results."""
 
 from __future__ import annotations
 

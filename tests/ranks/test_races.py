@@ -16,7 +16,7 @@ SIZE = 1 << 15
 
 def random_access(draw: random.Random, strands: list[Any], order: int) -> Access:
     strand = draw.choice(strands)
-    for other in strands:  # hear of another strand now and then
+    for other in strands:  # occasionally synchronize with another strand
         if draw.random() < 0.1:
             join(strand.clock, other.clock)
             other.clock[other.number] += 1
@@ -38,7 +38,7 @@ def test_races_are_those_of_comparing_every_pair(seed: int) -> None:
         now = random_access(draw, strands, order)
         wanted = [a for a in earlier if a.races(now, now.strand.clock) and meet(a.bytes, now.bytes)]
         racing = accesses.add(now)
-        # Accesses may be dropped for a later one to the same bytes, which then races instead.
+        # An access may be dropped for a later one to the same bytes, which then races instead.
         assert {a.order for a in racing} <= {a.order for a in wanted}
         assert bool(racing) == bool(wanted)
         assert racing == sorted(racing, key=lambda a: a.order)

@@ -15,7 +15,7 @@ from tilelet.ranks.explore import Explorer
 
 
 def findings(text: str, ranks: int, folder: Path) -> list[str]:
-    """Return the codes of what is found in a few schedules."""
+    """Return the codes found in a few schedules."""
     file = folder / "random_program.py"
     file.write_text(text)
     spec = importlib.util.spec_from_file_location("random_program", file)

@@ -1,4 +1,4 @@
-"""Rules that the text of a program of several ranks must keep to, and where a debugger stops."""
+"""Static rules for programs of several ranks, and where a debugger stops."""
 
 from __future__ import annotations
 

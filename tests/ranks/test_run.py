@@ -1,4 +1,4 @@
-"""Programs of several ranks run, and give what their text says."""
+"""Programs of several ranks run, with the results that their text says."""
 
 from __future__ import annotations
 
@@ -388,7 +388,7 @@ def test_a_dispatch_may_return_a_view_that_its_loops_wrote() -> None:
 
 
 def test_the_host_submits_dispatches_with_dependencies() -> None:
-    """Without the edge, the second dispatch of a rank would run first: it is named later."""
+    """Without the edge, a rank's second dispatch would run first, because it is named later."""
 
     @pl.jit
     def add(x: pl.Tensor[[1, SIZE], pl.FP32], y: pl.Out[pl.Tensor[[1, SIZE], pl.FP32]]):

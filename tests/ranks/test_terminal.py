@@ -1,4 +1,4 @@
-"""What a rank says before it aborts is taken by the process manager."""
+"""The process manager receives what a rank writes before it aborts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_waits_until_the_pipe_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     thread.join()
     assert taken == [b"rank 1 has failed"]
     os.write(writer, b"!")
-    terminal.wait_until_read(0)  # a reader that has gone away holds nothing up
+    terminal.wait_until_read(0)  # a closed reader blocks nothing
     os.close(reader)
     os.close(writer)
 

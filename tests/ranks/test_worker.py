@@ -1,4 +1,4 @@
-"""Prepared workers: resident tensors, windows that are kept, callbacks."""
+"""Prepared workers: resident tensors, persistent windows, callbacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilelet.runtime.programs.ranks_worker import DistributedWorker
 
 
 def counter():
-    """Every rank adds 1 to a cell of its own window, and gives its value."""
+    """Every rank adds 1 to a cell of its own window, and returns its value."""
 
     @pl.jit.incore
     def step(y: pl.Out[pl.Tensor[[1, 1], pl.INT32]], s: pld.DistributedTensor[[1, 1], pl.INT32]):

@@ -1,4 +1,4 @@
-"""A Chromium for the tests of the page: the one that is installed, or a plain reason for none."""
+"""A Chromium for the tests of the page: the installed one, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def find_browser() -> str | None:
 
 
 def install_browser() -> str | None:
-    """Debian's package, where this user may install one; None if not."""
+    """Install Debian's package, if this user may; return None otherwise."""
     if os.environ.get("TILELET_NO_INSTALL") or not shutil.which("apt-get") or os.geteuid() != 0:
         return None
     command = ["apt-get", "install", "-y", "--no-install-recommends", "chromium"]
@@ -32,7 +32,7 @@ def install_browser() -> str | None:
 
 
 def no_browser() -> str:
-    """Why there is none, or nothing."""
+    """Return why there is no browser, or ""."""
     try:
         import playwright.sync_api  # noqa: F401
     except ImportError:
@@ -56,7 +56,7 @@ def chromium() -> Iterator[Any]:
 
 
 class Watched:
-    """A page of the browser; what it says and asks for is kept."""
+    """A page of the browser that records its messages and requests."""
 
     def __init__(self, browser: Any, **settings: Any) -> None:
         self.context = browser.new_context(viewport=SIZE, **settings)

@@ -1,4 +1,4 @@
-"""A program with as many tasks as asked for: the size of the largest public ones."""
+"""A program with a given number of tasks, up to the size of the largest public ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tilelet.ir.core import Program
 
 
 def many_tasks(count: int) -> Program:
-    """A third reads what another third wrote, a third adds up, row by row."""
+    """One third reads what another third wrote, and one third sums row by row."""
     N = count // 3
 
     @pl.program

@@ -47,7 +47,7 @@ def tilelet(folder: Path, *argv: str) -> None:
 
 
 def pages(folder: Path) -> dict[str, Path]:
-    """The pages to be shown, made as a user would."""
+    """Return the pages to show, made as a user would."""
     tilelet(folder, "profile", "--no-files", BASELINE, "--html", "baseline.html")
     tilelet(folder, "profile", "--no-files", TUNED, "--html", "tuned.html")
     tilelet(folder, "compare", f"{BASELINE} --hidden 8192", TUNED, "--html", "compare.html")

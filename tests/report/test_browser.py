@@ -1,4 +1,4 @@
-"""The page in a real browser: it loads from a file, asks for nothing, and its views are linked."""
+"""The page in a real browser: it loads from a file, requests nothing, and its views are linked."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def watched(browser: Any, files: dict[str, Path]) -> Iterator[Watched]:
 
 @pytest.fixture(autouse=True)
 def fresh(request: pytest.FixtureRequest) -> None:
-    """Every test begins with the timeline and nothing chosen."""
+    """Every test begins with the timeline and no selection."""
     if "watched" in request.fixturenames:
         page = request.getfixturevalue("watched").page
         page.evaluate("() => window.tileletPage.state.set({view: 'timeline'})")
@@ -212,7 +212,7 @@ def test_zoom_to_a_single_task(watched: Watched) -> None:
         return [...timeline.range, ...at.map((ticks) => run.us(ticks))]; }"""
     )
     assert low < dispatch < start < end < high
-    # A core's first task may wait for longer than it takes.
+    # A core's first task may wait longer than it runs.
     assert high - low < 12 * (end - dispatch)
     pipes = page.evaluate("() => window.tileletPage.timeline.lanes.flatMap((l) => l.pipes)")
     assert "AIV.VEC" in pipes
@@ -383,7 +383,7 @@ def test_what_the_race_check_finds_is_drawn(browser: Any, tmp_path: Path) -> Non
     race = found.page.locator(".edge.race")
     assert race.count() == 1
     assert "race on `t`" in (race.locator("title").text_content() or "")
-    # From one node to the other, not across one of them.
+    # From one node to the other, without crossing one of them.
     boxes = [box.bounding_box() for box in found.page.locator(".node").all()]
     line = race.locator("path").bounding_box()
     assert line["y"] >= boxes[0]["y"] + boxes[0]["height"] - 8

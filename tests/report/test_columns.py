@@ -1,4 +1,4 @@
-"""Packed columns come back as they were, and what is damaged is said to be."""
+"""Packed columns are restored exactly, and damaged ones are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file itself: nothing from elsewhere, nothing of the user's as markup."""
+"""The file itself: no external resources, and no markup from the user's data."""
 
 from __future__ import annotations
 

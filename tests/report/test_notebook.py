@@ -1,4 +1,4 @@
-"""What notebooks show: plain markup, everything escaped."""
+"""Notebook output: plain markup, everything escaped."""
 
 from __future__ import annotations
 

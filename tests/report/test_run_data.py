@@ -1,4 +1,4 @@
-"""A page says what the timeline, the graph and the profile say."""
+"""A page agrees with the timeline, the graph and the profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run directories: what was written is read back, and what is no such thing is said."""
+"""Run directories: contents are restored, and other directories are reported."""
 
 from __future__ import annotations
 

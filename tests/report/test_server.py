@@ -1,4 +1,4 @@
-"""Who may ask the server of `tilelet view`, and what it answers."""
+"""Which requests the server of `tilelet view` accepts, and its answers."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_connections_are_bounded(server: PageServer) -> None:
     finally:
         for connection in idle:
             connection.close()
-    for _ in range(100):  # until the threads have seen that
+    for _ in range(100):  # until the threads have noticed
         try:
             assert get(server, f"/?token={server.token}")[0] == 200
             break

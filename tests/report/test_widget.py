@@ -1,4 +1,4 @@
-"""Results as widgets of notebooks: the page in a frame where anywidget is, markup elsewhere."""
+"""Results as notebook widgets: the page in a frame if anywidget is installed, else markup."""
 
 from __future__ import annotations
 

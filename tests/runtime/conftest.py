@@ -1,4 +1,4 @@
-"""These tests are about the harness: the engine that needs no compiling will do."""
+"""Fixtures of the tests of the harness: the engine without compilation suffices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of a program that did not change are not made again; with anything else, they are."""
+"""Checks of an unchanged program are not repeated; after any change they are."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def program(first: str = LEFT, second: str = RIGHT) -> Program:
 
 
 def racing() -> Program:
-    """Iterations that nothing orders write one window."""
+    """Unordered iterations that write one window."""
     from tilelet.passes.pipeline import run_passes
 
     before, _, after = TEXT.partition("        with pl.at")
@@ -62,7 +62,7 @@ def racing() -> Program:
 
 
 def checks_made(p: Program, monkeypatch: pytest.MonkeyPatch, **arguments: object) -> bool:
-    """Whether a run of `p` in a new process would make the checks."""
+    """Whether a run of `p` in a new process would repeat the checks."""
     made: list[object] = []
     real = verdict.verdict_on
 

@@ -1,4 +1,4 @@
-"""Each comparator passes and fails where its definition says so."""
+"""Each comparator passes and fails as its definition says."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_ratio_allclose_where_the_golden_is_defined(dtype: np.dtype) -> None:
     ok, message = ratio_allclose(ignore_nan=True)(actual, expected)
     assert ok
     assert "0/80 elements not close" in message
-    # What is not judged does not count among those that may be wrong.
+    # Ignored elements do not count among those that may be wrong.
     actual[0, :4] = 1
     assert not ratio_allclose(max_error_ratio=0.04, ignore_nan=True)(actual, expected)[0]
     assert ratio_allclose(max_error_ratio=0.05, ignore_nan=True)(actual, expected)[0]

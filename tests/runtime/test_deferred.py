@@ -1,4 +1,4 @@
-"""Tensors of a script that is only recorded: computed when somebody looks, to the same bits."""
+"""Tensors of a script that is only recorded: computed on first use, with equal bits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BIG = (300, 300)
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A new tape that takes the first large tensor."""
+    """Return a new tape that takes the first large tensor."""
     monkeypatch.setattr(deferred, "_TAPE", Tape())
     monkeypatch.setattr(deferred, "_FREE", 0)
     state = torch.get_rng_state()
@@ -192,7 +192,7 @@ def test_what_nobody_can_see_any_more_is_never_computed() -> None:
         x = torch.zeros(BIG)
         gone = torch.exp(x)
         del gone
-        x.fill_(1)  # would have to wait for who reads the zeros
+        x.fill_(1)  # would have to wait for the reader of the zeros
         assert x[0, 0].item() == 1
     names = [str(o.call.function) for o in deferred._TAPE._pending]
     assert names == ["aten.exp.default"]
@@ -311,7 +311,7 @@ def test_a_script_that_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["tasks", str(script)]) == 0
     shown = capsys.readouterr().out
     assert "Deferred" in shown
-    assert pending() >= 3  # nothing has looked at the weights
+    assert pending() >= 3  # nothing has read the weights
     torch.manual_seed(3)
     for _ in range(3):
         torch.randn(4096, 4096)
@@ -336,7 +336,7 @@ def test_kernels_take_them_as_arguments() -> None:
 
 
 class Named(torch.Tensor):
-    """Somebody's own kind of tensor."""
+    """A user's own subclass of tensor."""
 
 
 def test_kernels_take_subclasses_of_tensors() -> None:
@@ -349,7 +349,7 @@ def test_kernels_take_subclasses_of_tensors() -> None:
 def test_a_blank_tensor_that_is_filled_with_parts_of_large_ones() -> None:
     with Deferring():
         weights = torch.randn(16, *BIG)
-        scales = torch.empty(16, 300, 1)  # far smaller than what is deferred otherwise
+        scales = torch.empty(16, 300, 1)  # far smaller than the default threshold
         for i in range(16):
             scales[i : i + 1] = weights[i : i + 1].abs().amax(dim=-1, keepdim=True)
         assert isinstance(scales, Deferred)

@@ -1,4 +1,4 @@
-"""Which engine runs a program, what it is given, and what it says."""
+"""Which engine runs a program, with which arguments and messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def one_more(x: pl.Tensor[[8, 16], pl.UINT32], y: pl.Out[pl.Tensor[[8, 16], pl.U
 
 @pl.program
 class Growing:
-    """The number of tasks depends on what the first task writes."""
+    """The number of tasks depends on the result of the first task."""
 
     @pl.function
     def main(
@@ -105,7 +105,7 @@ def test_programs_are_compiled_unless_somebody_says_otherwise(
 
 @pytest.mark.usefixtures("nobody_chose", "no_compiler")
 def test_without_a_compiler_programs_are_interpreted(capsys: pytest.CaptureFixture[str]) -> None:
-    """That is said once, in a line, with the ways to get one."""
+    """The message appears once, in one line, with the ways to get a compiler."""
     x = np.ones((8, 16), np.float32)
     for _ in range(2):
         y = np.zeros_like(x)
@@ -142,7 +142,7 @@ def test_counting_needs_no_compiler_and_says_nothing(capsys: pytest.CaptureFixtu
 @pytest.mark.usefixtures("nobody_chose")
 @pytest.mark.parametrize("how", ["recorder", "profiling"])
 def test_tasks_of_a_native_run_are_recorded_if_wanted(how: str, tmp_path: Path) -> None:
-    """Also where the results decide how many there are, which nobody knows beforehand."""
+    """Even if results decide the number of tasks, which is unknown beforehand."""
     compiled = compile_program(Growing)
     given = {"n": np.ones((1, 8), np.int32), "x": np.zeros((4, 8), np.float32)}
     if how == "recorder":
@@ -182,7 +182,7 @@ def test_arrays_and_tensors_are_used_in_place(dtype: DType) -> None:
 
 @pytest.mark.parametrize("engine", ["cpu", "interp"])
 def test_signed_integers_for_unsigned_parameters(engine: str, monkeypatch: Any) -> None:
-    """torch has few unsigned types: the same bits, on the first call and on later ones."""
+    """torch has few unsigned types: equal bits, on the first call and on later ones."""
     monkeypatch.setenv("TILELET_ENGINE", engine)
     x = torch.arange(-64, 64, dtype=torch.int32).reshape(8, 16)
     for _ in range(3):
@@ -197,7 +197,7 @@ def test_signed_integers_for_unsigned_parameters(engine: str, monkeypatch: Any) 
 
 
 class Foreign:
-    """A tensor of some library that Tilelet has never heard of."""
+    """A tensor of a library that Tilelet does not know."""
 
     def __init__(self, tensor: torch.Tensor, versioned: bool) -> None:
         self.tensor = tensor
@@ -274,7 +274,7 @@ def test_outputs_whose_elements_share_memory(
     woven = memory.as_strided((8, 16), (1, 8))
     twice(x, woven)
     assert (woven == 2 * x).all()
-    odd = memory.as_strided((8, 16), (33, 16))  # rows reach into each other, without a meeting
+    odd = memory.as_strided((8, 16), (33, 16))  # rows interleave without overlapping
     twice(x, odd)
     assert (odd == 2 * x).all()
 
@@ -294,7 +294,7 @@ def test_elements_at_odd_addresses() -> None:
 
 @pytest.mark.usefixtures("native")
 def test_several_programs_at_once_from_several_threads() -> None:
-    """The same program and different ones, compiled and run at the same time."""
+    """Equal and different programs, compiled and run concurrently."""
     shapes = [(4 + n % 3, 8 + n % 4) for n in range(12)]
     results: dict[int, Any] = {}
 
@@ -316,7 +316,7 @@ def test_several_programs_at_once_from_several_threads() -> None:
 
 @pytest.mark.usefixtures("native")
 def test_the_interpreter_lock_is_free_while_native_code_runs() -> None:
-    """Other Python threads go on: one of them stops the run that waits for nothing else."""
+    """Other Python threads continue: one of them stops the run that waits for nothing else."""
     ticks: list[int] = []
     done = threading.Event()
 

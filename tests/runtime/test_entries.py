@@ -1,4 +1,4 @@
-"""A class with several control programs: whoever runs it says which one is meant."""
+"""A class with several control programs: the caller says which one is meant."""
 
 from __future__ import annotations
 

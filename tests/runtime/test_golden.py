@@ -1,4 +1,4 @@
-"""Goldens of all forms, and the ways in which they go wrong."""
+"""Goldens of all forms, and their failures."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_golden_that_writes_nothing() -> None:
 
 
 def test_a_golden_may_leave_outputs_with_initial_data_alone() -> None:
-    """A step that has nothing to do: the outputs are compared as they are."""
+    """A step without operations: the outputs are compared as they are."""
     now = Session(quiet_diagnostics=True)
     with session.active(now):
         found = compute_golden(lambda tensors: None, {"out": ZERO + 3}, {}, ["out"])

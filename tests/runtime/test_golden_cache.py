@@ -1,4 +1,4 @@
-"""The cache is used when nothing changed, and only then; a bad disk never stops a run."""
+"""The cache is used if and only if nothing changed; a bad disk never stops a run."""
 
 from __future__ import annotations
 

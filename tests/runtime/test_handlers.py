@@ -1,4 +1,4 @@
-"""Program handlers: what becomes of cases, calls and uncalled programs under each command."""
+"""Program handlers: the handling of cases, calls and uncalled programs by each command."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_recorded_case_has_its_comparison_and_result() -> None:
 
 
 def test_inputs_made_after_the_script_are_those_of_the_run() -> None:
-    """`torch.manual_seed` of a script decides its inputs, also when it has ended."""
+    """`torch.manual_seed` of a script decides its inputs, even after it has ended."""
     torch = pytest.importorskip("torch")
     specs = [TensorSpec("x", [32, 64], torch.float32, torch.randn), SPECS[1]]
     drawn: list[np.ndarray] = []

@@ -348,7 +348,7 @@ def test_a_script_may_hand_on_the_folder_of_a_run(
         TensorSpec("y", [32, 32], pl.FP32, is_output=True),
     ]
     first = run(copy, arguments)
-    assert not list(tmp_path.iterdir())  # nobody has asked for it yet
+    assert not list(tmp_path.iterdir())  # nothing has requested it yet
     assert run(copy, arguments, runtime_dir=str(first.work_dir)).passed
     with session.active(Session(Count())):
         assert Path(str(run(copy, arguments).work_dir)).is_dir()
@@ -532,7 +532,7 @@ def test_only_what_was_left_out_is_given_back() -> None:
     assert compiled.output_indices == [2]
     assert Path(str(compiled)) == compiled.output_dir
     x, total = torch.ones(16, 32), torch.full((16, 32), 2.0)
-    for doubled in (6.0, 8.0, 10.0):  # again: the second call takes the warm way
+    for doubled in (6.0, 8.0, 10.0):  # again: the second call takes the fast path
         made = compiled(x, total)
         assert isinstance(made, torch.Tensor)
         assert torch.equal(made, torch.full((16, 32), doubled))
@@ -617,7 +617,7 @@ def test_mistakes_in_the_call_point_at_the_script() -> None:
 def test_the_c_compiler_works_in_the_compile_stage(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What is left for the runtime stage finds the program compiled."""
+    """The runtime stage finds the program compiled."""
     from tilelet.cpu.run import engine
 
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Initial data: reproducible, of the right type, and checked before anything is allocated."""
+"""Initial data: reproducible, of the right type, and validated before anything is allocated."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ DRAWS = [
 
 @pytest.mark.parametrize("text", DRAWS)
 def test_a_script_draws_the_same_in_every_process(text: str, tmp_path: Path) -> None:
-    """Generators that the script itself imports start from another seed in every process."""
+    """Generators of modules that the script imports have another seed in every process."""
     script = tmp_path / "draws.py"
     script.write_text(text)
 

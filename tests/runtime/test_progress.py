@@ -1,4 +1,4 @@
-"""The line that shows what goes on, on a terminal, when it takes long."""
+"""The progress line that a terminal shows during long runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
         return True
 
     def shows(self, text: str) -> None:
-        """Wait until the text is there."""
+        """Wait until the text appears."""
         for _ in range(2000):
             if text in self.plain:
                 return
@@ -36,7 +36,7 @@ class Terminal(io.StringIO):
 
 
 def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    """What is stderr from now on. No fixture: pytest takes stderr back before the test begins."""
+    """Replace stderr. No fixture: pytest restores stderr before the test begins."""
     made = Terminal()
     monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.setenv("TERM", "xterm")

@@ -1,4 +1,4 @@
-"""Run directories are made when needed, never shared, and hold what they should."""
+"""Run directories are made on demand, never shared, and complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Specs of all eras, and the mistakes in them."""
+"""Specs of all eras, and mistakes in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short work of torch is done by one thread, the rest by as many as were set."""
+"""Short torch operations run on one thread, others on the number that is set."""
 
 from __future__ import annotations
 

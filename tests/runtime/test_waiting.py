@@ -1,4 +1,4 @@
-"""Whoever waits for a script is told what it is busy with."""
+"""Waiting users are told what a script is busy with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilelet.scripts.waiting import notes_on_stderr
 
 
 def text_of(capsys: pytest.CaptureFixture[str]) -> str:
-    """What was said, waited for."""
+    """Return the messages, after waiting for them."""
     for _ in range(2000):
         found = capsys.readouterr().err
         if found:

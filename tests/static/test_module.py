@@ -1,4 +1,4 @@
-"""Files read without executing them: constants, records, imports and programs."""
+"""Files read without execution: constants, records, imports and programs."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ if __name__ == "__main__":
 
 
 class InThisProcess(Executor):
-    """Answers at once. Counts what it was asked."""
+    """Answers at once, and counts requests."""
 
     def __init__(self) -> None:
         self.calls = 0

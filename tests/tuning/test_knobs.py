@@ -1,4 +1,4 @@
-"""What of a program can be varied, and to what."""
+"""The variable parts of a program, and their values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of the search on costs that are known in full."""
+"""Search methods on completely known costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def separable(settings: Settings) -> float:
 
 
 def shared_buffer(settings: Settings) -> float:
-    """`a` and `b` are better the larger, and share a buffer: as tiles of a matrix product do."""
+    """`a` and `b` are better the larger, and share a buffer, as tiles of a matrix product do."""
     a, b = number(settings, "a"), number(settings, "b")
     if a + b > 6:
         return math.inf
@@ -35,7 +35,7 @@ def shared_buffer(settings: Settings) -> float:
 
 
 def walk(method: search.Method, cost: Cost, budget: int, seed: int = 0) -> list[Settings]:
-    """The candidates that a method looks at, in order, with a budget."""
+    """Return the candidates that a method tries, in order, within a budget."""
     seen: list[Settings] = []
     batches = method(SPACE, START, seed)
     batch = next(batches)

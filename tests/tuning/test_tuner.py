@@ -38,13 +38,13 @@ def test_tiles_are_found_and_the_rest_is_left_alone(tmp_path: Path) -> None:
         "COLUMNS": "a size of the program's parameters",
         "UNUSED": "nothing depends on it",
     }
-    # The script was not touched; the change to make is a diff.
+    # The script was not changed; the proposed change is a diff.
     assert (tmp_path / "kernel.py").read_text() == SCRIPT
     assert "-def build_program(wide: int = 64):\n" in outcome.patch
 
 
 def test_a_number_that_says_what_to_compute_is_no_tile_size(tmp_path: Path) -> None:
-    """Fewer repetitions are faster, and wrong: the golden notices."""
+    """Fewer repetitions are faster, but wrong: the golden notices."""
     outcome = tuned(tmp_path, vary={"TIMES": (1, 2), "TILE": (16, 64)})
     assert outcome.winner.settings == {"TILE": 64}
     assert [settings["TIMES"] for settings, _ in outcome.failed] == [1]
@@ -91,7 +91,7 @@ def test_the_same_search_gives_the_same_outcome(tmp_path: Path) -> None:
 def test_a_search_that_time_ends_says_how_to_repeat_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = iter(range(1000))  # each look at the clock is a second later
+    clock = iter(range(1000))  # each reading of the clock is a second later
     monkeypatch.setattr(tuner.time, "monotonic", lambda: float(next(clock)))
     outcome = tuned(tmp_path, seconds=2.0, method="descent", verify=0)
     assert outcome.timed_out_after is not None
@@ -104,7 +104,7 @@ def test_a_search_that_time_ends_says_how_to_repeat_it(
 
 def test_the_budget_counts_candidates(tmp_path: Path) -> None:
     outcome = tuned(tmp_path, candidates=20, method="descent", verify=0)
-    # Without each of its changes, the winner is looked at beyond the budget.
+    # The winner without each of its changes is tried beyond the budget.
     assert len(outcome.scores) <= 20 + len(outcome.space)
 
 
@@ -181,7 +181,7 @@ LENGTHS = SCRIPT.replace(
 
 
 def test_a_tile_that_leaves_a_remainder_at_other_lengths_is_wrong(tmp_path: Path) -> None:
-    """Blocks of 32 and 64 rows fit the script's 64 rows, and lose rows of 48."""
+    """Blocks of 32 and 64 rows divide the script's 64 rows; blocks of 48 lose rows."""
     outcome = tuned(tmp_path, LENGTHS, vary={"TILE": (16, 32, 64)})
     assert outcome.winner.settings == {}
     assert {settings["TILE"] for settings, _ in outcome.failed} == {32, 64}
@@ -212,7 +212,7 @@ def test_nothing_is_proved_of_tasks_in_no_order(tmp_path: Path) -> None:
 
 
 def test_columns_of_a_length_are_proved(tmp_path: Path) -> None:
-    """What data decides is the same for all widths."""
+    """Data-dependent control flow is the same for all widths."""
     outcome = tuned(tmp_path, LENGTHS, vary={"build_program.wide": (64, 128)})
     assert outcome.winner.verdict is not None
     assert outcome.winner.settings

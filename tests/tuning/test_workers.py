@@ -103,7 +103,7 @@ def test_a_cluster_finds_the_same_winner_and_survives_the_loss_of_a_worker(
 
 
 def test_no_thread_of_the_pool_is_left() -> None:
-    """Python, when it ends, complains about one that is just closing its pipe."""
+    """Python complains at exit about one that is just closing its pipe."""
     before = set(threading.enumerate())
     with workers(jobs=2) as pool:
         assert sorted(answer for _, answer in pool.map(abs, [(-1,), (-2,)])) == [1, 2]

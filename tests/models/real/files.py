@@ -1,4 +1,4 @@
-"""Model directories written by hand, so that tests can write them wrongly."""
+"""Model directories written by hand, including invalid ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def config(**changes: Any) -> Qwen3Config:
 
 
 def tensors(dtype: Any = np.float32) -> dict[str, Array]:
-    """All tensors of the model in `CONFIG`, with distinct numbers."""
+    """Return all tensors of the model in `CONFIG`, with distinct numbers."""
     rng = np.random.default_rng(0)
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (8, 32),
@@ -74,7 +74,7 @@ def header_of(arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 
 def write_raw(path: Path, header: bytes, data: bytes, length: int | None = None) -> Path:
-    """A file with this header, whatever it says."""
+    """Write a file with this header, whatever it says."""
     size = len(header) if length is None else length
     path.write_bytes(size.to_bytes(8, "little") + header + data)
     return path

@@ -1,4 +1,4 @@
-"""Random tiny models with sizes and settings of all kinds, and prompts for them.
+"""Random tiny models with all kinds of sizes and settings, and prompts for them.
 
 `python -m tests.models.real.random_models FIRST COUNT` compares so many with the reference.
 """
@@ -72,7 +72,7 @@ class RandomModel:
 
 
 def random_model(seed: int) -> RandomModel:
-    """Any model that is supported; the same for the same seed."""
+    """Draw any supported model; the same one for the same seed."""
     rng = random.Random(seed)
     kv_heads = rng.choice([1, 1, 2, 3])
     fields: dict[str, Any] = {
@@ -108,7 +108,7 @@ def random_model(seed: int) -> RandomModel:
         }
     page = rng.choice([16, 32])
     chunk = page * rng.choice([1, 2, 3])
-    # At and beside the ends of pages and chunks.
+    # Return lengths at and beside the ends of pages and chunks.
     ends = [page, 2 * page, chunk, 2 * chunk, 3 * page]
     lengths = [max(1, rng.choice(ends) + rng.choice([-1, 0, 1])) for _ in range(3)]
     longest = max(lengths) + NEW - 1
@@ -129,7 +129,7 @@ def random_model(seed: int) -> RandomModel:
 
 
 def reference_tokens(model: Any, prompt: Array, count: int) -> list[int]:
-    """What the reference generates, greedily."""
+    """Return the tokens that the reference generates greedily."""
     given = torch.from_numpy(prompt)[None]
     with torch.no_grad():
         found = model.generate(
@@ -145,7 +145,7 @@ def reference_tokens(model: Any, prompt: Array, count: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Found:
-    """What both gave, and their comparison position by position."""
+    """Both outputs, and their comparison position by position."""
 
     ours: list[list[int]]
     theirs: list[list[int]]
@@ -157,7 +157,7 @@ class Found:
 
 
 def compared(case: RandomModel, new: int = NEW) -> Found:
-    """Both on the same prompts."""
+    """Generate with both on the same prompts."""
     directory, prompts = case.save(), case.prompts()
     model = qwen3.load(directory, **case.sizes)
     ours: list[list[int]] = [[] for _ in prompts]

@@ -1,4 +1,4 @@
-"""Model configurations: presets, files of old and new versions, and files that are wrong."""
+"""Model configurations: presets, files of old and new versions, and invalid files."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_fields_of_a_mixture_of_experts() -> None:
     assert isinstance(found, Qwen3MoeConfig)
     assert [n for n in range(8) if found.is_sparse(n)] == [1, 5, 7]
     assert not found.norm_topk_prob
-    renamed = {"num_experts": None, "num_local_experts": 6}  # as newer versions may write it
+    renamed = {"num_experts": None, "num_local_experts": 6}  # as newer versions write it
     assert config(**{**MOE, **renamed}) == config(**MOE)
 
 

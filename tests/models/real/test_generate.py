@@ -1,4 +1,4 @@
-"""Whole models against the implementation that everybody uses: the same tokens."""
+"""Whole models give the same tokens as the reference implementation."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def reference_tokens(reference: Tiny, text: Array, count: int) -> list[int]:
 
 
 def test_fp32_tokens_are_those_of_the_reference() -> None:
-    """Five prompts in a batch of four: the last waits until a sequence has ended."""
+    """Five prompts in a batch of four: the last waits until a sequence ends."""
     reference, texts = ordinary("float32"), prompts(LENGTHS)
     model = qwen3.load(reference.directory, **SMALL)
     free = model.cache.free_pages
@@ -144,7 +144,7 @@ def test_logits_of_all_positions() -> None:
 
 
 def test_sequences_that_end_make_room_for_others() -> None:
-    """With pages for one sequence only, three go one after the other; results do not change."""
+    """With pages for one sequence only, three run one after the other, with equal results."""
     reference, texts = ordinary("float32"), prompts((20, 3, 9))
     wide = qwen3.load(reference.directory, **SMALL)
     narrow = qwen3.load(reference.directory, **{**SMALL, "pages": 2})

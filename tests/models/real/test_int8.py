@@ -1,4 +1,4 @@
-"""Weights in INT8: what they stand for, how far that is from what they were, and what they take."""
+"""INT8 weights: their values, their error, and their size."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_blocks_of_columns_have_their_factors_below_them() -> None:
 
 
 def dequantised(stored: dict[str, Array]) -> dict[str, Array]:
-    """The tensors of a model with what INT8 makes of the matrices of its layers."""
+    """Return the model's tensors with the matrices of its layers rounded to INT8."""
     return {
         name: dequantize(converted(array)).T if "layers." in name and array.ndim == 2 else array
         for name, array in stored.items()
@@ -87,7 +87,7 @@ def test_programs_compute_with_what_the_numbers_stand_for(
 
 @pytest.mark.parametrize("kind", ["dense", "moe"])
 def test_error_by_layer_and_at_the_logits(kind: str, thorough: bool) -> None:
-    """Eight bits per weight, errors of many that cancel: about a percent; and BF16 adds to it."""
+    """Eight bits per weight, many errors that cancel: about a percent; BF16 adds to it."""
     if not thorough:
         pytest.skip("compiles for seconds")
     if kind == "dense":

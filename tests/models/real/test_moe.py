@@ -1,4 +1,4 @@
-"""The mixture of experts as tile programs, against the reference implementation's own block."""
+"""The mixture of experts as tile programs, compared with the reference implementation's block."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Block:
         fields = dataclasses.asdict(config)
         del fields["rope_theta"], fields["torch_dtype"], fields["mlp_only_layers"]
         theirs = transformers.Qwen3MoeConfig(**fields, experts_implementation="eager")
-        # Imported here: it takes seconds, which every test process would spend.
+        # Imported here: it takes seconds, which every test process would pay.
         modeling = importlib.import_module("transformers.models.qwen3_moe.modeling_qwen3_moe")
         self.block = modeling.Qwen3MoeSparseMoeBlock(theirs)
         self.norm = modeling.Qwen3MoeRMSNorm(config.hidden_size, config.rms_norm_eps)
@@ -79,7 +79,7 @@ class Block:
 
 
 def below(experts: Array) -> Array:
-    """Matrices `[out, in]` as `[in, out]`, one below the other."""
+    """Return matrices `[out, in]` as `[in, out]`, stacked vertically."""
     return np.concatenate([np.ascontiguousarray(matrix.T) for matrix in experts])
 
 
@@ -119,7 +119,7 @@ def test_fp32_block(case: str, engine: str, thorough: bool) -> None:
     total, count, changes = CASES[case]
     block = Block(dataclasses.replace(USUAL, **changes))
     residual = rows(total)
-    residual[count:] = np.nan  # nobody may look at these
+    residual[count:] = np.nan  # must not be read
     out = run(block, residual, count, pl.FP32, engine)
     assert relative(out[:count], block(residual[:count])) < 1e-6
     assert (out[count:] == 77).all()
@@ -139,7 +139,7 @@ def test_bf16_block(engine: str, thorough: bool) -> None:
 
 @every_engine
 def test_all_tokens_choose_the_same_experts(engine: str, thorough: bool) -> None:
-    """Of equal probabilities the first experts are taken; nobody looks at the others."""
+    """Of equal probabilities the first experts are taken; the others are not read."""
     if engine == "cpu" and not thorough:
         pytest.skip("compiles for seconds")
     block = Block(USUAL)

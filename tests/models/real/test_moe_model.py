@@ -1,4 +1,4 @@
-"""Whole models with experts, against the implementation that everybody uses."""
+"""Whole models with experts, compared with the reference implementation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def reference_of(dtype: str, case: str) -> Tiny:
 
 @pytest.mark.parametrize("case", CASES)
 def test_fp32_tokens_are_those_of_the_reference(case: str, thorough: bool) -> None:
-    """Five prompts in a batch of four: the last waits until a sequence has ended."""
+    """Five prompts in a batch of four: the last waits until a sequence ends."""
     if not thorough:
         pytest.skip("compiles for a minute")
     reference, texts = reference_of("float32", case), prompts(LENGTHS)
@@ -72,8 +72,9 @@ def test_a_prompt_and_some_tokens() -> None:
 
 
 def is_near_tie(reference: Tiny, text: list[int], ours: int, theirs: int) -> bool:
-    """Whether two tokens are nearer to each other than the reference to itself in FP32, or rounding
-    decides which experts the last token goes to: another expert gives quite other logits.
+    """Whether two tokens differ by rounding only. They do if they are nearer to each other than the
+    reference to itself in FP32, or if rounding decides which experts the last token goes to,
+    because another expert gives very different logits.
     """
     given, exact_model = torch.tensor(text)[None], widened(reference).model
     margins: list[float] = []
@@ -108,7 +109,7 @@ def test_bf16_tokens_but_for_near_ties(case: str, thorough: bool) -> None:
         for n, (a, b) in enumerate(zip(ours, theirs)):
             if a != b:
                 assert is_near_tie(reference, [*text.tolist(), *theirs[:n]], a, b)
-                break  # what follows continues another text
+                break  # the rest continues another text
 
 
 def test_streamed_and_cached_weights_give_the_same(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_modelled_passes_have_tasks_for_the_experts_that_have_rows(
     assert groups[0].sum() == found.tokens * config.num_experts_per_tok
     tasks = {k.name: k.tasks for k in found.parts[1].profile.kernels}
     assert {"router", "dispatch", "expert_gate_up", "expert_down", "combine"} <= set(tasks)
-    assert tasks["expert_rows"] == np.count_nonzero(groups[0])  # none has more than a tile
+    assert tasks["expert_rows"] == np.count_nonzero(groups[0])  # no expert has more than a tile
 
 
 def test_experts_of_modelled_passes_are_drawn(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,7 +179,7 @@ def test_experts_of_modelled_passes_are_drawn(capsys: pytest.CaptureFixture[str]
 
 
 def test_one_expert_for_one_row() -> None:
-    """The smallest group there is: one slot."""
+    """The smallest possible group: one slot."""
     fields = {"num_experts_per_tok": 1, "num_hidden_layers": 1}
     reference, (text,) = tiny_moe("float32", **fields), prompts([3])
     model = qwen3.load(reference.directory, **{**SMALL, "chunk": 16, "engine": "interp"})

@@ -1,4 +1,4 @@
-"""Single layers of a checkpoint, and the golden beside the implementation that everybody uses."""
+"""Single layers of a checkpoint, and the golden, compared with the reference implementation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KINDS = ("dense", "moe")
 
 
 def hidden_states(reference: Tiny, tokens: Array) -> list[Array]:
-    """The embedding, and what every layer gives; the last one before the final norm."""
+    """Return the embedding and the output of every layer, the last one before the final norm."""
     with reference.watched():
         reference.outputs.clear()
         reference.model.model(torch.from_numpy(tokens)[None])
@@ -90,7 +90,7 @@ def test_one_position_is_decoded() -> None:
 
 
 def test_a_wrong_layer_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights that are not those of the files."""
+    """Weights that differ from those of the files."""
     arrays = LayerRunner.arrays
 
     def wrong(self: LayerRunner, layer: int) -> dict[str, Array]:

@@ -1,4 +1,4 @@
-"""Our layers against the implementation that everybody uses, on the same weights."""
+"""Our layers compared with the reference implementation, on the same weights."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from tilelet.models.qwen3.weights import load_layer
 # One token, and lengths on and beside the tiles of 8 rows and 16 keys.
 LENGTHS = (1, 15, 16, 17, 33)
 SMALL: dict[str, Any] = {"row_tile": 8, "seq_tile": 16}
-# BF16 rounds every hidden state to 8 bits, and layers amplify that. With weights of which a layer
-# adds as much as it was given, the reference is up to 2 % away from itself in FP32 (ours 1 %).
+# BF16 rounds every hidden state to 8 bits, and layers amplify that. With weights whose layers add
+# as much as they receive, the reference differs from itself in FP32 by up to 2 % (ours by 1 %).
 BF16_GAIN = 0.3
 
 
 def paged(batch: int, max_seq: int, page: int = 16) -> dict[str, Any]:
-    """Sizes of a stack whose pages are handed out in a random order, with some to spare."""
+    """Sizes of a stack whose pages are assigned in random order, with some to spare."""
     pages = batch * -(-max_seq // page) + 3
     order = np.random.default_rng(5).permutation(pages)
     return {**SMALL, "page": page, "pages": pages, "free_pages": [int(p) for p in order]}
@@ -49,7 +49,7 @@ def paged(batch: int, max_seq: int, page: int = 16) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Matrices this small are slower on several threads, above all on a busy machine."""
+    """Matrices this small are slower on several threads, especially on a busy machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -111,7 +111,7 @@ def test_bf16_stack_with_peaked_attention() -> None:
 
 
 def test_bf16_errors_do_not_pile_up_over_many_layers() -> None:
-    """Of sixteen layers; there the reference in BF16 is more than 1 % from itself in FP32."""
+    """With sixteen layers; there the reference in BF16 is more than 1 % from itself in FP32."""
     reference, lengths, steps = ordinary("bfloat16", Sizes(layers=16)), (17,), 8
     texts = tokens(lengths, steps)
     stack = LayerStack.load(reference.directory, batch=1, max_seq=32, engine="cpu", **SMALL)

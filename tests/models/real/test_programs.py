@@ -1,4 +1,4 @@
-"""The programs of the real layer: their sizes, tasks, text, and what they leave alone."""
+"""The programs of the real layer: sizes, tasks, text, and memory that they must not change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def small(**changes: Any) -> LayerShape:
 
 
 def arguments(s: LayerShape, which: str, lengths: list[int]) -> dict[str, Any]:
-    """Arguments by name; outputs and caches hold a sentinel, rows past the lengths are NaN."""
+    """Return arguments; outputs and caches hold a sentinel, rows past the lengths are NaN."""
     rng, c = np.random.default_rng(2), s.config
     hidden = rng.standard_normal((s.batch, s.tokens, c.hidden_size)).astype(np.float32)
     for b, n in enumerate(lengths):
@@ -58,7 +58,7 @@ def arguments(s: LayerShape, which: str, lengths: list[int]) -> dict[str, Any]:
 
 
 def rows_of(lengths: list[int], first: list[int]) -> list[int]:
-    """Rows of a cache that hold positions `first[b]` to `lengths[b]`: pages of 8, two heads."""
+    """Return the cache rows of positions `first[b]` to `lengths[b]`: pages of 8, two heads."""
     table = [[4, 2], [0, 3]]
     return sorted(
         (table[b][p // 8] * 2 + head) * 8 + p % 8
@@ -94,7 +94,7 @@ def test_decode_writes_one_position_of_each_sequence() -> None:
 
 
 def test_layers_in_one_call_are_layers_one_after_the_other() -> None:
-    """Prefill in two parts, too: the second goes on where the first ended."""
+    """Prefill in two parts, too: the second continues the first."""
     lengths, layers = [13, 10], 3
     s = small(tokens=8)
     stacked = arguments(small(tokens=8, layers=layers), "prefill", lengths)
@@ -131,7 +131,7 @@ def test_layers_in_one_call_are_layers_one_after_the_other() -> None:
 @pytest.mark.parametrize("which", BUILD)
 @pytest.mark.parametrize("int8", [False, True])
 def test_matrices_in_blocks_give_the_same(which: str, int8: bool) -> None:
-    """To the bit: only where the columns lie is different."""
+    """Equal bits: only the columns' place differs."""
     lengths = [13, 6] if which == "prefill" else [16, 7]
     sizes = {"tokens": 13, "layers": 2, "int8": int8, "out_chunk": 8}
     plain, blocked = (small(**sizes, blocked=b) for b in (False, True))

@@ -11,7 +11,7 @@ __all__ = ["one_thread"]
 
 @pytest.mark.parametrize("seed", range(12))
 def test_tokens_of_random_models(thorough: bool, seed: int) -> None:
-    """In FP32 all of them; in BF16 all but near-ties, of tokens and of experts."""
+    """In FP32 all tokens; in BF16 all but near-ties of tokens and of experts."""
     if not thorough:
         pytest.skip("compiles for a minute")
     case = random_model(seed)

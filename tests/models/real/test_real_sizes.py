@@ -18,7 +18,7 @@ from tilelet.models.qwen3.random_checkpoint import write_random_checkpoint
 def test_loads_and_generates(
     thorough: bool, tmp_path: Path, size: str, layers: int, stream: bool
 ) -> None:
-    """The first layer's caches get finite numbers, and the same tokens come twice."""
+    """The first layer's caches get finite numbers, and a repetition gives the same tokens."""
     if not thorough:
         pytest.skip("writes gigabytes")
     config = dataclasses.replace(Qwen3Config.preset(size), num_hidden_layers=layers)
@@ -28,7 +28,7 @@ def test_loads_and_generates(
     told: list[dict[str, int]] = []
     model = qwen3.load(tmp_path, max_seq=256, batch=1, stream=stream, tell=told.append)
     kept = 1 if stream else layers
-    # Norms are FP32 here; all else is BF16.
+    # Norms are FP32 here; the rest is BF16.
     assert told[0]["layers"] == pytest.approx(2 * kept * config.layer_parameters, rel=1e-2)
     found = [list(model.generate([5, 6, 7], max_new_tokens=4)) for _ in range(2)]
     assert found[0] == found[1]

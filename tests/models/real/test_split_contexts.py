@@ -34,7 +34,7 @@ def states(s: LayerShape, lengths: list[int], engine: str = "cpu") -> Array:
 
 
 def decoded(s: LayerShape, given: dict[str, Any], engine: str = "cpu") -> Array:
-    """Hidden states after the layer, which is run on copies of its arguments."""
+    """Return the hidden states after the layer, which is run on copies of its arguments."""
     own = {name: array.copy() for name, array in given.items()}
     compile_program(build_decode(s)).run_tasks(own, RunConfig(engine=engine))
     return own["states"]
@@ -44,7 +44,7 @@ def test_a_split_context_gives_the_result_of_a_whole_one() -> None:
     whole, split = (states(small(context_part=part), LENGTHS) for part in (0, 4))
     assert np.allclose(whole[0], split[0], rtol=0, atol=2e-5)
     assert not np.array_equal(whole[0], split[0])  # it was split
-    assert np.array_equal(whole[1], split[1])  # one part: no other operation
+    assert np.array_equal(whole[1], split[1])  # one part: no split operation
 
 
 def test_parts_of_several_tiles() -> None:
@@ -69,7 +69,7 @@ def test_threads_and_schedules_give_the_same_bits(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_sequence_has_the_same_bits_alone_and_in_a_batch() -> None:
-    """Rows of other sequences must not matter, nor how many tasks the parts of others make."""
+    """Results must not depend on other sequences, nor on the number of their parts."""
     both = small(context_part=4)
     alone = LayerShape(
         config(), 1, 16, dtype=both.dtype, row_tile=1, seq_tile=4, page=8, pages=5, context_part=4

@@ -1,4 +1,4 @@
-"""The stack refuses what it cannot do before it writes anything."""
+"""The stack rejects bad arguments before it writes anything."""
 
 from __future__ import annotations
 

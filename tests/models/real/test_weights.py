@@ -1,4 +1,4 @@
-"""Loading layers: what is stored comes out transposed; what is wrong is refused."""
+"""Loading layers: weights come out transposed; invalid files are rejected."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_matrices_larger_than_a_block() -> None:
 
 
 def test_blocks_of_columns_stand_one_below_the_other() -> None:
-    """The last lacks columns, which are zeros."""
+    """The last block lacks columns, which are zeros."""
     stored = np.arange(5 * 7, dtype=np.float32).reshape(7, 5)
     found = transpose_matrix(stored, pl.FP32, 3)
     assert found.shape == (15, 3)
@@ -279,7 +279,7 @@ def test_paths_that_are_not_files(tmp_path: Path) -> None:
     (tmp_path / SINGLE).mkdir()
     refuse(tmp_path, models.BadWeightFile, "no such file")
     (tmp_path / SINGLE).rmdir()
-    os.mkfifo(tmp_path / SINGLE)  # opening it would wait for a writer for ever
+    os.mkfifo(tmp_path / SINGLE)  # opening it would wait for a writer forever
     refuse(tmp_path, models.BadWeightFile, "no such file")
 
 

@@ -39,7 +39,7 @@ class Sizes:
 
 @dataclass(eq=False)
 class Tiny:
-    """The model, the directory it is saved in, and what its layers gave in the last call."""
+    """The model, the directory it is saved in, and its layers' outputs in the last call."""
 
     model: Any
     directory: Path
@@ -67,7 +67,8 @@ class Tiny:
         self.outputs.append(as_array(found[0]).copy())
 
     def hidden_states(self, tokens: Array, prefill: int) -> list[Array]:
-        """What every layer gives for one sequence: prefilled, then token by token with a cache.
+        """Return every layer's output for one sequence: prefilled, then token by token with a
+        cache.
 
         Kept: tests run the same texts on several engines.
         """
@@ -136,7 +137,7 @@ def _saved(model: Any, dtype: str) -> Tiny:
 
 @functools.cache
 def ordinary(dtype: str, sizes: Sizes = USUAL, seed: int = 0) -> Tiny:
-    """A model as `from_config` makes it, with all its defaults."""
+    """Return a model as `from_config` makes it, with all its defaults."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return _saved(transformers.AutoModelForCausalLM.from_config(_config(sizes)), dtype)
@@ -144,7 +145,7 @@ def ordinary(dtype: str, sizes: Sizes = USUAL, seed: int = 0) -> Tiny:
 
 @functools.cache
 def whole(dtype: str, sizes: Sizes, *, vocabulary: int, tied: bool) -> Tiny:
-    """A model with its output head: another vocabulary, embeddings that are tied or not."""
+    """A model with its output head: another vocabulary, embeddings tied or not."""
     config = _config(sizes, tie_word_embeddings=tied)
     config.vocab_size = vocabulary
     with torch.random.fork_rng():
@@ -154,12 +155,12 @@ def whole(dtype: str, sizes: Sizes, *, vocabulary: int, tied: bool) -> Tiny:
 
 @functools.cache
 def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
-    """A model with peaked attention and norms that are not one.
+    """A model with peaked attention and norms that are not 1.
 
     `gain` is the size of what a layer adds to its input, in proportion.
     """
     generator = torch.Generator().manual_seed(7)
-    # The term under the root is large enough to be seen.
+    # The term under the root is large enough to matter.
     model = transformers.Qwen3ForCausalLM(_config(sizes, rms_norm_eps=1e-3))
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -177,7 +178,7 @@ def tiny(dtype: str, sizes: Sizes = USUAL, gain: float = 1.0) -> Tiny:
 
 @functools.cache
 def tiny_moe(dtype: str, **changes: Any) -> Tiny:
-    """A mixture of experts, with a router that has preferences."""
+    """A mixture of experts with a biased router."""
     generator = torch.Generator().manual_seed(11)
     fields = {**MOE_FIELDS, **changes}
     if "mlp_only_layers" in fields:
@@ -213,7 +214,9 @@ def relative(found: Array, wanted: Array) -> float:
 def run_stack(
     stack: LayerStack, reference: Tiny, texts: Sequence[Array], lengths: Sequence[int], steps: int
 ) -> list[Array]:
-    """Hidden states of every sequence after the last layer: prefill, then `steps` decode steps."""
+    """Return hidden states of every sequence after the last layer: prefill, then `steps` decode
+    steps.
+    """
     embedded = [reference.embed(text) for text in texts]
     hidden = np.zeros((len(texts), max(lengths), embedded[0].shape[1]), embedded[0].dtype)
     for b, n in enumerate(lengths):
@@ -228,14 +231,14 @@ def run_stack(
 
 
 def references(reference: Tiny, texts: Sequence[Array], lengths: Sequence[int]) -> list[Array]:
-    """What the last layer gives for every sequence."""
+    """Return the last layer's output for every sequence."""
     return [reference.hidden_states(text, n)[-1] for text, n in zip(texts, lengths)]
 
 
 def by_sequence(
     found: Sequence[Array], wanted: Sequence[Array], lengths: Sequence[int]
 ) -> dict[str, float]:
-    """Relative L2 of each sequence: of its prefill, and of each position after it."""
+    """Return the relative L2 of each sequence: of its prefill, and of each position after it."""
     worst: dict[str, float] = {}
     for b, (ours, theirs, n) in enumerate(zip(found, wanted, lengths)):
         assert ours.shape == theirs.shape
@@ -249,7 +252,7 @@ def by_sequence(
 def by_step(
     found: Sequence[Array], wanted: Sequence[Array], lengths: Sequence[int], steps: int
 ) -> dict[str, float]:
-    """Relative L2 of the hidden states of the whole batch, after prefill and after each step."""
+    """Return the relative L2 of the batch's hidden states, after prefill and after each step."""
     ends = [slice(0, n) for n in lengths]
     worst: dict[str, float] = {}
     for step in range(steps + 1):
