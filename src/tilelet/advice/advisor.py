@@ -252,7 +252,7 @@ class Advisor:
     def _one_by_one(
         self, ranked: Sequence[Chain], now: Attempt, original: Attempt, *, rounded: bool
     ) -> list[AppliedRewriting]:
-        """Return the correct ones; the others are remembered and not tried again."""
+        """Return the correct chains; the others are remembered and not tried again."""
         steps: list[AppliedRewriting] = []
         for found in ranked:
             step = self._together([found], now)

@@ -18,7 +18,7 @@ from tilelet.dataclasses import astuple, dataclass
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
 _SOURCE = Path(__file__).parent / "peaks.c"
-_FMA_STEPS = 2_000_000  # some milliseconds
+_FMA_STEPS = 2_000_000  # a few milliseconds
 _COLD_RUNS = 5
 
 

@@ -14,7 +14,7 @@ from tilelet.tuning.tuner import Request, tune
 
 
 def tune_command(options: TuneCommand) -> int:
-    """0 whether or not something better was found; 130 if the search was interrupted."""
+    """Return 0 whether or not something better was found; 130 if the search was interrupted."""
     machines_for(options)  # they and the period must exist before anything is run
     first = record(options.target, options, options.machines[0])
     if first.code:

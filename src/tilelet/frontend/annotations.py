@@ -1,4 +1,4 @@
-"""KernelParameter annotations: types and directions."""
+"""Annotations of parameters: types and directions."""
 
 from __future__ import annotations
 

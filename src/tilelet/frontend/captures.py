@@ -20,7 +20,7 @@ from tilelet.frontend.functions import KernelFunction
 
 _MISSING = object()
 _NUMBERS = (bool, int, float, complex, str, bytes)
-_DEPTH = 4  # lists of lists and objects in objects, so far
+_DEPTH = 4  # levels of nested lists and objects
 _LARGEST_ARRAY = 1 << 16  # bytes; the elements of larger ones are not compared
 _LIBRARY = sysconfig.get_path("stdlib")
 

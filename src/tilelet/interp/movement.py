@@ -253,7 +253,7 @@ def _slice_size(args: Args) -> tuple[Sequence[int], bool]:
 def _checked_tile_op(
     low: Lowering, op: Op, target: str, size: Callable[[Args], tuple[Sequence[int], bool]]
 ) -> Step:
-    """Lower a tile op with a window; `size` gives its extent in the target and if it clamps."""
+    """Lower a tile op with a window; `size` gives its extent and whether it clamps."""
     getters = {name: low.get(arg) for name, arg in op.args.items()}
     name, loc = _name(op.args[target]), op.loc
     compute = lower_compute(low, op)

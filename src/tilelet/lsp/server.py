@@ -119,7 +119,7 @@ class Server(LanguageServer):
         self.pool.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, uri: str, answer: Callable[[Analysis], A]) -> A:
-        """Answer from the last analysis of a file; before the first one, nothing is known of it."""
+        """Answer from the last analysis of a file; before the first one, from an empty one."""
         document = self.documents.get(uri)
         if document is not None and document.latest is not None:
             return answer(document.latest)

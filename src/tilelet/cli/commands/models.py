@@ -117,7 +117,7 @@ class GenerateCommand(Command, group=MODELS):
     dtype: str | None = dtype_option(section=_HOW)
     int8: bool = option("store the weights of the layers in INT8", section=_HOW)
     max_seq: int = option(
-        "most positions of a sequence", default=0, parse=positive, metavar="N", section=_HOW
+        "maximum number of positions of a sequence", default=0, parse=positive, metavar="N", section=_HOW
     )
     batch: int = option(
         "sequences at a time (16)", default=16, parse=positive, metavar="N", section=_HOW

@@ -91,7 +91,7 @@ TL_INLINE void add_int8(words *acc, const char *b, int64_t row_bytes, words a) {
 }
 #endif
 
-/* Pack A, integers in FP32, as the operand of each INT8_STEPS rows; zeros after the last one. */
+/* Pack A (integers in FP32) into operands of INT8_STEPS rows each, padded with zeros. */
 static void pack_int8(uint32_t *to, const float *a, int64_t k) {
     for (int64_t i = 0; i < k; i += INT8_STEPS) {
         uint32_t first = (uint32_t)(int32_t)a[i];

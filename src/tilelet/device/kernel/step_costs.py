@@ -56,8 +56,8 @@ class StepCosts:
     def sharers(self, work: Transfer) -> int:
         """Return the number of cores that read their own parts of the same lines at once.
 
-        Blocks of one task do, because they start together. Tasks start one after the other and are
-        then some rows apart.
+        Blocks of one task do, because they start together. Tasks start at different times, so they
+        read different rows.
         """
         if not work.own_columns or work.writes_gm or work.param is None:
             return 1

@@ -230,7 +230,7 @@ class NoMpi(UserError, code="E1718"):
 
 
 class WrongWorld(UserError, code="E1719"):
-    """The program has another number of ranks than MPI has processes."""
+    """The program's number of ranks differs from MPI's number of processes."""
 
     def __init__(self, loc: Loc, ranks: int, processes: int) -> None:
         super().__init__(

@@ -142,7 +142,7 @@ def device_pass(shape: PassShape, machine: str) -> DevicePass:
     }
     lookups = _CUBE_ROWS * math.ceil(shape.tokens / _CUBE_ROWS)
     tokens = {"tokens": np.zeros(lookups, np.int32)}
-    # Vocabulary blocks are as wide as their logits fit the vector unit's memory.
+    # A block of the vocabulary is as wide as the vector unit's memory allows for its logits.
     columns = min(_HEAD_COLUMNS if rows <= _HEAD_ROWS else _MAX_COLUMNS, c.vocab_size)
     embedding = EndShape(c, lookups, shape.dtype)
     head = EndShape(c, rows, shape.dtype, columns=columns)
