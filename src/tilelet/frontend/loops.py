@@ -275,12 +275,18 @@ def _lower_spmd(ctx: Context, s: ast.For, live: Names) -> None:
     if not has_barrier(s.body):
         scopes.lower_scope(ctx, info, s.body, live, index_name)
         return
-    trial = ctx.fork(consumed=dict(ctx.consumed), barriers=[])
-    try:
-        scopes.lower_scope(trial, info, s.body, live, index_name)
-        ctx.consumed.update(trial.consumed)
-    except BarrierInKernel:  # the barrier orders something
+    with ctx.on_trial() as trial:
+        try:
+            scopes.lower_scope(trial, info, s.body, live, index_name)
+        except BarrierInKernel:
+            is_ordering = True
+        else:
+            is_ordering = False
+    if is_ordering:
+        ctx.adopt_mistakes(trial)
         lower_block(ctx, launches(s), live)
+    else:
+        ctx.adopt(trial)
 
 
 def _lower_chunked(ctx: Context, s: ast.For, header: LoopHeader, live: Names) -> None:
