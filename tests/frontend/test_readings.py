@@ -84,3 +84,25 @@ def test_another_reading_of_the_caller_keeps_the_mistakes_of_a_kernel() -> None:
     with pytest.raises(UserErrors) as raised:
         caller.specialize()
     assert codes(raised) == [UndefinedName.code]
+
+
+STORED = """
+@pl.program
+class Stored:
+    @pl.function
+    def main(
+        self,
+        x: pl.Tensor[[64, 16], pl.FP32, pl.DN],
+        out: pl.Out[pl.Tensor[[16, 64], pl.FP32]],
+    ):
+        pl.static_print("shape", x.shape)
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out = pl.assemble(out, pl.add(pl.exp(x), pl.slice(out, [16, 64], [0, 0])), [0, 0])
+        return out
+"""
+
+
+def test_tensors_taken_as_stored_are_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """As declared, `x` does not fit `out`; in March 2026 `pl.DN` meant the transpose."""
+    pl.parse(STORED)
+    assert capsys.readouterr().out == "shape (16, 64)\n"

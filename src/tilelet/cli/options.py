@@ -23,7 +23,7 @@ TEXT, JSON, SARIF = FORMATS = ("text", "json", "sarif")
 DEFAULT_MACHINE = "a2a3"
 
 
-def format_option(*formats: str, about: str = "format of the answer") -> Any:
+def format_option(*formats: str, about: str = "format of the answer") -> str:
     return option(about, default=TEXT, parse=OneOf(*formats), variable="TILELET_FORMAT")
 
 
@@ -34,7 +34,7 @@ def platform_option(
     return option(about, "-p", "--platform", **settings)
 
 
-def html_option() -> Any:
+def html_option() -> Path | None:
     return option(
         "write a page to look at: one file that needs no network",
         default=None,
@@ -43,39 +43,37 @@ def html_option() -> Any:
     )
 
 
-def open_option() -> Any:
+def open_option() -> bool:
     return option("open the page in a browser")
 
 
-def execute_option() -> Any:
+def execute_option() -> bool:
     return option("run the kernels too: for programs whose results decide their tasks")
 
 
-def as_runtime_option() -> Any:
+def as_runtime_option() -> bool:
     return option("count as the device's runtime does: allocations, both halves of mixed kernels")
 
 
-def jobs_option() -> Any:
+def jobs_option() -> int | None:
     about = "processes (one per core)"
     return option(about, default=None, parse=positive, metavar="N", rivals="where")
 
 
-def executor_option() -> Any:
+def executor_option() -> str | None:
     about = "a dask scheduler whose workers do the work"
     return option(about, default=None, metavar="dask://HOST:PORT", rivals="where")
 
 
-def engine_option(**more: Any) -> Any:
-    return option(
-        "engine that executes programs (cpu)", default=None, parse=OneOf("cpu", "interp"), **more
-    )
+def engine_option(section: str) -> str | None:
+    about, values = "engine that executes programs (cpu)", OneOf("cpu", "interp")
+    return option(about, default=None, parse=values, section=section)
 
 
-def dtype_option(**more: Any) -> Any:
+def dtype_option(section: str) -> str | None:
     values = OneOf("bfloat16", "float16", "float32")
-    return option(
-        "element type of weights and states (as stored)", default=None, parse=values, **more
-    )
+    about = "element type of weights and states (as stored)"
+    return option(about, default=None, parse=values, section=section)
 
 
 @dataclass(frozen=True, kw_only=True)

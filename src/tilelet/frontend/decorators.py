@@ -203,14 +203,21 @@ def _build_either(
     name: str, methods: Mapping[str, KernelFunction], entry: KernelFunction
 ) -> Program:
     """Build as declared; if that has mistakes, with tensors declared `pl.DN` as stored."""
+    printed: list[str] = []
     try:
-        return _build(name, methods, entry)
+        return _build(name, methods, entry, printed=printed)
     except UserErrors:
         with contextlib.suppress(UserError, UserErrors):
             declared = [p for method in methods.values() for p in parameters(method)]
             if any(stored_type(p) != p.type for p in declared):
-                return _build(name, methods, entry, Reading(as_stored=True))
+                stored: list[str] = []
+                built = _build(name, methods, entry, Reading(as_stored=True), printed=stored)
+                printed = stored
+                return built
         raise
+    finally:
+        for text in printed:
+            print(text)
 
 
 def can_lower_again(program: Program) -> bool:
@@ -290,13 +297,13 @@ def definition_of(program: Program) -> tuple[str, ast.FunctionDef]:
 
 
 def with_definition(program: Program, definition: ast.FunctionDef) -> Program:
-    """Lower the program again, with another definition of its entry."""
+    """Lower the program again, with another definition of its entry; print nothing again."""
     origin = program.origin
     assert isinstance(origin, SourceOrigin)
     entry = replace(origin.entry, given_source=(origin.entry.source, definition))
     known = {v.name: v.type for v in program.main.params}
     types = tuple([known.get(p.name, INDEX) for p in parameters(entry)])
-    return _build(program.name, origin.methods, entry, TODAY, types, origin.constants)
+    return _build(program.name, origin.methods, entry, TODAY, types, origin.constants, printed=[])
 
 
 def _build(
@@ -306,7 +313,10 @@ def _build(
     reading: Reading = TODAY,
     given: tuple[Type, ...] | None = None,
     constants: Mapping[str, Constant] | None = None,
+    *,
+    printed: list[str] | None = None,
 ) -> Program:
+    """Lower the functions of a program; see `ModuleBuilder.build`."""
     builder = ModuleBuilder(name, methods, reading)
 
     def lower_all() -> str:
@@ -320,7 +330,8 @@ def _build(
             return builder.kernel(entry, (), entry.loc()).name
         return builder.lower(entry, given, constants).name
 
-    built = builder.build(lower_all, SourceOrigin(entry, methods, constants or {}))
+    origin = SourceOrigin(entry, methods, constants or {})
+    built = builder.build(lower_all, origin, printed)
     in_text_order = {m: built.functions[m] for m in methods if m in built.functions}
     built = built.with_functions({**in_text_order, **built.functions})
     return as_entry(built.main, built)

@@ -189,8 +189,16 @@ class ModuleBuilder(ModuleState):
         cautions: tuple[Diagnostic, ...] = tuple(self.sink.warnings)
         return Program(self.name, self.functions, entry, cautions, origin)
 
-    def build(self, lower_entry: Callable[[], str], origin: SourceOrigin | None = None) -> Program:
-        """Run `lower_entry`, which returns the entry's name, and collect mistakes on the way."""
+    def build(
+        self,
+        lower_entry: Callable[[], str],
+        origin: SourceOrigin | None = None,
+        printed: list[str] | None = None,
+    ) -> Program:
+        """Run `lower_entry`, which returns the entry's name, and collect mistakes on the way.
+
+        The lines of `pl.static_print` are printed, or put into `printed`.
+        """
         ModuleBuilder.begun += 1
         try:
             entry = lower_entry()
@@ -201,8 +209,11 @@ class ModuleBuilder(ModuleState):
                 self.sink.add(problem)
             entry = ""
         finally:
-            for text in self.printed:
-                print(text)
+            if printed is not None:
+                printed[:] = self.printed
+            else:
+                for text in self.printed:
+                    print(text)
         return self.finish(entry, origin)
 
 

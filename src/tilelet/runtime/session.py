@@ -12,7 +12,7 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from tilelet.dataclasses import dataclass, field
 from tilelet.diag.canvas import paint
@@ -26,6 +26,8 @@ from tilelet.runtime.output.run_directory import RunDirectory
 from tilelet.runtime.output.task_table import TaskTable
 
 if TYPE_CHECKING:
+    from tilelet.checks.verdict import Verdict
+    from tilelet.device.report.profile import Profile
     from tilelet.runtime.handlers.base import ProgramHandler
 
 DEFAULT_ENGINE = "cpu"
@@ -70,13 +72,13 @@ class Session:
     strict: bool = False  # findings of the checks count for the exit code
 
     results: list[RunResult] = field(default_factory=list[RunResult])
-    verdicts: list[Any] = field(default_factory=list[Any])  # `checks.verdict.Verdict`s
+    verdicts: list[Verdict] = field(default_factory=list["Verdict"])
     # Checks of each program that were not made or not finished, with the reason.
     unchecked: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     programs_seen: int = 0  # compiled or run, by whatever call
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     task_tables: list[TaskTable] = field(default_factory=list[TaskTable])
-    profiles: list[Any] = field(default_factory=list[Any])  # `device.report.profile.Profile`s
+    profiles: list[Profile] = field(default_factory=list["Profile"])
     imports_pypto: bool = False  # whether the script is written for PyPTO
     _said: set[str] = field(default_factory=set[str])
 

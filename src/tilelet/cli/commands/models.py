@@ -114,10 +114,14 @@ class GenerateCommand(Command, group=MODELS):
         words=machines,
     )
     format: str = format_option(TEXT, JSON)
-    dtype: str | None = dtype_option(section=_HOW)
+    dtype: str | None = dtype_option(_HOW)
     int8: bool = option("store the weights of the layers in INT8", section=_HOW)
     max_seq: int = option(
-        "maximum number of positions of a sequence", default=0, parse=positive, metavar="N", section=_HOW
+        "maximum positions of a sequence",
+        default=0,
+        parse=positive,
+        metavar="N",
+        section=_HOW,
     )
     batch: int = option(
         "sequences at a time (16)", default=16, parse=positive, metavar="N", section=_HOW
@@ -136,7 +140,7 @@ class GenerateCommand(Command, group=MODELS):
         metavar="N",
         section=_HOW,
     )
-    engine: str | None = engine_option(section=_HOW)
+    engine: str | None = engine_option(_HOW)
 
     def run(self) -> int:
         if self.ranks != 1 and (self.compare or self.stream or self.weights_cache or self.int8):
@@ -196,8 +200,8 @@ class LayerCommand(Command, group=MODELS):
         section=_INTO,
     )
     int8: bool = option("weights in INT8, one scale per output", section="execution")
-    dtype: str | None = dtype_option(section="execution")
-    engine: str | None = engine_option(section="execution")
+    dtype: str | None = dtype_option("execution")
+    engine: str | None = engine_option("execution")
     save: Path | None = option(
         "write states, out and golden to a new .safetensors file",
         default=None,

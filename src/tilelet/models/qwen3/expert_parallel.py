@@ -247,20 +247,10 @@ def make_overlapped(x: ExchangeShape) -> Any:
 
     @pl.jit
     def rank_experts(
-        residual: t.Residual,
-        count: t.Count,
-        post_norm: t.Norm,
-        w_router: t.Router,
-        w_gate: t.Up,
-        w_up: t.Up,
-        w_down: t.Down,
-        out: pl.Out[t.Out],
-        inbox: t.Rows,
-        inbox_counts: t.RowCounts,
-        arrived: t.Cell,
-        results: t.WideRows,
-        returned: t.Cell,
-    ):
+        residual: t.Residual, count: t.Count, post_norm: t.Norm, w_router: t.Router, w_gate: t.Up,
+        w_up: t.Up, w_down: t.Down, out: pl.Out[t.Out], inbox: t.Rows, inbox_counts: t.RowCounts,
+        arrived: t.Cell, results: t.WideRows, returned: t.Cell,
+    ):  # fmt: skip
         valid = pl.read(count, [0])
         chosen = pl.create_tensor([TOKENS, K], dtype=pl.INT32)
         shares = pl.create_tensor([TOKENS, K], dtype=pl.FP32)
@@ -287,15 +277,9 @@ def make_overlapped(x: ExchangeShape) -> Any:
 
     @pl.jit.host
     def overlapped_experts(
-        residual: t.AllResiduals,
-        count: t.AllCounts,
-        post_norm: t.Norm,
-        w_router: t.Router,
-        w_gate: t.AllUps,
-        w_up: t.AllUps,
-        w_down: t.AllDowns,
-        out: pl.Out[t.AllOut],
-    ):
+        residual: t.AllResiduals, count: t.AllCounts, post_norm: t.Norm, w_router: t.Router,
+        w_gate: t.AllUps, w_up: t.AllUps, w_down: t.AllDowns, out: pl.Out[t.AllOut],
+    ):  # fmt: skip
         inbox_buf = pld.alloc_window_buffer(RECEIVED, dtype=DTYPE)
         counts_buf = pld.alloc_window_buffer(COUNTS, dtype=pl.INT32)
         arrived_buf = pld.alloc_window_buffer([1, CELL], dtype=pl.INT32)
@@ -333,15 +317,10 @@ def make_obvious(x: ExchangeShape) -> Any:
 
     @pl.jit
     def route_part(
-        residual: t.Residual,
-        count: t.Count,
-        post_norm: t.Norm,
-        w_router: t.Router,
-        outbox: pl.Out[t.WideRows],
-        outbox_counts: pl.Out[WideCounts],
-        rows: pl.Out[Places],
+        residual: t.Residual, count: t.Count, post_norm: t.Norm, w_router: t.Router,
+        outbox: pl.Out[t.WideRows], outbox_counts: pl.Out[WideCounts], rows: pl.Out[Places],
         shares: pl.Out[Shares],
-    ):
+    ):  # fmt: skip
         valid = pl.read(count, [0])
         chosen = pl.create_tensor([TOKENS, K], dtype=pl.INT32)
         places = pl.create_tensor([1, SLOTS], dtype=pl.INT32)
@@ -410,15 +389,9 @@ def make_obvious(x: ExchangeShape) -> Any:
 
     @pl.jit.host
     def obvious_experts(
-        residual: t.AllResiduals,
-        count: t.AllCounts,
-        post_norm: t.Norm,
-        w_router: t.Router,
-        w_gate: t.AllUps,
-        w_up: t.AllUps,
-        w_down: t.AllDowns,
-        out: pl.Out[t.AllOut],
-    ):
+        residual: t.AllResiduals, count: t.AllCounts, post_norm: t.Norm, w_router: t.Router,
+        w_gate: t.AllUps, w_up: t.AllUps, w_down: t.AllDowns, out: pl.Out[t.AllOut],
+    ):  # fmt: skip
         outbox_buf = pld.alloc_window_buffer(RECEIVED, dtype=pl.FP32)
         out_counts_buf = pld.alloc_window_buffer(COUNTS, dtype=pl.FP32)
         inbox_buf = pld.alloc_window_buffer(RECEIVED, dtype=pl.FP32)

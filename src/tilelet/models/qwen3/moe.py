@@ -348,16 +348,11 @@ def build_moe(s: LayerShape, rows: int) -> Program:
     class Qwen3Moe:
         @pl.function
         def qwen3_moe(
-            self,
-            residual: pl.Tensor[[ROWS, HIDDEN], pl.FP32],
-            count: pl.Tensor[[1], pl.INT32],
-            post_norm: pl.Tensor[[1, HIDDEN], pl.FP32],
-            w_router: pl.Tensor[[HIDDEN, E], DTYPE],
-            w_gate: pl.Tensor[UP, WEIGHT],
-            w_up: pl.Tensor[UP, WEIGHT],
-            w_down: pl.Tensor[DOWN, WEIGHT],
-            out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
-        ):
+            self, residual: pl.Tensor[[ROWS, HIDDEN], pl.FP32], count: pl.Tensor[[1], pl.INT32],
+            post_norm: pl.Tensor[[1, HIDDEN], pl.FP32], w_router: pl.Tensor[[HIDDEN, E], DTYPE],
+            w_gate: pl.Tensor[UP, WEIGHT], w_up: pl.Tensor[UP, WEIGHT],
+            w_down: pl.Tensor[DOWN, WEIGHT], out: pl.Out[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+        ):  # fmt: skip
             valid = pl.read(count, [0])
             chosen = pl.create_tensor([ROWS, K], dtype=pl.INT32)
             out = moe(residual, post_norm, w_router, w_gate, w_up, w_down, chosen, out, 0, valid)
@@ -477,29 +472,20 @@ def _program(name: str, s: LayerShape, rows: int, chosen_rows: int, layer: Any) 
     class Qwen3MoeLayers:
         @pl.function
         def qwen3_moe_layers(
-            self,
-            states: pl.InOut[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
-            seq_lens: pl.Tensor[[BATCH], pl.INT32],
-            starts: pl.Tensor[[BATCH], pl.INT32],
+            self, states: pl.InOut[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+            seq_lens: pl.Tensor[[BATCH], pl.INT32], starts: pl.Tensor[[BATCH], pl.INT32],
             block_table: pl.Tensor[[BATCH, TABLE_WIDTH], pl.INT32],
-            rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32],
-            rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32], rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
             k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
-            input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            wq: pl.Tensor[WQ, WEIGHT],
-            wk: pl.Tensor[WKV, WEIGHT],
-            wv: pl.Tensor[WKV, WEIGHT],
-            q_norm: pl.Tensor[[N, D], pl.FP32],
-            k_norm: pl.Tensor[[N, D], pl.FP32],
-            wo: pl.Tensor[WO, WEIGHT],
-            post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            w_router: pl.Tensor[[N * HIDDEN, E], DTYPE],
-            w_gate: pl.Tensor[UP, WEIGHT],
-            w_up: pl.Tensor[UP, WEIGHT],
-            w_down: pl.Tensor[DOWN, WEIGHT],
+            input_norm: pl.Tensor[[N, HIDDEN], pl.FP32], wq: pl.Tensor[WQ, WEIGHT],
+            wk: pl.Tensor[WKV, WEIGHT], wv: pl.Tensor[WKV, WEIGHT],
+            q_norm: pl.Tensor[[N, D], pl.FP32], k_norm: pl.Tensor[[N, D], pl.FP32],
+            wo: pl.Tensor[WO, WEIGHT], post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            w_router: pl.Tensor[[N * HIDDEN, E], DTYPE], w_gate: pl.Tensor[UP, WEIGHT],
+            w_up: pl.Tensor[UP, WEIGHT], w_down: pl.Tensor[DOWN, WEIGHT],
             chosen: pl.Out[pl.Tensor[[N * CHOSEN, K], pl.INT32]],
-        ):
+        ):  # fmt: skip
             for n in pl.range(N):
                 k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
                 k_part, v_part, states = layer(

@@ -673,27 +673,19 @@ def _program(name: str, s: LayerShape, rows: int, layer: Any) -> Program:
     class Qwen3Layers:
         @pl.function
         def qwen3_layers(
-            self,
-            states: pl.InOut[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
-            seq_lens: pl.Tensor[[BATCH], pl.INT32],
-            starts: pl.Tensor[[BATCH], pl.INT32],
+            self, states: pl.InOut[pl.Tensor[[ROWS, HIDDEN], DTYPE]],
+            seq_lens: pl.Tensor[[BATCH], pl.INT32], starts: pl.Tensor[[BATCH], pl.INT32],
             block_table: pl.Tensor[[BATCH, TABLE_WIDTH], pl.INT32],
-            rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32],
-            rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
+            rope_cos: pl.Tensor[[MAX_SEQ, D], pl.FP32], rope_sin: pl.Tensor[[MAX_SEQ, D], pl.FP32],
             k_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
             v_cache: pl.InOut[pl.Tensor[[N * CACHE_ROWS, D], DTYPE]],
-            input_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            wq: pl.Tensor[WQ, WEIGHT],
-            wk: pl.Tensor[WKV, WEIGHT],
-            wv: pl.Tensor[WKV, WEIGHT],
-            q_norm: pl.Tensor[[N, D], pl.FP32],
-            k_norm: pl.Tensor[[N, D], pl.FP32],
-            wo: pl.Tensor[WO, WEIGHT],
-            post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
-            w_gate: pl.Tensor[UP, WEIGHT],
-            w_up: pl.Tensor[UP, WEIGHT],
+            input_norm: pl.Tensor[[N, HIDDEN], pl.FP32], wq: pl.Tensor[WQ, WEIGHT],
+            wk: pl.Tensor[WKV, WEIGHT], wv: pl.Tensor[WKV, WEIGHT],
+            q_norm: pl.Tensor[[N, D], pl.FP32], k_norm: pl.Tensor[[N, D], pl.FP32],
+            wo: pl.Tensor[WO, WEIGHT], post_norm: pl.Tensor[[N, HIDDEN], pl.FP32],
+            w_gate: pl.Tensor[UP, WEIGHT], w_up: pl.Tensor[UP, WEIGHT],
             w_down: pl.Tensor[DOWN, WEIGHT],
-        ):
+        ):  # fmt: skip
             for n in pl.range(N):
                 k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
                 k_part, v_part, states = layer(

@@ -124,31 +124,12 @@ def make_overlapped_sparse(s: LayerShape, kind: Kind, ranks: int) -> Any:
 
     @pl.jit
     def rank_sparse_layers(
-        states: pl.InOut[t.States],
-        seq_lens: t.Lens,
-        starts: t.Lens,
-        block_table: t.Table,
-        rope_cos: t.Rope,
-        rope_sin: t.Rope,
-        k_cache: pl.InOut[t.Cache],
-        v_cache: pl.InOut[t.Cache],
-        input_norm: t.Norm,
-        wq: t.Q,
-        wk: t.Kv,
-        wv: t.Kv,
-        q_norm: t.HeadNorm,
-        k_norm: t.HeadNorm,
-        wo: t.Output,
-        post_norm: t.Norm,
-        w_router: ROUTER,
-        w_gate: Up,
-        w_up: Up,
-        w_down: Down,
-        parts: t.Parts,
-        arrived: t.Cells,
-        down_parts: t.Parts,
-        down_arrived: t.Cells,
-    ):
+        states: pl.InOut[t.States], seq_lens: t.Lens, starts: t.Lens, block_table: t.Table,
+        rope_cos: t.Rope, rope_sin: t.Rope, k_cache: pl.InOut[t.Cache], v_cache: pl.InOut[t.Cache],
+        input_norm: t.Norm, wq: t.Q, wk: t.Kv, wv: t.Kv, q_norm: t.HeadNorm, k_norm: t.HeadNorm,
+        wo: t.Output, post_norm: t.Norm, w_router: ROUTER, w_gate: Up, w_up: Up, w_down: Down,
+        parts: t.Parts, arrived: t.Cells, down_parts: t.Parts, down_arrived: t.Cells,
+    ):  # fmt: skip
         for n in pl.range(N):
             k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
             chosen = pl.create_tensor([CHOSEN, K], dtype=pl.INT32)
@@ -164,27 +145,12 @@ def make_overlapped_sparse(s: LayerShape, kind: Kind, ranks: int) -> Any:
 
     @pl.jit.host
     def overlapped_sparse_layers(
-        states: pl.InOut[t.AllStates],
-        seq_lens: t.Lens,
-        starts: t.Lens,
-        block_table: t.Table,
-        rope_cos: t.Rope,
-        rope_sin: t.Rope,
-        k_cache: pl.InOut[t.AllCaches],
-        v_cache: pl.InOut[t.AllCaches],
-        input_norm: t.Norm,
-        wq: t.AllQ,
-        wk: t.AllKv,
-        wv: t.AllKv,
-        q_norm: t.HeadNorm,
-        k_norm: t.HeadNorm,
-        wo: t.AllOutputs,
-        post_norm: t.Norm,
-        w_router: ROUTER,
-        w_gate: AllUps,
-        w_up: AllUps,
-        w_down: AllDowns,
-    ):
+        states: pl.InOut[t.AllStates], seq_lens: t.Lens, starts: t.Lens, block_table: t.Table,
+        rope_cos: t.Rope, rope_sin: t.Rope, k_cache: pl.InOut[t.AllCaches],
+        v_cache: pl.InOut[t.AllCaches], input_norm: t.Norm, wq: t.AllQ, wk: t.AllKv, wv: t.AllKv,
+        q_norm: t.HeadNorm, k_norm: t.HeadNorm, wo: t.AllOutputs, post_norm: t.Norm,
+        w_router: ROUTER, w_gate: AllUps, w_up: AllUps, w_down: AllDowns,
+    ):  # fmt: skip
         parts_buf = pld.alloc_window_buffer(PARTS, dtype=pl.FP32)
         arrived_buf = pld.alloc_window_buffer(CELLS, dtype=pl.INT32)
         down_parts_buf = pld.alloc_window_buffer(PARTS, dtype=pl.FP32)

@@ -233,30 +233,12 @@ def make_overlapped(s: LayerShape, kind: Kind, ranks: int) -> Any:
 
     @pl.jit
     def rank_layers(
-        states: pl.InOut[t.States],
-        seq_lens: t.Lens,
-        starts: t.Lens,
-        block_table: t.Table,
-        rope_cos: t.Rope,
-        rope_sin: t.Rope,
-        k_cache: pl.InOut[t.Cache],
-        v_cache: pl.InOut[t.Cache],
-        input_norm: t.Norm,
-        wq: t.Q,
-        wk: t.Kv,
-        wv: t.Kv,
-        q_norm: t.HeadNorm,
-        k_norm: t.HeadNorm,
-        wo: t.Output,
-        post_norm: t.Norm,
-        w_gate: t.Up,
-        w_up: t.Up,
-        w_down: t.Down,
-        parts: t.Parts,
-        arrived: t.Cells,
-        down_parts: t.Parts,
-        down_arrived: t.Cells,
-    ):
+        states: pl.InOut[t.States], seq_lens: t.Lens, starts: t.Lens, block_table: t.Table,
+        rope_cos: t.Rope, rope_sin: t.Rope, k_cache: pl.InOut[t.Cache], v_cache: pl.InOut[t.Cache],
+        input_norm: t.Norm, wq: t.Q, wk: t.Kv, wv: t.Kv, q_norm: t.HeadNorm, k_norm: t.HeadNorm,
+        wo: t.Output, post_norm: t.Norm, w_gate: t.Up, w_up: t.Up, w_down: t.Down, parts: t.Parts,
+        arrived: t.Cells, down_parts: t.Parts, down_arrived: t.Cells,
+    ):  # fmt: skip
         for n in pl.range(N):
             k_part, v_part = cache_of(k_cache, n), cache_of(v_cache, n)
             k_part, v_part, states = layer(
@@ -271,26 +253,12 @@ def make_overlapped(s: LayerShape, kind: Kind, ranks: int) -> Any:
 
     @pl.jit.host
     def overlapped_layers(
-        states: pl.InOut[t.AllStates],
-        seq_lens: t.Lens,
-        starts: t.Lens,
-        block_table: t.Table,
-        rope_cos: t.Rope,
-        rope_sin: t.Rope,
-        k_cache: pl.InOut[t.AllCaches],
-        v_cache: pl.InOut[t.AllCaches],
-        input_norm: t.Norm,
-        wq: t.AllQ,
-        wk: t.AllKv,
-        wv: t.AllKv,
-        q_norm: t.HeadNorm,
-        k_norm: t.HeadNorm,
-        wo: t.AllOutputs,
-        post_norm: t.Norm,
-        w_gate: t.AllUps,
-        w_up: t.AllUps,
-        w_down: t.AllDowns,
-    ):
+        states: pl.InOut[t.AllStates], seq_lens: t.Lens, starts: t.Lens, block_table: t.Table,
+        rope_cos: t.Rope, rope_sin: t.Rope, k_cache: pl.InOut[t.AllCaches],
+        v_cache: pl.InOut[t.AllCaches], input_norm: t.Norm, wq: t.AllQ, wk: t.AllKv, wv: t.AllKv,
+        q_norm: t.HeadNorm, k_norm: t.HeadNorm, wo: t.AllOutputs, post_norm: t.Norm,
+        w_gate: t.AllUps, w_up: t.AllUps, w_down: t.AllDowns,
+    ):  # fmt: skip
         parts_buf = pld.alloc_window_buffer(PARTS, dtype=pl.FP32)
         arrived_buf = pld.alloc_window_buffer(CELLS, dtype=pl.INT32)
         down_parts_buf = pld.alloc_window_buffer(PARTS, dtype=pl.FP32)
@@ -398,23 +366,11 @@ def make_obvious(s: LayerShape, kind: Kind, ranks: int) -> Any:
 
     @pl.jit
     def attention_part(
-        states: t.States,
-        seq_lens: t.Lens,
-        starts: t.Lens,
-        block_table: t.Table,
-        rope_cos: t.Rope,
-        rope_sin: t.Rope,
-        k_cache: pl.InOut[t.Cache],
-        v_cache: pl.InOut[t.Cache],
-        input_norm: t.Norm,
-        wq: t.Q,
-        wk: t.Kv,
-        wv: t.Kv,
-        q_norm: t.HeadNorm,
-        k_norm: t.HeadNorm,
-        wo: t.Output,
-        sums: pl.Out[t.Sums],
-    ):
+        states: t.States, seq_lens: t.Lens, starts: t.Lens, block_table: t.Table, rope_cos: t.Rope,
+        rope_sin: t.Rope, k_cache: pl.InOut[t.Cache], v_cache: pl.InOut[t.Cache],
+        input_norm: t.Norm, wq: t.Q, wk: t.Kv, wv: t.Kv, q_norm: t.HeadNorm, k_norm: t.HeadNorm,
+        wo: t.Output, sums: pl.Out[t.Sums],
+    ):  # fmt: skip
         k_cache, v_cache, states = attention_only(
             states, seq_lens, starts, block_table, rope_cos, rope_sin, k_cache, v_cache,
             input_norm, wq, wk, wv, q_norm, k_norm, (wo, sums), 0, 0, 0, 0,
@@ -423,16 +379,9 @@ def make_obvious(s: LayerShape, kind: Kind, ranks: int) -> Any:
 
     @pl.jit
     def mlp_part(
-        states: t.States,
-        seq_lens: t.Lens,
-        starts: t.Lens,
-        post_norm: t.Norm,
-        w_gate: t.Up,
-        w_up: t.Up,
-        w_down: t.Down,
-        sums: t.Sums,
-        down: pl.Out[t.Sums],
-    ):
+        states: t.States, seq_lens: t.Lens, starts: t.Lens, post_norm: t.Norm, w_gate: t.Up,
+        w_up: t.Up, w_down: t.Down, sums: t.Sums, down: pl.Out[t.Sums],
+    ):  # fmt: skip
         for row in pl.parallel(0, rows_of(seq_lens, starts), T):
             valid = pl.min(T, rows_of(seq_lens, starts) - row)
             x = pl.slice(states, [T, HIDDEN], [row, 0], valid_shape=[valid, HIDDEN])
@@ -458,26 +407,12 @@ def make_obvious(s: LayerShape, kind: Kind, ranks: int) -> Any:
 
     @pl.jit.host
     def obvious_layer(
-        states: pl.InOut[t.AllStates],
-        seq_lens: t.Lens,
-        starts: t.Lens,
-        block_table: t.Table,
-        rope_cos: t.Rope,
-        rope_sin: t.Rope,
-        k_cache: pl.InOut[t.AllCaches],
-        v_cache: pl.InOut[t.AllCaches],
-        input_norm: t.Norm,
-        wq: t.AllQ,
-        wk: t.AllKv,
-        wv: t.AllKv,
-        q_norm: t.HeadNorm,
-        k_norm: t.HeadNorm,
-        wo: t.AllOutputs,
-        post_norm: t.Norm,
-        w_gate: t.AllUps,
-        w_up: t.AllUps,
-        w_down: t.AllDowns,
-    ):
+        states: pl.InOut[t.AllStates], seq_lens: t.Lens, starts: t.Lens, block_table: t.Table,
+        rope_cos: t.Rope, rope_sin: t.Rope, k_cache: pl.InOut[t.AllCaches],
+        v_cache: pl.InOut[t.AllCaches], input_norm: t.Norm, wq: t.AllQ, wk: t.AllKv, wv: t.AllKv,
+        q_norm: t.HeadNorm, k_norm: t.HeadNorm, wo: t.AllOutputs, post_norm: t.Norm,
+        w_gate: t.AllUps, w_up: t.AllUps, w_down: t.AllDowns,
+    ):  # fmt: skip
         sums_buf = pld.alloc_window_buffer([ROWS, HIDDEN], dtype=pl.FP32)
         down_buf = pld.alloc_window_buffer([ROWS, HIDDEN], dtype=pl.FP32)
         sums_signal_buf = pld.alloc_window_buffer([ranks], dtype=pl.INT32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.device.machine.description import load_machine
 from tilelet.device.run import DeviceRun, Recorded
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.handlers.execute import Executed
 
 
-def show_profile(executed: Executed) -> dict[str, Any]:
+def show_profile(executed: Executed) -> dict[str, object]:
     """Model an execution, print the report, and write its files; return the figures.
 
     Limits of the model are reported and do not fail the run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -182,7 +182,7 @@ def copies(arguments: Arguments) -> dict[str, Argument]:
     return {name: own(value) for name, value in arguments.items()}
 
 
-def with_control_traces(program: Program, tasks: Any, arguments: Arguments) -> TaskStream:
+def with_control_traces(program: Program, tasks: object, arguments: Arguments) -> TaskStream:
     """Return the tasks with control traces, recording them if the engine only counted."""
     from tilelet.interp.interpreter import Interpreter
     from tilelet.interp.replay import find_control_traces

@@ -16,6 +16,7 @@ from tilelet.runtime import session
 
 if TYPE_CHECKING:
     from tilelet.device.run import Recorded
+    from tilelet.diag.catalogue.diverge import StaleRead
     from tilelet.divergence.answer import Answer, Options
     from tilelet.divergence.case import GoldenCase
     from tilelet.runtime.inspection.diverge_view import ShownAnswer
@@ -115,7 +116,7 @@ def _recorded(name: str, case: GoldenCase) -> Recorded:
     return Recorded(name, case.program, with_control_traces(case.program, tasks, case.arguments))
 
 
-def _stale_reads(name: str, case: GoldenCase, platform: str) -> list[Any]:
+def _stale_reads(name: str, case: GoldenCase, platform: str) -> list[StaleRead]:
     """Return read-write races under the rules of the newest runtime."""
     from tilelet.checks import race
     from tilelet.checks.verdict import Subject

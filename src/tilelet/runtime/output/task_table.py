@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilelet.dataclasses import dataclass
 from tilelet.diag.text import plural
 
 if TYPE_CHECKING:
     from tilelet.ir.core import Program
+    from tilelet.runtime.programs.engines import TaskCounter
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class TaskTable:
     blocks: Mapping[str, int]
 
     @classmethod
-    def of(cls, name: str, tasks: Any, as_runtime: Program | None = None) -> TaskTable:
+    def of(cls, name: str, tasks: TaskCounter, as_runtime: Program | None = None) -> TaskTable:
         """Count the tasks of a run; with a program, as the device's runtime counts them."""
         from tilelet.tasks.runtime_counts import runtime_counts
         from tilelet.tasks.stream import TaskStream
