@@ -88,9 +88,7 @@ class Affine:
         return range(start, start + self.rows)
 
     def disturbs(self, a: Env, b: Env) -> bool:
-        """Whether two iterations that may run in either order, or must not overlap, touch the same
-        rows.
-        """
+        """Whether two iterations touch the same rows, and nothing orders them."""
         loop = next((x for x in self.loops if a[x.index] != b[x.index]), None)
         if loop is None or not (self.no_dep or loop.kind == "parallel"):
             return False

@@ -100,7 +100,7 @@ ONE_ROW_TYPES = [(BF16, BF16), (FP32, FP32), (FP32, BF16), (INT8, INT8), (UINT8,
 
 
 def small_integers(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
-    """Small integers in the product's dtype, where its sums start."""
+    """Return small integers in the product's dtype, to start its sums from."""
     drawn = np.random.default_rng(seed).integers(-9, 9, shape)
     return drawn.astype(np.int32 if dtype in INTEGERS else np.float32)
 

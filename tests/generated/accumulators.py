@@ -542,7 +542,7 @@ class Accumulators(Unread):
         self.env = {n: t for n, t in self.env.items() if n in outside}
 
     def _two_loops(self, chains: list[Chain], nesting: int) -> None:
-        """Stored, read or changed between two loops that both add to it."""
+        """Two loops add to the sum; between them it is stored, read or changed."""
         self._loop(chains, nesting)
         for chain in chains:
             if self.choices.chance(60):

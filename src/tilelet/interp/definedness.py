@@ -419,7 +419,7 @@ def _external(low: Lowering, op: Op, rule: _TileOp, compute: Step | None) -> Ste
 
 
 def _updated_bits(rule: _TileOp, frame: Frame, target: str) -> Bits:
-    """Return what is defined of a tensor after an update, by moving marks."""
+    """Return the defined bits of a tensor after an update, which is applied to marks."""
     args, regions = rule.read(frame)
     for name in [*rule.moved, target]:
         arg = rule.op.args[name]

@@ -229,7 +229,7 @@ class _FunctionPrinter:
             (operand,) = op.args.values()
             return f"{PREFIX[op.name]}{text(operand)}"
         if op.name == "breakpoint":
-            return "breakpoint()"  # parsing finds its variables again
+            return "breakpoint()"  # the variables are read from the text when it is parsed
         if op.name == "dump":
             values = op.args["values"]
             assert isinstance(values, tuple)

@@ -1,6 +1,6 @@
 """Propagation of valid regions through ops: the rules for `OpSpec.valid`.
 
-A rule has the type `registry.ValidRule`. Regions are boxes at the origin, given by their extents.
+A rule has the type `ir.spec.ValidRule`. Regions are boxes at the origin, given by their extents.
 Tiles are zero outside their region, and every op preserves that.
 """
 
