@@ -12,7 +12,7 @@ from tilelet.tasks.window import (
     Buffer,
     TileValue,
     Window,
-    poison_fill,
+    poison,
     row_major,
     window_of_array,
 )
@@ -203,7 +203,7 @@ def test_read_only_array_stays_read_only() -> None:
 @pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if d.kind != "task"], ids=str)
 def test_poison(dtype) -> None:
     array = np.zeros((3,), dtype.numpy)
-    poison_fill(array, dtype)
+    array.fill(poison(dtype)[()])
     if dtype.is_float:
         assert np.isnan(array.astype(np.float32)).all()
     elif dtype is BOOL:
@@ -214,7 +214,7 @@ def test_poison(dtype) -> None:
 
 def test_poison_of_int32_is_the_documented_number() -> None:
     array = np.zeros(1, np.int32)
-    poison_fill(array, INT32)
+    array.fill(poison(INT32)[()])
     assert array[0] == -842150451
 
 

@@ -194,7 +194,6 @@ class RankState(State):
         self.by_index: dict[int, RankTask] = {}
         # Tasks waiting for a core, in the order in which they became ready.
         self.waiting: list[RankTask] = []
-        self.queued = 0
         self._resumable: dict[str, ResumableFunction] = {}
         self._suspending: dict[str, bool] = {}
         self._needs: dict[str, tuple[int, int]] = {}

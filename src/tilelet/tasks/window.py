@@ -19,7 +19,6 @@ from tilelet.analysis.overlap import Bytes, meet
 from tilelet.diag.core import Loc
 from tilelet.dtypes import Array, DType
 from tilelet.ir.types import box
-from tilelet.numerics.undefined import poison
 
 Shape = tuple[int, ...]
 
@@ -277,11 +276,6 @@ def row_major(shape: Shape) -> Shape:
         strides.append(step)
         step *= n
     return tuple(reversed(strides))
-
-
-def poison_fill(array: Array, dtype: DType) -> None:
-    """Mark every element as never written."""
-    array.fill(poison(dtype)[()])
 
 
 def window_of_array(name: str, array: Array, dtype: DType) -> Window:

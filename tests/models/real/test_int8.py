@@ -19,7 +19,7 @@ from tilelet.diag.catalogue.generate import BadGenerateSetting
 from tilelet.models import qwen3
 from tilelet.models.qwen3.architecture import architecture_of
 from tilelet.models.qwen3.config import Qwen3Config
-from tilelet.models.qwen3.int8 import dequantize, fill_int8
+from tilelet.models.qwen3.int8 import fill_int8
 from tilelet.models.qwen3.int8_error import int8_error
 from tilelet.models.qwen3.loading import layer_bytes
 from tilelet.models.qwen3.published import FACTOR_ROWS
@@ -34,6 +34,12 @@ def converted(matrix: Array) -> Array:
     found = np.empty((inputs + FACTOR_ROWS, outputs), np.int8)
     fill_int8(found, [matrix])
     return found
+
+
+def dequantize(array: Array) -> Array:
+    """Return a matrix with its scales as `[in, out]` in FP32."""
+    factors = array[-FACTOR_ROWS:].reshape(-1).view(np.float32)
+    return array[:-FACTOR_ROWS].astype(np.float32) * factors
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from tilelet.dataclasses import dataclass
 from tilelet.device.kernel.pipes import KernelCost
-from tilelet.device.kernel.view import DeviceKernel
 from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.schedule import native
 from tilelet.device.schedule.arrays import Stream, build_stream
@@ -98,9 +97,6 @@ class Timeline:
     def kernel(self) -> Ints:
         """Index of each record's kernel in `kernel_names`."""
         return self.stream.kernel[self.task]
-
-    def kernel_of(self, task: int) -> DeviceKernel | None:
-        return self.stream.kernels[int(self.stream.kernel[task])]
 
     def cost_of(self, task: int) -> KernelCost:
         """Return the cost of a task's first block."""

@@ -58,9 +58,3 @@ def _fill_block(out: Array, stored: Array) -> None:
         factors[r : r + _BLOCK] = scale
         scale[scale == 0] = 1  # a column of zeros
         numbers[:, r : r + _BLOCK] = np.rint(block / scale[:, None]).T
-
-
-def dequantize(array: Array) -> Array:
-    """Dequantize a matrix with its scales: `[in, out]` in FP32."""
-    factors = array[-FACTOR_ROWS:].reshape(-1).view(np.float32)
-    return array[:-FACTOR_ROWS].astype(np.float32) * factors
