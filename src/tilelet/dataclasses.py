@@ -124,14 +124,14 @@ def _init(cls: type, all_fields: tuple[Field[Any], ...], *, frozen: bool) -> Cal
     return made
 
 
-def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+def _values(names: list[str]) -> Callable[[object], tuple[object, ...]]:
     """Return a function that returns the named fields of a record."""
     if len(names) > 1:
         return attrgetter(*names)
     return lambda record: tuple(getattr(record, name) for name in names)
 
 
-def _eq(values: Callable[[Any], tuple[object, ...]]) -> Callable[[Any, Any], Any]:
+def _eq(values: Callable[[object], tuple[object, ...]]) -> Callable[[object, object], object]:
     def __eq__(self: object, other: object) -> Any:  # noqa: N807
         if other.__class__ is self.__class__:
             return values(self) == values(other)
@@ -140,14 +140,14 @@ def _eq(values: Callable[[Any], tuple[object, ...]]) -> Callable[[Any, Any], Any
     return __eq__
 
 
-def _hash(values: Callable[[Any], tuple[object, ...]]) -> Callable[[Any], int]:
+def _hash(values: Callable[[object], tuple[object, ...]]) -> Callable[[object], int]:
     def __hash__(self: object) -> int:  # noqa: N807
         return hash(values(self))
 
     return __hash__
 
 
-def _repr(names: list[str]) -> Callable[[Any], str]:
+def _repr(names: list[str]) -> Callable[[object], str]:
     @reprlib.recursive_repr()
     def __repr__(self: object) -> str:  # noqa: N807
         shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)

@@ -102,7 +102,7 @@ Spent = dict[str, list[float]]
 def _by_core(data: JsonObject, folder: Path) -> tuple[float | None, Spent]:
     """Read records of cores and of schedulers, in ticks of a clock."""
     us = 1e6 / float(data["metadata"]["clock_freq_hz"])
-    rows = cast("list[Any]", data.get("aicpu_tasks") or [])
+    rows = cast("list[object]", data.get("aicpu_tasks") or [])
     stamps = [_fields(row, _CPU_FIELDS) for row in rows]
     begin = [row["dispatch_cycles"] for row in stamps]
     end = [row["finish_cycles"] for row in stamps]

@@ -169,7 +169,7 @@ def _are_sizes(values: object) -> TypeGuard[list[int]]:
     """Return whether `values` is a list of integers from 0 to the largest possible file size."""
     return isinstance(values, list) and all(
         isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 1 << 63
-        for v in cast("list[Any]", values)
+        for v in cast("list[object]", values)
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from tilelet.interp.cells import Watcher
 from tilelet.interp.definedness import Watching
@@ -107,7 +107,7 @@ class Contents(Watching):
         return repr(value)
 
 
-def _place(window: Window) -> tuple[Any, ...]:
+def _place(window: Window) -> tuple[object, ...]:
     return window.offset, window.reach, window.strides, window.dtype.name
 
 

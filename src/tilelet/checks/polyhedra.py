@@ -8,6 +8,7 @@ finds empty is empty for all sizes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from tilelet.analysis.affine import Affine
@@ -25,7 +26,7 @@ from tilelet.ops.transfers import fitted
 Extents = tuple[int | SymDim, ...]
 
 
-def isl() -> Any | None:
+def isl() -> ModuleType | None:
     """Return the isl library, or None if it is not installed."""
     try:
         import islpy

@@ -369,7 +369,7 @@ class Races:
         buffer = self.stream.regions.buffers[self.accesses.buffer(conflict.first)].id
         if len(tasks) > MAX_COMPARED_TASKS:
             return False
-        mine: dict[tuple[Any, ...], tuple[Touch, set[tuple[int, int]]]] = {}
+        mine: dict[tuple[object, ...], tuple[Touch, set[tuple[int, int]]]] = {}
         for task in tasks.tolist():
             touches = self.contents.touches(task)
             if touches is None:

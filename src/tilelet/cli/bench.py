@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tilelet.bench import against
 from tilelet.bench.report import Report, save_document, time_text
@@ -19,6 +19,9 @@ from tilelet.diag.tables import Table, show
 from tilelet.runtime import session
 from tilelet.runtime.output.run_directory import build_root
 from tilelet.scripts import exit_codes
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 
 def list_sections() -> int:
@@ -129,7 +132,7 @@ class Progress:
     """Show what is being measured: a moving line on a terminal, one line each elsewhere."""
 
     def __init__(self) -> None:
-        self._status: Any = None
+        self._status: Status | None = None
         if sys.stderr.isatty():
             from rich.console import Console
 

@@ -7,11 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tilelet import __version__
 from tilelet.cli.commands import COMMANDS, listed
-from tilelet.cli.declaration import Parser
+from tilelet.cli.declaration import Command, Parser
 from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.text import did_you_mean, near
@@ -53,7 +52,7 @@ def _guarded(argv: Sequence[str] | None) -> int:
 def _run(argv: Sequence[str]) -> int:
     """Find the command, parse its options, and run it."""
     name = argv[0] if argv else ""
-    found: Any = None
+    found: Command | None = None
     try:
         name = _command_name(argv)
         _check_working_directory()

@@ -110,7 +110,7 @@ def for_arguments(program: Program, given: Mapping[str, Any]) -> Program:
     return run_passes(with_extents(program, shapes, numbers))
 
 
-def integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[dict[str, Any]]:
     """Yield arguments whose integers, scalars and open extents differ from those in `given`.
 
     The caller drops those that the original program rejects, and lowers it `for_arguments`.
@@ -146,7 +146,7 @@ def _size_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[st
         yield made
 
 
-def _integer_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[dict[str, object]]:
     control = data_control(program)
     if not control:
         return

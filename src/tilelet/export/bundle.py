@@ -113,7 +113,7 @@ class Bundle:
             self.definitions.append([f"{self._constants[key]} = {text}"])
         return self._constants[key]
 
-    def assignment(self, name: str, source: SourceFile, module: dict[str, Any], loc: Loc) -> str:
+    def assignment(self, name: str, source: SourceFile, module: dict[str, object], loc: Loc) -> str:
         """Write the statement that defines a constant without a literal, such as an array."""
         if id(module[name]) in self._known:
             return self._known[id(module[name])]

@@ -495,7 +495,7 @@ def names_ranks(function: types.FunctionType) -> bool:
     code = function.__code__
     if "CHIP" in code.co_names:
         return True
-    keywords = [cast("tuple[Any, ...]", c) for c in code.co_consts if isinstance(c, tuple)]
+    keywords = [cast("tuple[object, ...]", c) for c in code.co_consts if isinstance(c, tuple)]
     if any("device" in names for names in keywords):
         return True
     found = [function.__globals__.get(name) for name in code.co_names]

@@ -84,7 +84,7 @@ class Cells:
         self.codes: Codes = np.zeros(max(1, nbytes // unit), np.uint8)
         self.origin: Origin | None = None
         # Windows known to be defined; they stay so until something undefined is stored.
-        self._full: set[tuple[Any, ...]] = set()
+        self._full: set[tuple[object, ...]] = set()
 
     def view(self, window: Window) -> Codes:
         """Return the codes of a window's elements as a writable view."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from tilelet.diag.catalogue.scopes import ZeroStep
 from tilelet.dtypes import TASK_ID
@@ -68,7 +67,7 @@ def lower_while(low: Lowering, op: Op) -> Step:
     return while_step(low, op, bool)
 
 
-def while_step(low: Lowering, op: Op, holds: Callable[[Any], bool]) -> Step:
+def while_step(low: Lowering, op: Op, holds: Callable[[object], bool]) -> Step:
     """Lower a `while` loop; `holds` evaluates its condition."""
     cond_block, body_block = op.blocks
     init = low.get(op.args["init"])

@@ -138,7 +138,7 @@ class _TileOp:
         self.cleared = cleared_operand(op)
         self.types = [r.type for r in op.results if isinstance(r.type, TileType)]
 
-    def read(self, frame: Frame) -> tuple[dict[str, Any], dict[str, tuple[Shape, Shape]]]:
+    def read(self, frame: Frame) -> tuple[dict[str, object], dict[str, tuple[Shape, Shape]]]:
         """Return the arguments of `Application`: operands by name, tiles as arrays, and their
         regions.
         """

@@ -115,7 +115,7 @@ class Interpreter:
             *self.begin(program, arguments, execute=execute, initial_poison=initial_poison),
         )
 
-    def go_on(self, program: Program, state: State, bound: list[Any]) -> Execution:
+    def go_on(self, program: Program, state: State, bound: list[object]) -> Execution:
         """Complete a run that was begun with this state and these arguments."""
         try:
             with np.errstate(all="ignore"), _without_collector(not state.execute):

@@ -7,14 +7,14 @@ control flow of the kernels of a recorded run: of each such kernel only the part
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.diag.catalogue.harness import TooBig
-from tilelet.dtypes import Array
+from tilelet.dtypes import Array, DType
 from tilelet.interp.lowering import FunctionCode
 from tilelet.interp.state import State
 from tilelet.ir.core import Direction, Program
@@ -279,7 +279,7 @@ class Replay(_Replay):
         self.execute(index)
         usual = self._snapshot()
         self._restore(before)
-        kept: list[tuple[Any, Ints, Any, Any]] = []
+        kept: list[tuple[Array, Ints, Array, np.generic]] = []
         for window, offsets in spoilt:
             data = self._memory[numbers[window.buffer.id]].data
             assert data is not None
@@ -311,7 +311,7 @@ class Replay(_Replay):
                 found[recorded.name] = whole.array.copy()
         return found
 
-    def _dtype(self, number: int) -> Any:
+    def _dtype(self, number: int) -> DType:
         table = self.tasks.regions
         return table.window(table.buffer.index(number)).dtype
 
@@ -322,17 +322,17 @@ class Replay(_Replay):
             region = group.regions[self._at(group, row, position)]
             self._buffer(region, index, group.directions[position])
 
-    def _snapshot(self) -> dict[int, Any]:
+    def _snapshot(self) -> dict[int, Array]:
         kept = {n: self._memory[n].data for n in self._own}
         return {n: data.copy() for n, data in kept.items() if data is not None}
 
-    def _restore(self, snapshot: Mapping[int, Any]) -> None:
+    def _restore(self, snapshot: Mapping[int, Array]) -> None:
         for number, data in snapshot.items():
             buffer = self._memory[number]
             assert buffer.data is not None
             buffer.data[...] = data
 
-    def _write_over(self, before: Mapping[int, Any], after: Mapping[int, Any]) -> None:
+    def _write_over(self, before: Mapping[int, Array], after: Mapping[int, Array]) -> None:
         """Write the elements that differ between `before` and `after`."""
         for number, data in after.items():
             changed = data != before[number]
@@ -344,7 +344,7 @@ class Replay(_Replay):
         self._prepare(index)
         before = self._snapshot()
         group, _ = self._place(index)
-        results: list[dict[int, object]] = []
+        results: list[dict[int, Array]] = []
         for block in range(group.blocks or 1):
             self._restore(before)
             self.state.block_order = (block,)
@@ -378,7 +378,7 @@ class _Uses:
         self._by_task = np.argsort(self._task, kind="stable")
         self._task_start = np.searchsorted(self._task[self._by_task], np.arange(len(tasks) + 1))
 
-    def writers(self, index: int, regions: Any, done: Mapping[int, Any]) -> set[int]:
+    def writers(self, index: int, regions: Iterable[int], done: Mapping[int, object]) -> set[int]:
         """Return all tasks that must run before task `index` can read these windows."""
         needs = [(region, index, False) for region in regions]
         return self._closure(needs, done)

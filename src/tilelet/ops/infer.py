@@ -226,7 +226,7 @@ def axis(call: Call, param: str, rank: int) -> int:
 
 def as_tuple(arg: object) -> tuple[Any, ...]:
     """Return a list argument as a tuple; a bare entry counts as a list of one."""
-    return cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
+    return cast("tuple[object, ...]", arg) if isinstance(arg, tuple) else (arg,)
 
 
 def items(call: Call, param: str) -> tuple[Arg, ...]:

@@ -107,7 +107,7 @@ def _copied(outcome: Outcome) -> Iterator[Evidence]:
                 yield Evidence(COPIED, f"`{name}` is a copy of `{source}`")
 
 
-def _flat(value: Any) -> Any:
+def _flat(value: object) -> Any:
     return np.asarray(value).reshape(-1)
 
 

@@ -7,7 +7,6 @@ that calls it once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tilelet.ir.core import Program, walk
 from tilelet.ranks.native_calls import (
@@ -39,7 +38,7 @@ class NativeKernels:
             self._regions[key] = Regions(self.program.functions[name], watched=watched)
         return self._regions[key]
 
-    def run(self, name: str, values: Sequence[Any], blocks: int | None) -> bool:
+    def run(self, name: str, values: Sequence[object], blocks: int | None) -> bool:
         """Run a kernel; return False without running it if it should be interpreted."""
         if name not in self._meters:
             self._meters[name] = Meter(self.program.functions[name].body.ops)

@@ -421,7 +421,7 @@ def _predicate(low: Lowering, op: Op) -> Any:
     window, at, limit = low.slot(tensor), low.get(indices), low.slot(literal)
     compare = COMPARISONS[comparison]
 
-    def compared(frame: Frame) -> tuple[Any, ...]:
+    def compared(frame: Frame) -> tuple[object, ...]:
         return frame[window], at(frame), compare, frame[limit]
 
     return compared

@@ -284,7 +284,7 @@ def _runner(
 
     def run(frame: Frame) -> bool:
         values = [frame[at] for at in inputs]
-        arguments: list[Any] = []
+        arguments: list[object] = []
         for value in values:
             if type(value) is TileValue:
                 if not value.full:

@@ -300,7 +300,7 @@ class _RunData:
             "bound": cost.bound,
         }
 
-    def moves(self) -> list[list[Any]]:
+    def moves(self) -> list[list[object]]:
         moved = self.device_run.traffic.moves
         return [
             [kernel, tensor, origin, read, written]
@@ -401,5 +401,5 @@ def _short_names(value: object) -> Any:
         table = cast("JsonObject", value)
         return {short(str(k)): _short_names(v) for k, v in table.items()}
     if isinstance(value, (list, tuple)):
-        return [_short_names(v) for v in cast("Sequence[Any]", value)]
+        return [_short_names(v) for v in cast("Sequence[object]", value)]
     return value

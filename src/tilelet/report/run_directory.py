@@ -55,7 +55,7 @@ def read_command(directory: Path) -> list[str] | None:
     """Return the arguments of `tilelet profile` that created it; None if unknown."""
     try:
         found: Any = json.loads((directory / COMMAND).read_text(encoding="utf-8"))
-        return [str(a) for a in cast("list[Any]", found["profile"])]
+        return [str(a) for a in cast("list[object]", found["profile"])]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

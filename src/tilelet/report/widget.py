@@ -50,7 +50,7 @@ def is_shown_by_widgets() -> bool:
 def _widget_class() -> Any:
     try:
         base: Any = importlib.import_module("anywidget").AnyWidget
-        traits: Any = importlib.import_module("traitlets")
+        traits = importlib.import_module("traitlets")
     except ModuleNotFoundError as error:
         raise MissingModule(error.name or "anywidget", "a widget", "notebook") from None
 

@@ -186,7 +186,7 @@ def as_config(given: object) -> RunConfig | None:
         return given
     if not isinstance(given, Mapping):
         raise BadConfig("config", type(given).__name__, "a `RunConfig` or a dict")
-    return RunConfig().with_settings(cast("Mapping[str, Any]", given))
+    return RunConfig().with_settings(cast("Mapping[str, object]", given))
 
 
 def _check_known(name: str) -> None:

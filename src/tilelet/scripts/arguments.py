@@ -55,7 +55,7 @@ class _Argv(list[str]):
         self._log.was_read |= index != 0
         return cast("Any", super().__getitem__(index))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return list, (self[:],)
 
 

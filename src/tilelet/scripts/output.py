@@ -35,7 +35,7 @@ def watched() -> Generator[None]:
         _failures.clear()
 
 
-def _watching(method: Callable[..., object]) -> Callable[..., Any]:
+def _watching(method: Callable[..., object]) -> Callable[..., object]:
     def call(*args: object) -> Any:
         try:
             return method(*args)

@@ -12,7 +12,7 @@ from bdb import BdbQuit
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tilelet.compat.aliases import ROOTS, is_alias, names_of
 from tilelet.dataclasses import dataclass, field
@@ -248,7 +248,7 @@ def levels_up(source: bytes) -> int:
 class WatchedOutput:
     """A stream that records whether SKIPPED was printed."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.says_skipped = False
 

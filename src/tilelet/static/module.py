@@ -439,7 +439,7 @@ class _Reader:
         return RecordClass(node.name, inner.names, tuple(fields), properties, methods)
 
 
-def _uses(function: KernelFunction) -> Iterator[tuple[ast.Name, Any]]:
+def _uses(function: KernelFunction) -> Iterator[tuple[ast.Name, object]]:
     """Yield the names of its surroundings that a function reads, with their values."""
     names = function.captured_names()
     own = {p.arg for p in ast.walk(function.node.args) if isinstance(p, ast.arg)}

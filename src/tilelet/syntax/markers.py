@@ -400,7 +400,7 @@ def dump_tag(tensor: V) -> V:
 
 
 @marker
-def func_attr(attrs: dict[str, Any]) -> None:
+def func_attr(attrs: dict[str, object]) -> None:
     """Hints about a function for a device's compiler, as its first statement; no effect."""
     ...
 

@@ -100,7 +100,7 @@ class Task(_OfKind):
     __slots__ = ("deps", "index", "values")
 
     def __init__(
-        self, kind: TaskKind, index: int, values: tuple[Any, ...], deps: tuple[int, ...] = ()
+        self, kind: TaskKind, index: int, values: tuple[object, ...], deps: tuple[int, ...] = ()
     ) -> None:
         super().__init__(kind)
         self.index = index
@@ -145,7 +145,7 @@ class TaskGroup(_OfKind):
         "written",
     )
 
-    def __init__(self, kind: TaskKind, values: Sequence[Any]) -> None:
+    def __init__(self, kind: TaskKind, values: Sequence[object]) -> None:
         super().__init__(kind)
         self.tensors = tuple([i for i, v in enumerate(values) if type(v) is Window])
         self.others = tuple([i for i in range(len(values)) if i not in self.tensors])

@@ -297,7 +297,7 @@ class ControlPath:
             then = before.get(site, 0)
             self.reached[site] = then + round((now - then) * factor)
 
-    def follow(self, nodes: Sequence[Node], trace: list[Any] | None = None) -> None:
+    def follow(self, nodes: Sequence[Node], trace: list[object] | None = None) -> None:
         """Visit nodes without their steps; `trace` receives all decisions."""
         for node in nodes:
             if isinstance(node, Bind):

@@ -535,7 +535,7 @@ class _Reader:
             found[name] = table
         return found
 
-    def narrow_types(self, data: Mapping[str, Any]) -> frozenset[DType]:
+    def narrow_types(self, data: Mapping[str, object]) -> frozenset[DType]:
         known = {d.name: d for d in NARROW}
         given = cast("list[object]", data.get("narrow_types", []))
         if not isinstance(given, list) or not known.keys() >= {str(name) for name in given}:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -653,7 +653,7 @@ class _Reader:
         """Return a plain number, or the value of `{ value = .., evidence = "M", source = ".." }`"""
         if not isinstance(leaf, dict):
             return leaf
-        leaf = cast("dict[str, Any]", leaf)
+        leaf = cast("dict[str, object]", leaf)
         self.known(full, leaf, ("value", "evidence", "source"))
         if "value" not in leaf:
             raise MachineFieldMissing(self.file, f"{full}.value", "a number")

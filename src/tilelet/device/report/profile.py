@@ -270,9 +270,9 @@ def _round_floats(value: object) -> Any:
     if isinstance(value, float):
         return round(value, 4)
     if isinstance(value, Mapping):
-        return {k: _round_floats(v) for k, v in cast("Mapping[str, Any]", value).items()}
+        return {k: _round_floats(v) for k, v in cast("Mapping[str, object]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [_round_floats(v) for v in cast("Sequence[Any]", value)]
+        return [_round_floats(v) for v in cast("Sequence[object]", value)]
     return value
 
 

@@ -34,6 +34,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
@@ -165,7 +166,7 @@ class Reference:
         except ImportError as error:
             raise GenerateExtra(error.name or "transformers", "`--compare`") from None
         names = {"BF16": "bfloat16", "FP16": "float16", "FP32": "float32"}
-        self._torch: Any = torch
+        self._torch: ModuleType = torch
         self._directory = str(directory)
         logging.set_verbosity_error()  # layers are left out on purpose: no warnings
         logging.disable_progress_bar()

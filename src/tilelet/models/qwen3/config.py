@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from tilelet.checkpoint.json_file import read_json_object
 from tilelet.diag.catalogue.models import (
@@ -125,7 +125,7 @@ class Qwen3Config:
         model_type = fields.get("model_type")
         if model_type not in ("qwen3", "qwen3_moe"):
             architectures = fields.get("architectures")
-            names = cast("list[Any]", architectures) if isinstance(architectures, list) else []
+            names = cast("list[object]", architectures) if isinstance(architectures, list) else []
             first = names[0] if names else "?"
             raise WrongArchitecture(file, str(model_type or first))
         _check_supported(fields)
@@ -172,7 +172,7 @@ class Qwen3MoeConfig(Qwen3Config):
         if not isinstance(normalised, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise BadModelField("norm_topk_prob", normalised, "true or false")
         dense = cast("object", self.mlp_only_layers)
-        layers = tuple(cast("list[Any]", dense)) if isinstance(dense, list | tuple) else (None,)
+        layers = tuple(cast("list[object]", dense)) if isinstance(dense, list | tuple) else (None,)
         if not all(isinstance(n, int) and not isinstance(n, bool) for n in layers):
             raise BadModelField("mlp_only_layers", self.mlp_only_layers, "a list of layers")
         object.__setattr__(self, "mlp_only_layers", layers)
@@ -248,7 +248,7 @@ def _check_supported(fields: Mapping[str, object]) -> None:
     kinds: object = fields.get("layer_types") or []
     if not isinstance(kinds, list):
         raise UnsupportedModelSetting("layer_types", kinds, "a list of `full_attention`")
-    others = [k for k in cast("list[Any]", kinds) if k != "full_attention"]
+    others = [k for k in cast("list[object]", kinds) if k != "full_attention"]
     if others:
         raise UnsupportedModelSetting("layer_types", others[0], "`full_attention`")
     for name in ("rope_parameters", "rope_scaling"):

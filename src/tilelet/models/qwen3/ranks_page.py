@@ -139,7 +139,7 @@ class LayerFigure:
             return model_ranks(self.name, program, plan, machines, native)
 
 
-def _layer(kind: Kind, ranks: int, variant: str) -> tuple[Any, dict[str, Array]]:
+def _layer(kind: Kind, ranks: int, variant: str) -> tuple[object, dict[str, Array]]:
     config = Qwen3Config.preset(_DENSE)
     context = CONTEXT if kind == "decode" else PROMPT
     whole = tensor_parallel.layer_shape(config, kind, ranks, batch=BATCH, context=context)
@@ -154,7 +154,7 @@ def _layer(kind: Kind, ranks: int, variant: str) -> tuple[Any, dict[str, Array]]
     return host, _with_zeros(host, given)
 
 
-def _experts(ranks: int, variant: str) -> tuple[Any, dict[str, Array]]:
+def _experts(ranks: int, variant: str) -> tuple[object, dict[str, Array]]:
     x = expert_parallel.exchange_shape(Qwen3Config.preset(_SPARSE), TOKENS, ranks)
     rng = np.random.default_rng(0)
     hidden, experts = x.config.hidden_size, x.config.num_experts

@@ -87,7 +87,7 @@ def stop_tokens(directory: str | Path) -> set[int]:
         path = Path(directory) / name
         if path.is_file():
             found = read_json_object(path).get("eos_token_id")
-            every = cast("list[Any]", found) if isinstance(found, list) else [found]
+            every = cast("list[object]", found) if isinstance(found, list) else [found]
             known = {t for t in every if isinstance(t, int) and not isinstance(t, bool)}
             if known:
                 return known

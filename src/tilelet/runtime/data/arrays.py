@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from types import ModuleType
 from typing import Any, cast, get_origin
 
 import numpy as np
@@ -33,7 +34,7 @@ _NAMES = {
 _CARRIER = {1: np.uint8, 2: np.int16}
 
 
-def loaded_torch() -> Any | None:
+def loaded_torch() -> ModuleType | None:
     """The torch module if the user's script imported it."""
     return sys.modules.get("torch")
 

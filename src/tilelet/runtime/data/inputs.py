@@ -107,7 +107,7 @@ def _call(spec: TensorSpec, function: Callable[..., object]) -> Any:
         raise InitValueFailed(spec.name, f"the function raised {summary}") from error
 
 
-def _call_known(spec: TensorSpec, function: Callable[..., object]) -> Any | None:
+def _call_known(spec: TensorSpec, function: Callable[..., object]) -> object | None:
     """Call a generator of torch or NumPy, which takes the shape."""
     torch = loaded_torch()
     shape = spec.shape

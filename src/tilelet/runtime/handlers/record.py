@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.harness.case_run import CaseRun
     from tilelet.runtime.harness.result import RunResult
     from tilelet.runtime.programs.compiler import CompiledProgram, ProgramCall
+    from tilelet.runtime.programs.engines import TaskCounter
     from tilelet.runtime.session import Session
     from tilelet.tasks.stream import TaskStream
 
@@ -121,7 +122,7 @@ class Record:
     def _keep(
         self,
         program: CompiledProgram,
-        tasks: object,
+        tasks: TaskCounter,
         arguments: Arguments,
         now: Session,
         run: CaseRun | None = None,

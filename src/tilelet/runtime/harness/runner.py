@@ -110,7 +110,7 @@ def _run_direct(program: object, tensors: Sequence[object], config: RunConfig | 
     return compiled
 
 
-def _run_case(program: object, args: Sequence[object], options: dict[str, Any]) -> RunResult:
+def _run_case(program: object, args: Sequence[object], options: dict[str, object]) -> RunResult:
     """Run a case; only Ctrl-C and a debugger's `quit` leave this function as exceptions."""
     start = time.perf_counter()
     now = session.current()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilelet.runtime import session
 
@@ -53,7 +53,7 @@ def check(
 
 
 def recorded_runs(
-    program: object,
+    program: Any,
     args: tuple[object, ...],
     named: Mapping[str, object],
     most_tasks: int | None = None,

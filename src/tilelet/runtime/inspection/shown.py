@@ -48,5 +48,5 @@ class NotebookResult(abc.ABC):
         try:
             return self.widget()
         except MissingModule:
-            marimo: Any = importlib.import_module("marimo")
+            marimo = importlib.import_module("marimo")
             return marimo.Html(self._repr_html_())

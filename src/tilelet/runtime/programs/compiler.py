@@ -297,7 +297,7 @@ class ProgramCall:
     session: Session
 
     @functools.cached_property
-    def _bound(self) -> tuple[dict[str, Argument], dict[str, Any]]:
+    def _bound(self) -> tuple[dict[str, Argument], dict[str, object]]:
         return bind_call(self.program.name, self.program.parameters, self.given)
 
     @property

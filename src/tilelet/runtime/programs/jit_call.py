@@ -25,7 +25,7 @@ from tilelet.runtime.programs.warm_calls import NOT_WARM, WarmCalls
 _COMPILED: dict[tuple[int, tuple[int, ...]], tuple[Program, CompiledProgram]] = {}
 
 
-def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> Any:
+def call(jit_fn: Any, args: Sequence[object], config: RunConfig | None = None) -> Any:
     """`kernel(*args, config=...)`: specialize, compile once, run; results are in the arguments."""
     if config is not None:
         return _call(jit_fn, args, config)[0]
@@ -42,7 +42,7 @@ def call(jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None) -> A
 
 def _call(
     jit_fn: object, args: Sequence[object], config: RunConfig
-) -> tuple[Any, CompiledProgram, list[str]]:
+) -> tuple[object, CompiledProgram, list[str]]:
     """Return the results, the program that was run, and the parameter names of `args`."""
     program = compile(jit_fn, args, config)
     names = given_names(jit_parameters(jit_fn), len(args))
@@ -53,7 +53,7 @@ def _call(
 
 
 def compile(  # noqa: A001
-    jit_fn: Any, args: Sequence[Any], config: RunConfig | None = None
+    jit_fn: Any, args: Sequence[object], config: RunConfig | None = None
 ) -> CompiledProgram:
     """`kernel.compile(*args)`: the program for the shapes and types of these arguments."""
     program = jit_fn.specialize(*_examples(jit_fn, args))

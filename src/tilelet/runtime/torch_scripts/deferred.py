@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # torch is loaded already when this module is imported; much of it is untyped.
-torch: Any = import_module("torch")
+torch = import_module("torch")
 _Tensor: Any = torch.Tensor
 _FunctionMode: Any = import_module("torch.overrides").TorchFunctionMode
 _DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode

@@ -11,6 +11,7 @@ import types
 import zlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any, cast
 
 from tilelet.runtime.data.arrays import loaded_torch
@@ -30,7 +31,7 @@ def repeatable(seed: int, *, deferred: bool = False) -> Generator[None]:
     start = zlib.crc32(f"script {seed}".encode())
     with ExitStack() as stack:
 
-        def seed_torch(module: Any) -> None:
+        def seed_torch(module: ModuleType) -> None:
             module.default_generator.manual_seed(start)
             if deferred:
                 from tilelet.runtime.torch_scripts.deferred import Deferring

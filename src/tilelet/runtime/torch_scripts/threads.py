@@ -11,6 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 from tilelet.runtime.data.arrays import loaded_torch
@@ -38,7 +39,7 @@ def short_work_alone() -> Generator[None]:
 
 
 @functools.lru_cache(maxsize=1)
-def _mode(torch: Any) -> Any:
+def _mode(torch: ModuleType) -> Any:
     """The class, which exists only with torch."""
     work = _products(torch)
 
@@ -65,7 +66,7 @@ def _mode(torch: Any) -> Any:
 
 
 def _is_short(
-    torch: Any, work: dict[object, Callable[..., int]], func: Any, args: Sequence[Any]
+    torch: ModuleType, work: dict[object, Callable[..., int]], func: Any, args: Sequence[Any]
 ) -> bool:
     multiplications = work.get(func)
     try:
@@ -77,7 +78,7 @@ def _is_short(
     return not sizes or max(sizes) < SHORT
 
 
-def _products(torch: Any) -> dict[object, Callable[..., int]]:
+def _products(torch: ModuleType) -> dict[object, Callable[..., int]]:
     """Map each product op to an upper bound on its multiplications."""
     tensor = torch.Tensor
     found: dict[object, Callable[..., int]] = dict.fromkeys(

@@ -159,12 +159,12 @@ def _version(tensor: Any) -> int | None:
         return None
 
 
-def _by_name(returned: object, outputs: Sequence[str]) -> dict[str, Any]:
+def _by_name(returned: object, outputs: Sequence[str]) -> dict[str, object]:
     """A golden may also return its results: a dictionary, or one array per output in order."""
     if isinstance(returned, Mapping):
-        return dict(cast("Mapping[str, Any]", returned))
+        return dict(cast("Mapping[str, object]", returned))
     is_several = isinstance(returned, tuple | list)
-    results: list[object] = [*cast("Sequence[Any]", returned)] if is_several else [returned]
+    results: list[object] = [*cast("Sequence[object]", returned)] if is_several else [returned]
     if len(results) == len(outputs) and all(is_array(r) for r in results):
         return dict(zip(outputs, results))
     return {}
