@@ -13,7 +13,7 @@ from tests.interp.build import Build, tensor
 import tilelet.language as pl
 from tilelet.analysis.affine import affine_of
 from tilelet.analysis.intervals import Intervals
-from tilelet.analysis.scalars import Values, binary_column, fast_binary
+from tilelet.analysis.scalars import ScalarValues, binary_column, fast_binary
 from tilelet.device import load_machine, simulate
 from tilelet.diag.core import UserError
 from tilelet.dtypes import BOOL, INDEX, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, DType
@@ -83,7 +83,7 @@ def test_evaluators_agree_with_the_definition(chain: Any, data: st.DataObject) -
     expected: dict[Value, Any] = dict(zip(params, given_))
     defined = by_reference(ops, expected)
 
-    values = Values(dict(zip(params, given_)))
+    values = ScalarValues(dict(zip(params, given_)))
     intervals = Intervals(tuple(params))
     definition = {o.result: o for o in ops}
     for op in ops:

@@ -37,7 +37,7 @@ from tilelet.equivalence.order import is_ordered
 from tilelet.equivalence.proof import Equivalence
 from tilelet.equivalence.trials import difference
 from tilelet.export.kernels import kernel_text
-from tilelet.export.rewrite import Rewriter
+from tilelet.export.rewrite import TextRewriter
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program
 from tilelet.language.text import parse
@@ -145,7 +145,7 @@ def exported(text: str, draw: random.Random) -> Version | None:
     """
     dialect = draw.choice(list(DIALECTS.values()))
     kernels = kernel_text(parse(text), (), chunks=dialect.has("auto_incore"))
-    rewriter = Rewriter(dialect, language, lambda module: getattr(module, kernels.name))
+    rewriter = TextRewriter(dialect, language, lambda module: getattr(module, kernels.name))
     written = rewriter("\n".join([*kernels.constants, *kernels.kernels]))
     if rewriter.read is None or any(d.severity == "error" for d in rewriter.remaining):
         return None

@@ -17,7 +17,7 @@ from tilelet.device.memory.plan import plan_json
 from tilelet.device.run import DeviceRun
 from tilelet.diag.tables import byte_text
 from tilelet.lsp import analysis
-from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
+from tilelet.lsp.analysis import Analysis, AnalysisStoppedError, Analyzer
 from tilelet.scripts.recording import RecordingOptions, record
 from tilelet.scripts.target import Target
 
@@ -106,7 +106,7 @@ def test_a_stopped_analysis_leaves_nothing_half_done() -> None:
             return asked > after
 
         warm = Analyzer()
-        with pytest.raises(StoppedError):
+        with pytest.raises(AnalysisStoppedError):
             warm.analyze(TEXT, "kernel.py", stop)
         assert asked <= after + 20, "it went on for long"
         assert facts(warm.analyze(TEXT, "kernel.py")) == wanted

@@ -22,7 +22,7 @@ from pytest_lsp import ClientServerConfig, LanguageClient  # noqa: E402
 
 from tilelet.device.machine.description import load_machine  # noqa: E402
 from tilelet.device.run import DeviceRun  # noqa: E402
-from tilelet.lsp.analysis import Analysis, StoppedError  # noqa: E402
+from tilelet.lsp.analysis import Analysis, AnalysisStoppedError  # noqa: E402
 from tilelet.lsp.server import Server, make_server  # noqa: E402
 from tilelet.runtime.inspection.check import recorded_runs  # noqa: E402
 from tilelet.static.module import read_module  # noqa: E402
@@ -302,7 +302,7 @@ async def test_shutdown_stops_the_analysis_and_those_that_wait(
         running.set()
         while not stop():
             time.sleep(0.001)
-        raise StoppedError
+        raise AnalysisStoppedError
 
     monkeypatch.setattr(server.analyzer, "analyze", analyze)
     server.change("file:///first.py")

@@ -42,13 +42,13 @@ def test_both_versions_pass_and_the_table_compares_them(capsys: Output) -> None:
 
 
 def test_a_mismatch_is_shown_and_is_1(capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    solve = measure.Data.solve
+    solve = measure.ProgramData.solve
 
-    def wrong(self: measure.Data) -> None:
+    def wrong(self: measure.ProgramData) -> None:
         solve(self)
         self.expected["out"][3, 7] += 1
 
-    monkeypatch.setattr(measure.Data, "solve", wrong)
+    monkeypatch.setattr(measure.ProgramData, "solve", wrong)
     assert main(["demo", "--quick"]) == 1
     out, err = capsys.readouterr()
     assert out.count("out      FAIL  32767/32768 match") == 2

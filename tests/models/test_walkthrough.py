@@ -12,7 +12,7 @@ import pytest
 from tilelet.cli.main import main
 from tilelet.models import registry
 from tilelet.models.qwen3.walkthrough import page
-from tilelet.models.qwen3.walkthrough.plot import Group, Line, Plot
+from tilelet.models.qwen3.walkthrough.plot import Plot, PlotGroup, PlotLine
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 CHEAP = "scope1,scope2"  # the others take seconds each
@@ -108,8 +108,8 @@ def marks(svg: str) -> list[float]:
 
 
 def test_the_axis_of_the_plot_is_logarithmic() -> None:
-    lines = [Line(str(v), {"a": v, "b": 2 * v}) for v in (10.0, 100.0, 1000.0, 3000.0)]
-    svg = Plot("a < b", "us", ["a", "b"], [Group("all", lines)]).svg()
+    lines = [PlotLine(str(v), {"a": v, "b": 2 * v}) for v in (10.0, 100.0, 1000.0, 3000.0)]
+    svg = Plot("a < b", "us", ["a", "b"], [PlotGroup("all", lines)]).svg()
     ET.fromstring(svg)
     assert "a &lt; b" in svg
     x = marks(svg)

@@ -178,7 +178,7 @@ def _fast_binary(name: str, result: DType) -> Callable[[Any, Any], Any] | None:
     return on_integers
 
 
-class Values:
+class ScalarValues:
     """Concrete scalar values during one execution of a kernel, block `block` of `blocks`.
 
     None for values that depend on data.

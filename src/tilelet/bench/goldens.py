@@ -11,7 +11,7 @@ from tilelet.bench.timing import Form, once
 from tilelet.cpu.run import engine
 from tilelet.dtypes import Array
 from tilelet.models import registry
-from tilelet.models.qwen3.script import Model
+from tilelet.models.qwen3.script import ShippedModel
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.inputs import initial_array
 from tilelet.runtime.programs.compiler import compile_program
@@ -28,7 +28,7 @@ def goldens(bench: Bench) -> None:
             _check_model(bench, model)
 
 
-def _check_model(bench: Bench, model: Model) -> None:
+def _check_model(bench: Bench, model: ShippedModel) -> None:
     bench.say(f"goldens: inputs and golden of {model.name}")
     if model.name == "prefill":
         sizes = SMALL_PREFILL if bench.is_quick else PREFILL
@@ -61,7 +61,7 @@ def _end_at_edges(lengths: Array, longest: int, tiles: Sequence[int]) -> None:
 def _check_variant(
     bench: Bench,
     label: str,
-    model: Model,
+    model: ShippedModel,
     variant: str,
     sizes: dict[str, int],
     arguments: dict[str, Array],

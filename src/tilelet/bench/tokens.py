@@ -18,7 +18,7 @@ from tilelet.bench.report import Goal
 from tilelet.bench.runner import Bench
 from tilelet.bench.timing import Form, Missing
 from tilelet.models.qwen3.cache import CachedSequence
-from tilelet.models.qwen3.compare import Reference
+from tilelet.models.qwen3.compare import ReferenceModel
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.model import Model, load
 from tilelet.models.qwen3.random_checkpoint import write_random_checkpoint
@@ -68,7 +68,7 @@ class _Theirs:
     def __init__(self, folder: str, config: Qwen3Config, threads: int) -> None:
         torch_forms.use_threads(threads)
         layers = config.num_hidden_layers
-        self._model: Any = Reference(folder, dtypes.BF16, layers).model
+        self._model: Any = ReferenceModel(folder, dtypes.BF16, layers).model
 
     def prompt(self, given: np.ndarray[Any, Any]) -> Any:
         """Run the prompts; return their cache."""

@@ -20,7 +20,7 @@ from tilelet.interp.cells import (
     NEVER,
     UNDEFINED,
     NeedsValuesError,
-    Origin,
+    UndefinedOrigin,
     Watcher,
     leave_undefined,
 )
@@ -273,7 +273,7 @@ def _what(store: Store, stores: list[Store], beside: str) -> str:
     return f"task {store.task} overwrites what {who}"
 
 
-def _stores_to(subject: Subject, origin: Origin) -> list[Store]:
+def _stores_to(subject: Subject, origin: UndefinedOrigin) -> list[Store]:
     """Return the stores to memory from which undefined elements were read."""
     tasks = subject.tasks
     if not 0 <= origin.task < len(tasks) or not tasks[origin.task].kernel:
@@ -339,11 +339,11 @@ def _undefined_finding(
 
 
 def _of_use(use: Any) -> Finding:
-    origin: Origin = use.origin
+    origin: UndefinedOrigin = use.origin
     problem = UndefinedDecides(use.use, use.loc, _source(origin), origin.loc)
     places = (Place(use.loc, "decides"), Place(origin.loc, "takes", task=origin.task))
     return make_finding("init", problem, places=places)
 
 
-def _source(origin: Origin) -> str:
+def _source(origin: UndefinedOrigin) -> str:
     return origin.name if origin.name.startswith("the ") else f"`{origin.name}`"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Values:
+class CompletionValues:
     """Possible words at one position, and whether files or folders are possible."""
 
     words: tuple[str, ...] = ()
@@ -28,7 +28,7 @@ class Option:
 
     names: tuple[str, ...]
     about: str
-    values: Values | None
+    values: CompletionValues | None
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Completed:
     name: str
     about: str
     options: tuple[Option, ...]
-    arguments: Values
+    arguments: CompletionValues
 
 
 def completion_script(shell: str, commands: Iterable[type[Command]]) -> str:
@@ -59,19 +59,19 @@ def _described(command: type[Command]) -> Completed:
     ]
     places = [_values(parser, a) for a in parser.own_actions if not a.option_strings]
     words = tuple(dict.fromkeys(word for place in places for word in place.words))
-    arguments = Values(words, files=any(place.files for place in places))
+    arguments = CompletionValues(words, files=any(place.files for place in places))
     return Completed(command.name, command.about(), tuple(options), arguments)
 
 
-def _values(parser: Parser, action: argparse.Action) -> Values:
+def _values(parser: Parser, action: argparse.Action) -> CompletionValues:
     if isinstance(action.type, OneOf):
-        return Values(action.type.words)
+        return CompletionValues(action.type.words)
     if action.type is folder:
-        return Values(folders=True)
+        return CompletionValues(folders=True)
     if action.type is new_file:
-        return Values(files=True)
+        return CompletionValues(files=True)
     words = parser.words.get(action.dest)
-    return Values(tuple(words()) if words else (), files=action.dest in _MAY_BE_FILES)
+    return CompletionValues(tuple(words()) if words else (), files=action.dest in _MAY_BE_FILES)
 
 
 # Machines are names or machine files; programs are names or scripts.
@@ -120,7 +120,7 @@ def _bash(commands: Sequence[Completed]) -> str:
                 values.append(f"        {cases}) {_bash_values(option.values)} ;;")
         names = " ".join(name for option in command.options for name in option.names)
         options.append(f'            "{command.name} -"*) words="{names}" ;;')
-        if command.arguments != Values():
+        if command.arguments != CompletionValues():
             cases = f'"{command.name} "*'
             arguments.append(f"            {cases}) {_bash_values(command.arguments)} ;;")
     parts = {
@@ -132,7 +132,7 @@ def _bash(commands: Sequence[Completed]) -> str:
     return _filled(_BASH, parts)
 
 
-def _bash_values(values: Values) -> str:
+def _bash_values(values: CompletionValues) -> str:
     kind = "-f" if values.files else "-d" if values.folders else ""
     return f'words="{" ".join(values.words)}" files="{kind}"'
 
@@ -172,7 +172,7 @@ def _zsh(commands: Sequence[Completed]) -> str:
     cases: list[str] = []
     for command in commands:
         specs = [spec for option in command.options for spec in _zsh_option(option)]
-        if command.arguments != Values():
+        if command.arguments != CompletionValues():
             specs.append(f"'*:argument:{_zsh_values(command.arguments)}'")
         body = " \\\n            ".join(["_arguments", *specs])
         cases.append(f"        {command.name}) {body} ;;")
@@ -190,7 +190,7 @@ def _zsh_option(option: Option) -> list[str]:
     return specs
 
 
-def _zsh_values(values: Values) -> str:
+def _zsh_values(values: CompletionValues) -> str:
     words = " ".join(word.replace(":", r"\:") for word in values.words)
     if values.files and words:
         return f'{{_alternative "words:word:({words})" "files:file:_files"}}'
@@ -218,7 +218,7 @@ def _fish(commands: Sequence[Completed]) -> str:
         lines.append(f"complete -c tilelet -n __fish_use_subcommand -a {c.name} -d {about}")
     for c in commands:
         here = f"complete -c tilelet -n '__fish_seen_subcommand_from {c.name}'"
-        if c.arguments != Values():
+        if c.arguments != CompletionValues():
             lines.append(f"{here} {_fish_values(c.arguments)}")
         for option in c.options:
             names = " ".join(
@@ -230,7 +230,7 @@ def _fish(commands: Sequence[Completed]) -> str:
     return "\n".join(lines)
 
 
-def _fish_values(values: Values) -> str:
+def _fish_values(values: CompletionValues) -> str:
     words = f"-a {_fish_text(' '.join(values.words))}" if values.words else ""
     kind = "-F" if values.files else "-a '(__fish_complete_directories)'" if values.folders else ""
     return " ".join(part for part in (kind, words) if part) or "-f"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from tilelet.device.report.profile import Profile
 from tilelet.diag.tables import Table, byte_text, number, show, times
-from tilelet.models.measure import Data, Measured, MeasuredRun
+from tilelet.models.measure import MeasuredRun, MeasuredVariant, ProgramData
 from tilelet.models.qwen3 import decode
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import session
@@ -40,12 +40,12 @@ def _demo(platform: str, sizes: dict[str, int]) -> int:
         f"{shape.kv_heads} K/V heads, MLP {shape.intermediate}, context up to {shape.max_seq}"
     )
     with _stage("weights and caches, random"):
-        data = Data(decode.MODEL, sizes)
+        data = ProgramData(decode.MODEL, sizes)
     with _stage(f"golden of {byte_text(data.nbytes)}, in double"):
         data.solve()
     rows: list[tuple[str, Profile, MeasuredRun]] = []
     for variant in VARIANTS:
-        measured = Measured(decode.MODEL, variant, sizes)
+        measured = MeasuredVariant(decode.MODEL, variant, sizes)
         with _stage(f"{variant}: modelled on {machine}"):
             profile = measured.profile(platform)
         with _stage(f"{variant}: compiled to C, run and compared"):

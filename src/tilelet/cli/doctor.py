@@ -24,7 +24,7 @@ OK, NOTE, BROKEN = "ok", "note", "broken"
 
 
 @dataclass(frozen=True)
-class Check:
+class DoctorTopic:
     """One topic: its state, description, remedy, and facts for machines."""
 
     topic: str
@@ -46,7 +46,7 @@ def doctor_command(as_json: bool) -> int:
     return exit_codes.of_findings(not is_sound)
 
 
-def _text(checks: Iterable[Check]) -> str:
+def _text(checks: Iterable[DoctorTopic]) -> str:
     checks = list(checks)
     width = max(len(check.topic) for check in checks)
     lines: list[str] = []
@@ -61,9 +61,9 @@ def _text(checks: Iterable[Check]) -> str:
     return printable("\n".join([*lines, "", verdict]))
 
 
-def _failed(topic: str, error: UserError) -> Check:
+def _failed(topic: str, error: UserError) -> DoctorTopic:
     found = error.diagnostic
-    return Check(
+    return DoctorTopic(
         topic,
         BROKEN,
         "\n".join([found.message, *found.notes]),
@@ -72,7 +72,7 @@ def _failed(topic: str, error: UserError) -> Check:
     )
 
 
-def _versions() -> Check:
+def _versions() -> DoctorTopic:
     text = (
         f"tilelet {__version__}, Python {platform.python_version()} ({sys.executable}), "
         f"{platform.system()} {platform.machine()}"
@@ -84,10 +84,10 @@ def _versions() -> Check:
         "system": platform.system(),
         "machine": platform.machine(),
     }
-    return Check("versions", OK, text, facts=facts)
+    return DoctorTopic("versions", OK, text, facts=facts)
 
 
-def _compiler() -> Check:
+def _compiler() -> DoctorTopic:
     """Return which compiler is found, and whether its programs run here."""
     try:
         compiler = find_compiler()
@@ -103,17 +103,17 @@ def _compiler() -> Check:
     facts = {"command": list(compiler.command), "version": compiler.version, **asdict(target)}
     widest = host.cpu_isas()[:1]
     if widest and widest[0] != target.isa:
-        return Check("compiler", NOTE, f"{text}\nthis CPU has {widest[0]}", facts=facts)
-    return Check("compiler", OK, text, facts=facts)
+        return DoctorTopic("compiler", NOTE, f"{text}\nthis CPU has {widest[0]}", facts=facts)
+    return DoctorTopic("compiler", OK, text, facts=facts)
 
 
-def _cpu() -> Check:
+def _cpu() -> DoctorTopic:
     isas = host.cpu_isas()
     text = f"{host.cpu_name()}: {', '.join(isas) or 'vector instructions unknown'}"
-    return Check("CPU", OK, text, facts={"name": host.cpu_name(), "isas": isas})
+    return DoctorTopic("CPU", OK, text, facts={"name": host.cpu_name(), "isas": isas})
 
 
-def _cores() -> Check:
+def _cores() -> DoctorTopic:
     found = host.cores()
     try:
         threads = thread_count()
@@ -125,20 +125,22 @@ def _cores() -> Check:
     if threads > limit:
         text += f", more than the {limit:g} cores this process gets"
         helps = (f"`TILELET_THREADS={max(1, int(limit))}` may be faster",)
-        return Check("cores", NOTE, text, helps, facts)
-    return Check("cores", OK, text, facts=facts)
+        return DoctorTopic("cores", NOTE, text, helps, facts)
+    return DoctorTopic("cores", OK, text, facts=facts)
 
 
-def _engine() -> Check:
+def _engine() -> DoctorTopic:
     known = engines.known()
     chosen = session.Session().chosen_engine or session.DEFAULT_ENGINE
     if chosen not in known:
         text = f"`TILELET_ENGINE` is `{chosen}`, which does not exist"
-        return Check("engine", BROKEN, text, (f"engines are {ticked(known, 'and')}",))
-    return Check("engine", OK, f"{chosen} by default", facts={"default": chosen, "known": known})
+        return DoctorTopic("engine", BROKEN, text, (f"engines are {ticked(known, 'and')}",))
+    return DoctorTopic(
+        "engine", OK, f"{chosen} by default", facts={"default": chosen, "known": known}
+    )
 
 
-def _environment() -> Check:
+def _environment() -> DoctorTopic:
     found = host.settings()
     lines = [f"{name}={value}" for name, value in found.items()]
     odd = [name for name in found if name.startswith("TILELET_") and name not in host.VARIABLES]
@@ -148,46 +150,46 @@ def _environment() -> Check:
         meant = f": did you mean `{close[0]}`?" if close else ""
         helps.append(f"`{name}` means nothing{meant}")
     text = "\n".join(lines) or "no variable of Tilelet's is set"
-    return Check("environment", NOTE if odd else OK, text, tuple(helps), {"variables": found})
+    return DoctorTopic("environment", NOTE if odd else OK, text, tuple(helps), {"variables": found})
 
 
-def _cache() -> Check:
+def _cache() -> DoctorTopic:
     found = host.cache_facts()
     facts = {**asdict(found), "folder": str(found.folder) if found.folder else None}
     helps = ("programs are compiled again in every run; set `TILELET_CACHE_DIR`",)
     if found.folder is None:
-        return Check("cache", NOTE, f"none: {found.why}", helps, facts)
+        return DoctorTopic("cache", NOTE, f"none: {found.why}", helps, facts)
     text = (
         f"{found.folder} ({found.mode})\n{plural(found.entries, 'entry', 'entries')}, "
         f"{size_text(found.size)} of {size_text(found.cap)}"
     )
     if not found.is_writable:
-        return Check("cache", NOTE, f"{text}; not writable", helps, facts)
-    return Check("cache", OK, f"{text}; writable", facts=facts)
+        return DoctorTopic("cache", NOTE, f"{text}; not writable", helps, facts)
+    return DoctorTopic("cache", OK, f"{text}; writable", facts=facts)
 
 
-def _packages() -> Check:
+def _packages() -> DoctorTopic:
     found = host.package_versions()
     there = [f"{name} {version}" for name, version in found.items() if version]
     missing = [name for name, version in found.items() if not version]
     text = ", ".join(there)
     if missing:
         text += f"\nnot installed, and not needed: {', '.join(missing)}"
-    return Check("packages", OK, text, facts={"versions": found})
+    return DoctorTopic("packages", OK, text, facts={"versions": found})
 
 
-def _huge_pages() -> Check:
+def _huge_pages() -> DoctorTopic:
     setting = host.huge_pages()
     facts = {"setting": setting}
     if setting in ("always", "madvise"):
-        return Check("huge pages", OK, f"transparent, `{setting}`", facts=facts)
+        return DoctorTopic("huge pages", OK, f"transparent, `{setting}`", facts=facts)
     if setting == "never":
         text = "transparent huge pages are off: large weights are read more slowly"
-        return Check("huge pages", NOTE, text, facts=facts)
-    return Check("huge pages", OK, "this system does not say", facts=facts)
+        return DoctorTopic("huge pages", NOTE, text, facts=facts)
+    return DoctorTopic("huge pages", OK, "this system does not say", facts=facts)
 
 
-_CHECKS: tuple[Callable[[], Check], ...] = (
+_CHECKS: tuple[Callable[[], DoctorTopic], ...] = (
     _versions,
     _compiler,
     _cpu,

@@ -19,7 +19,7 @@ from tilelet.dtypes import Array
 from tilelet.models.qwen3.compare import (
     ExpertChoice,
     ModelComparison,
-    Reference,
+    ReferenceModel,
     TokenChoice,
     check_reference,
     compare,
@@ -220,7 +220,7 @@ def _speed(answers: Sequence[_Answer], times: _Times) -> str:
 
 
 def _compared(model: Model, found: GenerateCommand, answers: Sequence[_Answer]) -> ModelComparison:
-    reference = Reference(found.model, model.dtype, model.config.num_hidden_layers)
+    reference = ReferenceModel(found.model, model.dtype, model.config.num_hidden_layers)
     return compare(model, reference, [a.prompt for a in answers], [a.tokens for a in answers])
 
 

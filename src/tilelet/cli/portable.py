@@ -28,7 +28,7 @@ from tilelet.scripts.recording import Recording
 from tilelet.scripts.stand_ins import stand_ins
 
 if TYPE_CHECKING:
-    from tilelet.export.script import ExportCase, Script
+    from tilelet.export.script import ExportCase, ExportedScript
     from tilelet.ir.core import Program
 
 NEWEST = "2026-08"
@@ -137,7 +137,7 @@ def export_command(options: ExportCommand) -> int:
 
 
 def _show_export(
-    case: ExportCase, script: Script, dialect: Dialect, options: ExportCommand
+    case: ExportCase, script: ExportedScript, dialect: Dialect, options: ExportCommand
 ) -> None:
     """Print the findings, and the script itself unless it was written to a file."""
     if options.format == "json":
@@ -163,7 +163,7 @@ def _show_export(
         print(f"results equal, bit for bit, for all inputs: {_claim(case, script)}")
 
 
-def _claim(case: ExportCase, script: Script) -> str:
+def _claim(case: ExportCase, script: ExportedScript) -> str:
     """Return the evidence that the exported program computes the same as the original."""
     from tilelet.equivalence.claims import Claim
     from tilelet.equivalence.proof import prove_equal

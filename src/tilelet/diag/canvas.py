@@ -69,7 +69,7 @@ def cut_cells(cells: list[str], start: int, width: int) -> list[str]:
     return part
 
 
-class Row:
+class CanvasRow:
     """A row that can be written at any column, in any order."""
 
     def __init__(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tilelet.dataclasses import dataclass, replace
-from tilelet.diag.canvas import GUTTER, SECONDARY, Row, cells_of, cut_cells
+from tilelet.diag.canvas import GUTTER, SECONDARY, CanvasRow, cells_of, cut_cells
 from tilelet.diag.core import Label
-from tilelet.diag.source import SourceReader, Span, display_path, span_of
+from tilelet.diag.source import CharacterSpan, SourceReader, display_path, span_of
 from tilelet.diag.text import printable
 
 # A span over more lines than this shows only its first and last line.
@@ -33,9 +33,9 @@ class SnippetFrame:
     def as_note(self) -> SnippetFrame:
         return replace(self, severity="note")
 
-    def row(self, number: int | None = None) -> Row:
+    def row(self, number: int | None = None) -> CanvasRow:
         """A row that holds only the gutter."""
-        row = Row()
+        row = CanvasRow()
         if number is not None:
             row.put(0, str(number).rjust(self.digits), GUTTER)
         row.put(self.digits + 1, "|", GUTTER)
@@ -49,7 +49,7 @@ class SnippetFrame:
 class _Mark:
     """One label with its resolved span; a multi-line span is drawn in column `lane` at the left."""
 
-    span: Span
+    span: CharacterSpan
     text: str
     style: str
     char: str
@@ -81,7 +81,7 @@ def snippet(labels: Sequence[Label], frame: SnippetFrame) -> list[str]:
         here = [mark for mark in marks if mark.span.file == file]
         if index and lines[-1] != frame.bar():
             lines.append(frame.bar())
-        arrow = Row()
+        arrow = CanvasRow()
         arrow.put(frame.digits, ":::" if index else "-->", GUTTER)
         arrow.put(frame.digits + 4, _place(here[0].span))
         lines.append(arrow.text(frame.color))
@@ -92,7 +92,7 @@ def snippet(labels: Sequence[Label], frame: SnippetFrame) -> list[str]:
     return lines
 
 
-def _place(span: Span) -> str:
+def _place(span: CharacterSpan) -> str:
     return printable(f"{display_path(span.file)}:{span.line}:{span.col + 1}")
 
 
@@ -146,7 +146,7 @@ class _FileBlock:
             yield number
             previous = number
 
-    def _row(self, number: int | None = None) -> Row:
+    def _row(self, number: int | None = None) -> CanvasRow:
         """Return a row with its gutter and the lanes that pass through it."""
         row = self.frame.row(number)
         for mark in self.marks:
@@ -158,14 +158,14 @@ class _FileBlock:
         owners = [m.style for m in self.marks if m.lane == lane]
         return owners[0]
 
-    def _gap(self) -> Row:
-        row = Row()
+    def _gap(self) -> CanvasRow:
+        row = CanvasRow()
         row.put(0, "...", GUTTER)
         for lane in self.open:
             row.put(self.frame.margin + lane, "|", self._lane_style(lane))
         return row
 
-    def _line(self, number: int) -> list[Row]:
+    def _line(self, number: int) -> list[CanvasRow]:
         text = self.frame.sources(self.file, number) or ""
         cells, starts = cells_of(text)
         indent = len(text) - len(text.lstrip())
@@ -208,7 +208,7 @@ class _FileBlock:
                 rows[-1].put(column(mark.span.end_col) + 1, mark.text, mark.style)
         return rows
 
-    def _reach(self, mark: _Mark, column: int) -> Row:
+    def _reach(self, mark: _Mark, column: int) -> CanvasRow:
         """Return the row that connects a lane with the first or last character of its span."""
         row = self._row()
         for between in range(self.frame.margin + mark.lane + 1, column):
@@ -217,7 +217,7 @@ class _FileBlock:
         row.put(column, mark.char, mark.style)
         return row
 
-    def _underlines(self, placed: list[_Placed]) -> list[Row]:
+    def _underlines(self, placed: list[_Placed]) -> list[CanvasRow]:
         """Draw the underlines: the last label next to its own, the others stacked below, right to
         left.
         """
@@ -239,7 +239,7 @@ class _FileBlock:
             rows[-1].put(p.start, p.mark.text, p.mark.style)
         return rows
 
-    def _connectors(self, placed: Iterable[_Placed]) -> Row:
+    def _connectors(self, placed: Iterable[_Placed]) -> CanvasRow:
         row = self._row()
         for p in placed:
             row.put(p.start, "|", p.mark.style)

@@ -20,7 +20,7 @@ def read_line(file: str, line: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class CharacterSpan:
     """A `Loc` with its end filled in and its columns counted in characters, from 0."""
 
     file: str
@@ -30,21 +30,23 @@ class Span:
     end_col: int
 
 
-def span_of(loc: Loc, sources: SourceReader) -> Span:
+def span_of(loc: Loc, sources: SourceReader) -> CharacterSpan:
     """Resolve `loc`; without an end it is one character, or the whole line if `col` is 0 too."""
     first = sources(loc.file, loc.line)
     col = _characters(first, loc.col)
     if loc.end_line <= 0:
         if loc.col == 0 and first:
             indent = len(first) - len(first.lstrip())
-            return Span(loc.file, loc.line, indent, loc.line, max(len(first.rstrip()), indent + 1))
-        return Span(loc.file, loc.line, col, loc.line, col + 1)
+            return CharacterSpan(
+                loc.file, loc.line, indent, loc.line, max(len(first.rstrip()), indent + 1)
+            )
+        return CharacterSpan(loc.file, loc.line, col, loc.line, col + 1)
     if loc.end_line <= loc.line:
-        return Span(
+        return CharacterSpan(
             loc.file, loc.line, col, loc.line, max(_characters(first, loc.end_col), col + 1)
         )
     end_col = _characters(sources(loc.file, loc.end_line), loc.end_col)
-    return Span(loc.file, loc.line, col, loc.end_line, max(end_col, 1))
+    return CharacterSpan(loc.file, loc.line, col, loc.end_line, max(end_col, 1))
 
 
 def _characters(text: str | None, byte_col: int) -> int:

@@ -78,7 +78,7 @@ class Given(NamedTuple):
 
 
 @dataclass(eq=False)
-class Meaning:
+class NameMeaning:
     """What a name refers to in the spliced text: a variable, or the text of an argument.
 
     value    changes with every assignment, except of a tensor written in place, whose memory stays
@@ -168,10 +168,10 @@ class Reader:
         for function in program.functions.values():
             for op in walk(function.body):
                 self._ops.setdefault(op.loc, []).append(op)
-        self._scope: dict[str, Meaning] = {}
+        self._scope: dict[str, NameMeaning] = {}
         self._own: dict[tuple[CallFrame, str], object] = {}
         # The parameter that gave a name its meaning, until it is assigned to.
-        self._parameters: dict[str, tuple[Meaning, Loc, CallFrame]] = {}
+        self._parameters: dict[str, tuple[NameMeaning, Loc, CallFrame]] = {}
         self._in_scope = False
         self._loops = 0
         self._depth = 0
@@ -202,13 +202,13 @@ class Reader:
         self, frame: CallFrame, name: str, type_: Type | None, place: Loc, value: object
     ) -> None:
         self._own[frame, name] = value
-        self._scope[name] = Meaning(value, type_, place, frame, depth=self._depth)
+        self._scope[name] = NameMeaning(value, type_, place, frame, depth=self._depth)
 
     def _assign(self, site: StatementSite, name: str, given: Given, place: Loc) -> None:
         frame, type_, value = site.frame, given.type, given.value or object()
         known = self._scope.get(name)
         self._own[frame, name] = value
-        made = Meaning(value, type_, place, frame, region=given.region, depth=self._depth)
+        made = NameMeaning(value, type_, place, frame, region=given.region, depth=self._depth)
         if known is None or not known.is_variable:
             site.is_argument = known is not None and known.owner is frame
             self._scope[name] = made
@@ -248,7 +248,9 @@ class Reader:
                 Capture(node.id, "constant", place, frame.caller, frame.function.name, "a caller")
             )
 
-    def _capture(self, name: str, kind: str, here: Loc, known: Meaning, frame: CallFrame) -> None:
+    def _capture(
+        self, name: str, kind: str, here: Loc, known: NameMeaning, frame: CallFrame
+    ) -> None:
         place, owner = known.place, known.owner
         bound = self._parameters.get(name)
         if bound is not None and bound[0] is known:
@@ -449,7 +451,7 @@ class Reader:
         for p, known, type_ in zip(helper.parameters, meant, types, strict=True):
             if known is None:
                 is_own = before is not None  # its parameter is a variable, too
-                known = Meaning(
+                known = NameMeaning(
                     object(), type_, inner.loc(p), inner, is_variable=is_own, depth=self._depth
                 )
             self._own[inner, p.arg] = known.value

@@ -129,7 +129,7 @@ def _own(value: Any, direction: Direction) -> Any:
     return value if direction is Direction.In else value.copy()
 
 
-def _engine(program: Program) -> engines.Engine:
+def _engine(program: Program) -> engines.ProgramEngine:
     """Return the native engine, unless a `while` loop may not terminate in a trial."""
     if any(op.name == "while" for f in program.functions.values() for op in walk(f.body)):
         return Interpreter(observer=_BoundedLoops())

@@ -20,7 +20,7 @@ _serial = itertools.count()
 
 
 @dataclasses.dataclass
-class Rewriter:
+class TextRewriter:
     """Applies the fixes of all findings; those without a fix are in `remaining`.
 
     read  the program of the text that the last call returned

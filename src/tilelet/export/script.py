@@ -17,7 +17,7 @@ from tilelet.dtypes import DType
 from tilelet.export.bundle import Bundle
 from tilelet.export.constants import literal
 from tilelet.export.kernels import KernelText, kernel_text
-from tilelet.export.rewrite import Rewriter
+from tilelet.export.rewrite import TextRewriter
 from tilelet.ir.core import Program, walk
 from tilelet.runtime.data.arrays import is_array
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
@@ -94,7 +94,7 @@ if __name__ == "__main__":
 
 
 @dataclass(frozen=True)
-class Script:
+class ExportedScript:
     """A script's text, its remaining findings in the dialect, and its program."""
 
     text: str
@@ -117,14 +117,14 @@ class ExportCase:
     about: str
 
 
-def script_text(case: ExportCase, dialect: Dialect) -> Script:
+def script_text(case: ExportCase, dialect: Dialect) -> ExportedScript:
     """Return the script in a dialect."""
     for function in case.program.functions.values():
         for op in walk(function.body):
             if op.spec.external is not None:
                 raise CannotExport(op.loc, f"the external kernel `{op.name}`")
     kernels = kernel_text(case.program, _OWN, chunks=dialect.has("auto_incore"))
-    rewrite = Rewriter(dialect, language, lambda module: _program(module, kernels))
+    rewrite = TextRewriter(dialect, language, lambda module: _program(module, kernels))
     head = rewrite("\n".join([*kernels.constants, "", "", *kernels.kernels]))
     bundle = Bundle()
     bundle.reserve([n for n in (*_OWN, kernels.name) if n != "golden"], kernels.values)
@@ -148,7 +148,7 @@ def script_text(case: ExportCase, dialect: Dialect) -> Script:
     ]
     text = "\n\n".join(part.rstrip("\n") + "\n" for part in parts if part) + "\n" + harness
     assert rewrite.read is not None
-    return Script(text, rewrite.remaining, rewrite.read)
+    return ExportedScript(text, rewrite.remaining, rewrite.read)
 
 
 def _program(module: ModuleType, kernels: KernelText) -> Program:

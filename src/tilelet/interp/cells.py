@@ -27,7 +27,7 @@ class NeedsValuesError(Exception):
 
 
 @dataclass(frozen=True)
-class Origin:
+class UndefinedOrigin:
     """Where undefined elements come from: the statement that read them, and their source."""
 
     loc: Loc
@@ -41,15 +41,15 @@ class Undefined:
 
     loc: Loc
     use: str
-    origin: Origin
+    origin: UndefinedOrigin
 
 
 class UndefinedInt(int):
     """An undefined integer, which propagates wherever the program passes the number."""
 
-    origin: Origin
+    origin: UndefinedOrigin
 
-    def from_(self, origin: Origin) -> UndefinedInt:
+    def from_(self, origin: UndefinedOrigin) -> UndefinedInt:
         self.origin = origin
         return self
 
@@ -57,9 +57,9 @@ class UndefinedInt(int):
 class UndefinedFloat(float):
     """An undefined float."""
 
-    origin: Origin
+    origin: UndefinedOrigin
 
-    def from_(self, origin: Origin) -> UndefinedFloat:
+    def from_(self, origin: UndefinedOrigin) -> UndefinedFloat:
         self.origin = origin
         return self
 
@@ -69,12 +69,12 @@ class Mask:
 
     __slots__ = ("bits", "origin")
 
-    def __init__(self, bits: Bits, origin: Origin) -> None:
+    def __init__(self, bits: Bits, origin: UndefinedOrigin) -> None:
         self.bits = bits
         self.origin = origin
 
 
-class Cells:
+class DefinedCells:
     """Codes of the elements of a buffer, one per `unit` bytes."""
 
     __slots__ = ("_full", "codes", "origin", "unit")
@@ -82,7 +82,7 @@ class Cells:
     def __init__(self, nbytes: int, unit: int) -> None:
         self.unit = unit
         self.codes: Codes = np.zeros(max(1, nbytes // unit), np.uint8)
-        self.origin: Origin | None = None
+        self.origin: UndefinedOrigin | None = None
         # Windows known to be defined; they stay so until something undefined is stored.
         self._full: set[tuple[object, ...]] = set()
 
@@ -146,21 +146,21 @@ class Watcher:
     touch: Callable[[Op, Window, bool, bool], None] | None = None
     watched: set[int] = field(default_factory=set[int])
     stores: list[tuple[Loc, int, Window]] = field(default_factory=list[tuple[Loc, int, Window]])
-    undefined_stores: list[tuple[Loc, int, Window, Origin]] = field(
-        default_factory=list[tuple[Loc, int, Window, Origin]]
+    undefined_stores: list[tuple[Loc, int, Window, UndefinedOrigin]] = field(
+        default_factory=list[tuple[Loc, int, Window, UndefinedOrigin]]
     )
     uses: dict[tuple[Loc, str], Undefined] = field(default_factory=dict[tuple[Loc, str], Undefined])
     any_numbers: bool = False
     execution: Any = None
 
-    def number(self, value: Any, origin: Origin) -> UndefinedInt | UndefinedFloat:
+    def number(self, value: Any, origin: UndefinedOrigin) -> UndefinedInt | UndefinedFloat:
         """Mark `value` as computed from undefined elements."""
         self.any_numbers = True
         if isinstance(value, float):
             return UndefinedFloat(value).from_(origin)
         return UndefinedInt(value).from_(origin)
 
-    def origin_of(self, numbers: Iterable[object]) -> Origin | None:
+    def origin_of(self, numbers: Iterable[object]) -> UndefinedOrigin | None:
         """Return the origin of the first undefined one of these cells."""
         if self.any_numbers:
             for number in numbers:
@@ -172,16 +172,16 @@ class Watcher:
         """Record new memory as unwritten."""
         leave_undefined(window.buffer, window.dtype.itemsize)
 
-    def use(self, loc: Loc, use: str, origin: Origin) -> None:
+    def use(self, loc: Loc, use: str, origin: UndefinedOrigin) -> None:
         self.uses.setdefault((loc, use), Undefined(loc, use, origin))
 
 
 def leave_undefined(buffer: Buffer, unit: int) -> None:
     """Mark a buffer as unwritten."""
-    buffer.defined = Cells(buffer.nbytes, unit)
+    buffer.defined = DefinedCells(buffer.nbytes, unit)
 
 
-def cells_of(window: Window) -> Cells | None:
+def cells_of(window: Window) -> DefinedCells | None:
     """Return the codes of a window's buffer, or None if all of it is defined."""
     return window.buffer.defined
 
@@ -203,7 +203,7 @@ def loaded_mask(state: State, op: Op, window: Window, region: Shape) -> Mask | N
     if cells is None or 0 in region or cells.all_defined(taken):
         return None
     inside = cells.get(taken) == DEFINED
-    origin = cells.origin or Origin(op.loc, window.name, len(state.tasks))
+    origin = cells.origin or UndefinedOrigin(op.loc, window.name, len(state.tasks))
     bits = np.zeros(window.shape, np.bool_)
     bits[box(region)] = inside
     watcher = state.watcher
@@ -227,11 +227,11 @@ def store_mask(
     if cells is None:
         if bits is None:
             return
-        cells = buffer.defined = Cells(buffer.nbytes, into.dtype.itemsize)
+        cells = buffer.defined = DefinedCells(buffer.nbytes, into.dtype.itemsize)
         cells.codes[...] = DEFINED
     if atomic:
         before = cells.get(into) == DEFINED
-        origin = cells.origin or Origin(op.loc, into.name, len(state.tasks))
+        origin = cells.origin or UndefinedOrigin(op.loc, into.name, len(state.tasks))
         if not before.all():
             bits = before if bits is None else bits & before
             mask = mask or Mask(bits, origin)

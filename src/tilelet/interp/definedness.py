@@ -30,7 +30,7 @@ from tilelet.interp.cells import (
     Bits,
     Mask,
     NeedsValuesError,
-    Origin,
+    UndefinedOrigin,
     Watcher,
     cells_of,
     loaded_mask,
@@ -94,7 +94,7 @@ def _bits(tile: TileValue) -> Bits:
     return bits
 
 
-def _with_mask(tile: TileValue, bits: Bits | None, origin: Origin | None) -> TileValue:
+def _with_mask(tile: TileValue, bits: Bits | None, origin: UndefinedOrigin | None) -> TileValue:
     """Attach a mask to the tile; elements outside the valid region count as undefined."""
     if bits is None or origin is None or bits[box(tile.valid)].all():
         tile.defined = None
@@ -185,16 +185,16 @@ class _TileOp:
             return [self._product_bits(frame, bad)]
         return [self._row_bits(frame, shape.shape) for shape in self.types]
 
-    def origin(self, frame: Frame) -> Origin:
+    def origin(self, frame: Frame) -> UndefinedOrigin:
         for _, slot in self.shaped:
             value = frame[slot]
             if type(value) is TileValue and value.defined is not None:
                 return value.defined.origin
             if type(value) is Window and value.buffer.defined is not None:
                 made = value.buffer.defined.origin
-                return made or Origin(self.op.loc, value.name, len(self.state.tasks))
+                return made or UndefinedOrigin(self.op.loc, value.name, len(self.state.tasks))
         name = next((v.name for v in self.op.operands if is_tile(v)), "")
-        return Origin(self.op.loc, f"the padding of {name}", len(self.state.tasks))
+        return UndefinedOrigin(self.op.loc, f"the padding of {name}", len(self.state.tasks))
 
     def _uncovers(self, frame: Frame, valids: list[Shape]) -> bool:
         """Return whether the result's region includes elements outside an operand's region."""
@@ -630,7 +630,7 @@ def _write(low: Lowering, op: Op) -> Step:
     compute = lower(low, op) if state.execute or not tile_form else None
     result = low.slot(op.result) if compute is not None else low.result(op)
 
-    def origin_of(frame: Frame) -> Origin | None:
+    def origin_of(frame: Frame) -> UndefinedOrigin | None:
         return watcher.origin_of(frame[slot] for slot in values)
 
     def to_tensor(frame: Frame) -> None:
@@ -670,7 +670,7 @@ def _create(low: Lowering, op: Op) -> Step:
 
         def undefined_number(frame: Frame) -> None:
             step(frame)
-            origin = Origin(loc, op.result.name, len(state.tasks))
+            origin = UndefinedOrigin(loc, op.result.name, len(state.tasks))
             frame[result] = watcher.number(frame[result], origin)
 
         return undefined_number
@@ -681,7 +681,7 @@ def _create(low: Lowering, op: Op) -> Step:
     def undefined(frame: Frame) -> None:
         step(frame)
         tile: TileValue = frame[result]
-        origin = Origin(loc, op.result.name, len(state.tasks))
+        origin = UndefinedOrigin(loc, op.result.name, len(state.tasks))
         frame[result] = _with_mask(TileValue(tile.data, tile.valid), nothing, origin)
 
     return undefined

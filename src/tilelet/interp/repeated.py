@@ -137,7 +137,7 @@ def _moves_freely(op: Op) -> bool:
 
 
 @dataclass(frozen=True)
-class Piece:
+class AccessPiece:
     """Elements of an argument: `count` windows of one shape at a constant distance.
 
     start, apart  in bytes from the first element of the argument
@@ -185,9 +185,9 @@ class ExecutionAccesses:
     arguments: Sequence[Any]
     spoiled: bool = False
     limits: dict[Factors, tuple[int, int]] = field(default_factory=dict[Factors, tuple[int, int]])
-    reads: list[Piece] = field(default_factory=list[Piece])
-    writes: list[Piece] = field(default_factory=list[Piece])
-    stores: list[tuple[Loc, Piece]] = field(default_factory=list[tuple[Loc, Piece]])
+    reads: list[AccessPiece] = field(default_factory=list[AccessPiece])
+    writes: list[AccessPiece] = field(default_factory=list[AccessPiece])
+    stores: list[tuple[Loc, AccessPiece]] = field(default_factory=list[tuple[Loc, AccessPiece]])
 
     def access(
         self, op: Op, memory: Window, offset: Sequence[int], taken: Window, writes: bool
@@ -206,7 +206,7 @@ class ExecutionAccesses:
         number = self._argument(taken)
         given: Window = self.arguments[number]
         start = taken.offset * item - given.offset * given.dtype.itemsize
-        piece = Piece(number, taken.dtype, start, taken.shape, taken.strides, tuple(moves))
+        piece = AccessPiece(number, taken.dtype, start, taken.shape, taken.strides, tuple(moves))
         (self.writes if writes else self.reads).append(piece)
         if writes:
             self.stores.append((op.loc, piece))
@@ -221,13 +221,13 @@ class ExecutionAccesses:
         return self
 
 
-def _in_rows(pieces: Sequence[Piece]) -> list[Piece]:
+def _in_rows(pieces: Sequence[AccessPiece]) -> list[AccessPiece]:
     """Merge pieces at a constant distance into one."""
     groups: dict[tuple[Any, ...], list[int]] = {}
     for p in pieces:
         key = (p.argument, p.dtype, p.shape, p.strides, p.factors)
         groups.setdefault(key, []).append(p.start)
-    found: list[Piece] = []
+    found: list[AccessPiece] = []
     for (argument, dtype, shape, strides, factors), all_starts in groups.items():
         starts = sorted(set(all_starts))
         at = 0
@@ -237,7 +237,7 @@ def _in_rows(pieces: Sequence[Piece]) -> list[Piece]:
             while end < len(starts) and starts[end] - starts[end - 1] == apart:
                 end += 1
             piece = (argument, dtype, starts[at], shape, strides, factors)
-            found.append(Piece(*piece, end - at, apart if end - at > 1 else 0))
+            found.append(AccessPiece(*piece, end - at, apart if end - at > 1 else 0))
             at = end
     return found
 

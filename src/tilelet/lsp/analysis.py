@@ -56,7 +56,7 @@ _PROOF_BUDGET = 1_000_000
 """Elements that a proof may take while somebody types."""
 
 
-class StoppedError(Exception):
+class AnalysisStoppedError(Exception):
     """The text has changed, which makes the analysis obsolete."""
 
 
@@ -171,7 +171,7 @@ class Analyzer:
         others: Mapping[Path, str] | None = None,
         publish: Callable[[Analysis], None] = lambda _: None,
     ) -> Analysis:
-        """Analyze a text; raise `StoppedError` once `stop` says so.
+        """Analyze a text; raise `AnalysisStoppedError` once `stop` says so.
 
         others   unsaved texts of other files
         publish  is called with the analysis when its diagnostics are known, and with its figures
@@ -317,7 +317,7 @@ class Analyzer:
 
 def _check(stop: Callable[[], bool]) -> None:
     if stop():
-        raise StoppedError
+        raise AnalysisStoppedError
 
 
 def _without_kernels(module: StaticModule) -> str:

@@ -22,7 +22,7 @@ from tilelet import __version__
 from tilelet.dataclasses import dataclass
 from tilelet.diag.json_types import JsonObject
 from tilelet.lsp import features
-from tilelet.lsp.analysis import Analysis, Analyzer, StoppedError
+from tilelet.lsp.analysis import Analysis, AnalysisStoppedError, Analyzer
 
 _DELAY = 0.03
 """Seconds without a change before a text is analyzed."""
@@ -88,7 +88,7 @@ class Server(LanguageServer):
         def analyze() -> None:
             try:
                 publish(self.analyzer.analyze(text, path, stop, others, publish))
-            except StoppedError:
+            except AnalysisStoppedError:
                 pass
             except Exception:  # a bug: the editor keeps what was known before
                 traceback.print_exc(file=sys.stderr)

@@ -15,7 +15,7 @@ from tilelet.dtypes import Array
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.replay import find_control_traces
 from tilelet.interp.state import available_memory
-from tilelet.models.qwen3.script import Model
+from tilelet.models.qwen3.script import ShippedModel
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.inputs import initial_array
 from tilelet.runtime.programs.compiler import CompiledProgram, compile_program
@@ -26,10 +26,10 @@ ENGINE = RunConfig(engine="cpu")
 ROUNDS, ENOUGH = 20, 10.0
 
 
-class Data:
+class ProgramData:
     """Inputs of a program at one size, and the expected outputs."""
 
-    def __init__(self, model: Model, sizes: Mapping[str, object]) -> None:
+    def __init__(self, model: ShippedModel, sizes: Mapping[str, object]) -> None:
         """Draw the inputs; raise `TooBig` if memory does not suffice."""
         self._model = model
         self._shape = model.shape_for(model.default, **sizes)
@@ -73,10 +73,10 @@ class MeasuredRun:
         return all(j.ok for j in self.judgements)
 
 
-class Measured:
+class MeasuredVariant:
     """A variant of a program; everything is computed on demand."""
 
-    def __init__(self, model: Model, variant: str, sizes: Mapping[str, object]) -> None:
+    def __init__(self, model: ShippedModel, variant: str, sizes: Mapping[str, object]) -> None:
         self.name = f"{model.name}:{variant}"
         self._model = model
         self._variant = variant
@@ -101,7 +101,7 @@ class Measured:
         """Model the variant on a machine."""
         return DeviceRun(self._recorded, load_machine(machine)).profile
 
-    def run(self, data: Data) -> MeasuredRun:
+    def run(self, data: ProgramData) -> MeasuredRun:
         """Run natively; the first run, which includes compilation, does not count.
 
         The fastest of the others counts, since other load only makes them slower.

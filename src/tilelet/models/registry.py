@@ -7,7 +7,7 @@ import importlib
 from functools import cache
 from types import MappingProxyType
 
-from tilelet.models.qwen3.script import Model
+from tilelet.models.qwen3.script import ShippedModel
 
 # Each of these modules has a `MODEL`, whose name follows that of the package.
 _MODULES = (
@@ -37,17 +37,17 @@ class UnknownModelError(LookupError):
 
 
 @cache
-def models() -> MappingProxyType[str, Model]:
+def models() -> MappingProxyType[str, ShippedModel]:
     """Return all programs by name, in listing order."""
-    found: dict[str, Model] = {}
+    found: dict[str, ShippedModel] = {}
     for module in _MODULES:
         family = module.split(".")[-2]
-        model: Model = importlib.import_module(module).MODEL
+        model: ShippedModel = importlib.import_module(module).MODEL
         found[f"{family}/{model.name}"] = model
     return MappingProxyType(found)
 
 
-def find(name: str, variant: str | None = None) -> tuple[Model, str]:
+def find(name: str, variant: str | None = None) -> tuple[ShippedModel, str]:
     """Return the program called `name`, and the variant: the default one if None is given."""
     if name not in models():
         raise UnknownModelError("program", name, list(models()))
@@ -59,7 +59,7 @@ def find(name: str, variant: str | None = None) -> tuple[Model, str]:
     return model, variant
 
 
-def resolve(name: str) -> tuple[Model, str]:
+def resolve(name: str) -> tuple[ShippedModel, str]:
     """Resolve `qwen3/scope3:baseline`; without the variant, the default one."""
     program, colon, variant = name.partition(":")
     return find(program, variant if colon else None)

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from tilelet.models import qwen3
-from tilelet.models.qwen3.compare import ModelComparison, Reference, compare
+from tilelet.models.qwen3.compare import ModelComparison, ReferenceModel, compare
 from tilelet.models.qwen3.generate import generate
 from tilelet.models.qwen3.reference import Array
 
@@ -163,7 +163,7 @@ def compared(case: RandomModel, new: int = NEW) -> Found:
     ours: list[list[int]] = [[] for _ in prompts]
     for token in generate(model, prompts, max_new_tokens=new):
         ours[token.sequence].append(token.token)
-    reference = Reference(directory, model.dtype, model.config.num_hidden_layers)
+    reference = ReferenceModel(directory, model.dtype, model.config.num_hidden_layers)
     theirs = [reference_tokens(reference.model, prompt, new) for prompt in prompts]
     return Found(ours, theirs, compare(model, reference, prompts, ours))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.models.real.tiny import Sizes, Tiny, ordinary, tiny, torch, whole
 
 from tilelet.models import qwen3
-from tilelet.models.qwen3.compare import ModelComparison, Reference, compare
+from tilelet.models.qwen3.compare import ModelComparison, ReferenceModel, compare
 from tilelet.models.qwen3.generate import NewToken, generate
 from tilelet.models.qwen3.model import Model
 from tilelet.models.qwen3.reference import Array
@@ -86,7 +86,7 @@ def check_tokens(
     model = qwen3.load(reference.directory, **{**SMALL, **sizes})
     found = tokens_of(model, texts, max_new_tokens=new)
     layers = model.config.num_hidden_layers
-    return compare(model, Reference(reference.directory, model.dtype, layers), texts, found)
+    return compare(model, ReferenceModel(reference.directory, model.dtype, layers), texts, found)
 
 
 def test_bf16_tokens_are_those_of_the_reference_or_near_ties() -> None:

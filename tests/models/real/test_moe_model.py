@@ -27,7 +27,7 @@ from tilelet.cli.main import main
 from tilelet.diag.catalogue.models import MissingTensors, UnsupportedModelSetting
 from tilelet.models import qwen3
 from tilelet.models.qwen3.architecture import Kind
-from tilelet.models.qwen3.compare import Reference, compare
+from tilelet.models.qwen3.compare import ReferenceModel, compare
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.device_pass import PassShape, device_pass, drawn_groups
 from tilelet.models.qwen3.stack import LayerStack
@@ -203,7 +203,7 @@ def test_a_wrong_expert_is_no_near_tie() -> None:
     reference, (text,) = reference_of("float32", "dense between"), prompts([9])
     model = qwen3.load(reference.directory, **{**SMALL, "chunk": 16, "engine": "interp"})
     layers = model.config.num_hidden_layers
-    theirs = Reference(reference.directory, model.dtype, layers)
+    theirs = ReferenceModel(reference.directory, model.dtype, layers)
     (new,) = tokens_of(model, [text], max_new_tokens=2)
     right = compare(model, theirs, [text], [new])
     assert right.agrees

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilelet.analysis.scalars import Values
+from tilelet.analysis.scalars import ScalarValues
 from tilelet.dataclasses import dataclass, field, replace
 from tilelet.device.kernel.view import (
     Bind,
@@ -152,7 +152,7 @@ class ControlPath:
             for i, p in enumerate(kernel.function.params)
             if i in signature.scalars
         }
-        self.numbers = Values(given, signature.block, signature.blocks)
+        self.numbers = ScalarValues(given, signature.block, signature.blocks)
         self.reached: dict[int, int] = {}
         self.guesses: dict[Loc, str] = {}
         self._outcome = {site: (times, values) for site, times, values in signature.outcome}

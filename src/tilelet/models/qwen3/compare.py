@@ -156,7 +156,7 @@ def check_reference() -> None:
             raise GenerateExtra(package, "`--compare`")
 
 
-class Reference:
+class ReferenceModel:
     """The model of a directory, run by `transformers` in the same dtype."""
 
     def __init__(self, directory: str | Path, dtype: DType, layers: int) -> None:
@@ -247,7 +247,7 @@ class _ReferenceRun:
 
 def compare(
     model: Model,
-    reference: Reference,
+    reference: ReferenceModel,
     prompts: Sequence[Array],
     new: Sequence[Sequence[int]],
 ) -> ModelComparison:

@@ -46,7 +46,7 @@ from tilelet.models.qwen3.scope3 import (
     make_mlp_block,
     make_tuned,
 )
-from tilelet.models.qwen3.script import Model, Variant, main
+from tilelet.models.qwen3.script import ShippedModel, Variant, main
 from tilelet.models.qwen3.shapes import LENGTH_CLASSES, DecodeShape
 from tilelet.runtime import TensorSpec
 
@@ -377,7 +377,7 @@ def program(s: DecodeShape, layer: object):
     return layer_program("Qwen3Decode", [s.batch, s.hidden], s, layer)
 
 
-MODEL = Model(
+MODEL = ShippedModel(
     name="decode",
     about="a whole decode layer: one new token of every sequence",
     variants={

@@ -19,7 +19,7 @@ BEGIN, END = "<!-- modelled: begin -->", "<!-- modelled: end -->"
 
 
 @dataclass(frozen=True)
-class Figure:
+class PassFigure:
     size: str
     kind: Kind
     batch: int
@@ -37,15 +37,15 @@ class Figure:
 
 
 FIGURES = (
-    Figure("0.6B", "decode", 1, 1024),
-    Figure("0.6B", "prefill", 1, 512),
-    Figure("14B", "decode", 16, 4096),
-    Figure("14B", "prefill", 1, 128),
-    Figure("32B", "decode", 16, 4096),
-    Figure("32B", "prefill", 1, 128),
-    Figure("30B-A3B", "decode", 1, 1024),
-    Figure("30B-A3B", "decode", 16, 4096),
-    Figure("30B-A3B", "prefill", 1, 128),
+    PassFigure("0.6B", "decode", 1, 1024),
+    PassFigure("0.6B", "prefill", 1, 512),
+    PassFigure("14B", "decode", 16, 4096),
+    PassFigure("14B", "prefill", 1, 128),
+    PassFigure("32B", "decode", 16, 4096),
+    PassFigure("32B", "prefill", 1, 128),
+    PassFigure("30B-A3B", "decode", 1, 1024),
+    PassFigure("30B-A3B", "decode", 16, 4096),
+    PassFigure("30B-A3B", "prefill", 1, 128),
 )
 
 

@@ -34,7 +34,7 @@ from tilelet.models.qwen3.blocks import (
 from tilelet.models.qwen3.layer import layer_program, layer_specs
 from tilelet.models.qwen3.prefill_tuned import make_tuned
 from tilelet.models.qwen3.scope3 import layer_output
-from tilelet.models.qwen3.script import Model, Variant, main
+from tilelet.models.qwen3.script import ShippedModel, Variant, main
 from tilelet.models.qwen3.shapes import PrefillShape
 from tilelet.runtime import TensorSpec
 
@@ -255,7 +255,7 @@ def program(s: PrefillShape, layer: object):
     return layer_program("Qwen3Prefill", [s.batch, s.max_seq, s.hidden], s, layer)
 
 
-MODEL = Model(
+MODEL = ShippedModel(
     name="prefill",
     about="a whole prefill layer: all tokens of ragged sequences",
     variants={

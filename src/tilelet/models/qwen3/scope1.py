@@ -32,7 +32,7 @@ import tilelet.language as pl
 from tilelet.dtypes import Array
 from tilelet.models.qwen3 import inputs, reference
 from tilelet.models.qwen3.blocks import make_products, make_projection, make_rmsnorm
-from tilelet.models.qwen3.script import Model, Variant, main
+from tilelet.models.qwen3.script import ShippedModel, Variant, main
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
@@ -324,7 +324,7 @@ def program(s: DecodeShape, project_all: Any):
     return Qwen3Scope1
 
 
-MODEL = Model(
+MODEL = ShippedModel(
     name="scope1",
     about="input RMSNorm and Q/K/V projections of a decode layer",
     variants={

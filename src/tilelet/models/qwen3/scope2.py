@@ -31,7 +31,7 @@ from tilelet.models.qwen3.attention import (
     make_staged_group,
     make_two_kv_heads,
 )
-from tilelet.models.qwen3.script import Model, Variant, main
+from tilelet.models.qwen3.script import ShippedModel, Variant, main
 from tilelet.models.qwen3.shapes import LENGTH_CLASSES, DecodeShape
 from tilelet.runtime import TensorSpec
 
@@ -219,7 +219,7 @@ def program(s: DecodeShape, attend: Any):
     return Qwen3Scope2
 
 
-MODEL = Model(
+MODEL = ShippedModel(
     name="scope2",
     about="RoPE, cache update and attention of a decode layer",
     variants={

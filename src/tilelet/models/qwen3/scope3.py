@@ -37,7 +37,7 @@ from tilelet.models.qwen3.blocks import (
     make_rmsnorm,
     make_zero_fill,
 )
-from tilelet.models.qwen3.script import Model, Variant, main
+from tilelet.models.qwen3.script import ShippedModel, Variant, main
 from tilelet.models.qwen3.shapes import DecodeShape
 from tilelet.runtime import TensorSpec
 
@@ -362,7 +362,7 @@ def program(s: DecodeShape, scope3_rows: Any):
     return Qwen3Scope3
 
 
-MODEL = Model(
+MODEL = ShippedModel(
     name="scope3",
     about="output projection, residual, RMSNorm and MLP of a decode layer",
     variants={

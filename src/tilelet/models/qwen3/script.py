@@ -31,7 +31,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Model:
+class ShippedModel:
     """One program in its variants, the first of which is the default.
 
     about           one-line description
@@ -85,7 +85,7 @@ class Model:
         )
 
 
-def main(model: Model, argv: Sequence[str] | None = None, variant: str | None = None) -> int:
+def main(model: ShippedModel, argv: Sequence[str] | None = None, variant: str | None = None) -> int:
     """Run `model` from the command line; every size and every switch is an option.
 
     `variant` is the one to run unless `argv` names another.

@@ -30,7 +30,7 @@ from tilelet.runtime.harness.result import RunResult
 from tilelet.runtime.output.console import StageTrace
 from tilelet.runtime.programs import jit_call
 from tilelet.runtime.programs.binding import (
-    Parameter,
+    EntryParameter,
     jit_parameters,
     match_specs,
     parameters,
@@ -152,7 +152,7 @@ class CaseRun:
     def lent_inputs(self) -> dict[str, Argument]:
         """Return initial data by parameter that nobody may change; large arrays exist once."""
         found: dict[str, Argument] = {}
-        owners: dict[str, Parameter] = {}
+        owners: dict[str, EntryParameter] = {}
         for param in self.compiled.parameters:
             spec = self.specs[param.name]
             is_lent = isinstance(spec, TensorSpec) and spec.nbytes >= LARGE and not spec.is_output
@@ -174,7 +174,7 @@ class CaseRun:
         (param,) = (p for p in self.compiled.parameters if self.specs[p.name].name == name)
         return self._tensor(param)
 
-    def _tensor(self, param: Parameter, is_lent: bool = False) -> Array:
+    def _tensor(self, param: EntryParameter, is_lent: bool = False) -> Array:
         array = self._initial(param, is_lent)
         assert isinstance(array, np.ndarray)
         return array
@@ -203,7 +203,7 @@ class CaseRun:
         }
         return MadeOnDemand(made, makers)
 
-    def _initial(self, param: Parameter, is_lent: bool = False) -> Argument:
+    def _initial(self, param: EntryParameter, is_lent: bool = False) -> Argument:
         """Make the initial value of a parameter, or read it back."""
         spec = self.specs[param.name]
         if isinstance(spec, ScalarSpec):
@@ -426,11 +426,11 @@ def _is_fresh(spec: Spec, is_seed: bool) -> bool:
     return is_seed or (spec.init_value is None and spec.from_checkpoint is None)
 
 
-def _has_known_shape(param: Parameter) -> bool:
+def _has_known_shape(param: EntryParameter) -> bool:
     return isinstance(param.type, TensorType) and all(isinstance(d, int) for d in param.type.shape)
 
 
-def _empty(param: Parameter, spec: Spec) -> Array:
+def _empty(param: EntryParameter, spec: Spec) -> Array:
     """Return an array for its shape only; its pages are never touched."""
     assert isinstance(param.type, TensorType)
     assert isinstance(spec, TensorSpec)

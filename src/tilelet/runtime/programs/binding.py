@@ -29,7 +29,7 @@ from tilelet.tasks.extents import Extents
 
 
 @dataclass(frozen=True)
-class Parameter:
+class EntryParameter:
     """A parameter of the entry function."""
 
     name: str
@@ -49,26 +49,26 @@ class Parameter:
         return self.declared is Direction.Out
 
 
-def parameters(program: Program) -> list[Parameter]:
+def parameters(program: Program) -> list[EntryParameter]:
     """Return the entry's parameters with the directions that the passes inferred."""
     entry = program.main
-    found: list[Parameter] = []
+    found: list[EntryParameter] = []
     for value, direction, said in zip(entry.params, entry.directions, entry.declarations):
         assert isinstance(value.type, TensorType | ScalarType)
-        found.append(Parameter(value.name, value.type, direction, said, value.loc))
+        found.append(EntryParameter(value.name, value.type, direction, said, value.loc))
     return found
 
 
-def jit_parameters(jit_fn: Any) -> list[Parameter]:
+def jit_parameters(jit_fn: Any) -> list[EntryParameter]:
     """Return the parameters of a `@pl.jit` function, as far as its signature declares them."""
     return [
-        Parameter(p.name, p.type, p.direction or Direction.In, p.direction, p.loc, p.default)
+        EntryParameter(p.name, p.type, p.direction or Direction.In, p.direction, p.loc, p.default)
         for p in jit_fn.parameters
     ]
 
 
 def match_specs(
-    params: Sequence[Parameter], specs: Sequence[Spec], extents: Extents | None = None
+    params: Sequence[EntryParameter], specs: Sequence[Spec], extents: Extents | None = None
 ) -> dict[str, Spec]:
     """Return the spec of every parameter, by name if the names agree, else by position.
 
@@ -98,13 +98,13 @@ def match_specs(
     return {param.name: spec for param, spec in pairs}
 
 
-def _default_spec(param: Parameter) -> ScalarSpec:
+def _default_spec(param: EntryParameter) -> ScalarSpec:
     if isinstance(param.type, ScalarType):
         return ScalarSpec(param.name, param.type.dtype, param.default)
     return ScalarSpec(param.name, param.default)
 
 
-def _check_spec(param: Parameter, spec: Spec, dims: Extents) -> None:
+def _check_spec(param: EntryParameter, spec: Spec, dims: Extents) -> None:
     if param.type is None:
         return
     if isinstance(param.type, ScalarType):
@@ -125,7 +125,7 @@ def _check_spec(param: Parameter, spec: Spec, dims: Extents) -> None:
         raise SpecMismatch(spec.name, "dtype", spec.element, param.type.dtype, param.loc)
 
 
-def check_arguments(params: Sequence[Parameter], args: Sequence[Any]) -> None:
+def check_arguments(params: Sequence[EntryParameter], args: Sequence[Any]) -> None:
     """Check tensors against the declared shapes and dtypes."""
     dims = Extents()
     for param, arg in zip(params, args):
@@ -144,14 +144,14 @@ def check_arguments(params: Sequence[Parameter], args: Sequence[Any]) -> None:
             raise ArgumentMismatch(param.name, "dtype", dtype, wanted.dtype, param.loc)
 
 
-def given_names(params: Sequence[Parameter], count: int) -> list[str]:
+def given_names(params: Sequence[EntryParameter], count: int) -> list[str]:
     """Return the parameters that `count` arguments bind to: all, or all but `pl.Out`."""
     inputs = [p.name for p in params if not p.is_pure_output]
     return inputs if len(inputs) == count < len(params) else [p.name for p in params]
 
 
 def bind_call(
-    kernel: str, params: Sequence[Parameter], args: Sequence[object]
+    kernel: str, params: Sequence[EntryParameter], args: Sequence[object]
 ) -> tuple[dict[str, Argument], dict[str, Any]]:
     """Return the engine's arguments of a direct call, and the tensors that it returns.
 
@@ -184,7 +184,12 @@ def bind_call(
 
 
 def _made_output(
-    kernel: str, params: Sequence[Parameter], param: Parameter, dims: Extents, got: int, torch: bool
+    kernel: str,
+    params: Sequence[EntryParameter],
+    param: EntryParameter,
+    dims: Extents,
+    got: int,
+    torch: bool,
 ) -> object:
     from tilelet.runtime.data.arrays import as_tensor
 
@@ -196,7 +201,7 @@ def _made_output(
     return as_tensor(array) if torch else array
 
 
-def adopted(param: Parameter, arg: Any) -> Any:
+def adopted(param: EntryParameter, arg: Any) -> Any:
     """Convert an argument; one of a library that supports only DLPack becomes an array.
 
     Signed integers for an unsigned parameter are reinterpreted bit by bit.
@@ -227,7 +232,7 @@ def _is_plain(arg: object) -> bool:
     return type(arg) is np.ndarray or isinstance(arg, np.generic)
 
 
-def bind_one(param: Parameter, arg: object) -> Argument:
+def bind_one(param: EntryParameter, arg: object) -> Argument:
     """Convert one argument to a NumPy array or a plain number, as engines expect."""
     if isinstance(param.type, ScalarType):
         number = cast("Any", arg)

@@ -224,7 +224,7 @@ class CompiledProgram(StepwiseCalls):
         records: bool,
         most_tasks: int | None,
         now: Session | None,
-    ) -> engines.Engine:
+    ) -> engines.ProgramEngine:
         settings, now = config or self.config, now or session.current()
         if self.has_ranks:
             from tilelet.runtime.programs.ranks_worker import program_callbacks

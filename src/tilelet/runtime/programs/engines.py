@@ -41,7 +41,7 @@ class EngineResult(Protocol):
     def tasks(self) -> TaskCounter: ...
 
 
-class Engine(Protocol):
+class ProgramEngine(Protocol):
     """Runs the passed program on arrays, in place. `execute=False` only records the tasks."""
 
     def prepare(self, program: Program) -> None: ...
@@ -69,7 +69,7 @@ class RunRequest:
     session: Session = field(default_factory=session.current)
 
 
-Factory = Callable[[RunRequest], Engine]
+Factory = Callable[[RunRequest], ProgramEngine]
 _FACTORIES: dict[str, Factory] = {}
 
 
@@ -82,7 +82,7 @@ def known() -> list[str]:
     return sorted(_FACTORIES)
 
 
-def get(name: str | None = None, request: RunRequest | None = None) -> Engine:
+def get(name: str | None = None, request: RunRequest | None = None) -> ProgramEngine:
     """Return a fresh engine; raise `UnknownEngine` for an unknown name.
 
     Without a name it is the session's, else the default, or the interpreter if there is no C
@@ -132,7 +132,7 @@ def of_ranks(
     chosen: str | None = None,
     over_mpi: bool = False,
     resident: Mapping[str, Sequence[int]] | None = None,
-) -> Engine:
+) -> ProgramEngine:
     """Return the engine for a program of several ranks.
 
     kept      its persistent windows
@@ -147,7 +147,7 @@ def of_ranks(
     return RanksEngine(config or DistributedConfig(), callbacks, kept, is_native, resident or {})
 
 
-def _interpreter(request: RunRequest) -> Engine:
+def _interpreter(request: RunRequest) -> ProgramEngine:
     from tilelet.interp.interpreter import Interpreter
 
     now = request.session
@@ -156,7 +156,7 @@ def _interpreter(request: RunRequest) -> Engine:
     return Interpreter(seed_valid=now.seed_valid, most_tasks=request.most_tasks)
 
 
-def _native(request: RunRequest) -> Engine:
+def _native(request: RunRequest) -> ProgramEngine:
     if request.session.seed_valid:
         return _interpreter(request)  # native code supports one way of tracking valid regions
     from tilelet.cpu.run.engine import CpuEngine

@@ -12,7 +12,7 @@ from typing import Any
 
 from tilelet import dataclasses
 from tilelet.runtime.config import RunConfig
-from tilelet.runtime.programs.binding import Parameter, bind_call
+from tilelet.runtime.programs.binding import EntryParameter, bind_call
 
 RUNTIME_NAME = "tilelet"
 
@@ -29,7 +29,7 @@ class CallConfig:
 class StepwiseCalls(ABC):
     """The steps of a call as separate methods."""
 
-    parameters: Sequence[Parameter]
+    parameters: Sequence[EntryParameter]
     config: RunConfig
 
     @property

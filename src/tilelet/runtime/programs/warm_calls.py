@@ -18,7 +18,7 @@ from tilelet.dataclasses import dataclass
 from tilelet.ir.types import ScalarType, TensorType
 from tilelet.runtime import session
 from tilelet.runtime.data.arrays import as_array, as_tensor, is_tensor
-from tilelet.runtime.programs.binding import Parameter
+from tilelet.runtime.programs.binding import EntryParameter
 from tilelet.runtime.progress import progress
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class WarmCalls:
         )
 
 
-def _is_of_its_type(param: Parameter, arg: Any) -> bool:
+def _is_of_its_type(param: EntryParameter, arg: Any) -> bool:
     """Whether types match; the ordinary path handles signed arrays for unsigned parameters."""
     return not isinstance(param.type, TensorType) or arg.dtype == param.type.dtype.numpy
 
 
-def _output_type(param: Parameter) -> Made | None:
+def _output_type(param: EntryParameter) -> Made | None:
     """Return the type of an omitted output; None if its shape depends on other arguments."""
     if not isinstance(param.type, TensorType):
         return None

@@ -92,7 +92,7 @@ _LOOKS = [
 ]
 
 
-class Storage:
+class TapeStorage:
     """Memory shared by cells.
 
     is_open   the script can access it outside the tape
@@ -111,7 +111,7 @@ class Cell:
     """A tensor on the tape: its metadata, and its elements once computed."""
 
     meta: Any
-    storage: Storage
+    storage: TapeStorage
     real: Any = None
 
 
@@ -152,9 +152,9 @@ class Operation:
 
     call: OperatorCall
     results: list[ref[Cell] | None]  # None: an argument that was written
-    reads: set[Storage]
-    writes: set[Storage]
-    replaces: set[Storage]  # cells written in place
+    reads: set[TapeStorage]
+    writes: set[TapeStorage]
+    replaces: set[TapeStorage]  # cells written in place
     state: tuple[Any, Any] | None = None  # a generator and its state
 
     @property
@@ -199,9 +199,9 @@ class Tape:
             self._pending = [o for o in self._pending if o.is_wanted]
             self.compute(operation.writes)  # others stay deferred: they may be too large
 
-    def compute(self, storages: set[Storage], readers: bool = False) -> None:
+    def compute(self, storages: set[TapeStorage], readers: bool = False) -> None:
         """Run the operations that write these storages; with `readers`, also their readers."""
-        wanted, replaced = set(storages), set(storages) if readers else set[Storage]()
+        wanted, replaced = set(storages), set(storages) if readers else set[TapeStorage]()
         chosen: list[Operation] = []
         for operation in reversed(self._pending):
             needed = operation.writes & wanted or operation.reads & replaced
@@ -349,7 +349,7 @@ def _dispatch(call: OperatorCall) -> Any:
 def _result(value: Any, alias: Any, passed: Sequence[tuple[Any, Any]], is_small: bool) -> Deferred:
     """Return the cell of a result: a modified argument, a view of one, or a new tensor."""
     if alias is None:
-        return Deferred(Cell(value, Storage(is_small)))
+        return Deferred(Cell(value, TapeStorage(is_small)))
     sets = alias.before_set  # none where the result is a list
     base = next(a for a, info in passed if info and (not sets or info.before_set & sets))
     return base if alias.is_write else Deferred(Cell(value, base.cell.storage))

@@ -25,7 +25,7 @@ ROW_VALUES = 4  # values shown of each
 _BLOCK = 1 << 21
 
 
-class Element(NamedTuple):
+class DifferingElement(NamedTuple):
     """One mismatching element, ordered by severity."""
 
     badness: float
@@ -51,7 +51,7 @@ class Differences:
     inf_expected: int = 0
     first: int = -1  # flat index of the first mismatching element
     largest: float = 0.0  # finite absolute difference
-    worst: list[Element] = field(default_factory=list[Element])
+    worst: list[DifferingElement] = field(default_factory=list[DifferingElement])
     # Mismatches by row (all axes but the last), of the first `ROWS` rows that have any.
     rows: dict[int, int] = field(default_factory=dict[int, int])
     _difference_squares: float = 0.0
@@ -116,7 +116,7 @@ class Differences:
         # Ties keep the first element; a stable sort of the negated values does that.
         first = np.argsort(-badness, kind="stable")[:WORST]
         found = [
-            Element(
+            DifferingElement(
                 float(badness[i]),
                 start + int(bad[i]),
                 actual[bad[i]].item(),
@@ -209,7 +209,7 @@ def _special_lines(found: Differences) -> list[str]:
     return lines
 
 
-def _element_text(found: Differences, element: Element) -> str:
+def _element_text(found: Differences, element: DifferingElement) -> str:
     return (
         f"{list(found.position(element.place))}: actual {value_text(element.actual)}, "
         f"golden {value_text(element.expected)}, difference {element.difference:.6g} "

@@ -10,16 +10,16 @@ from functools import cached_property
 from tilelet.device.report.profile import Profile
 from tilelet.diag.tables import byte_text, number, percent
 from tilelet.models import registry
-from tilelet.models.measure import Data, Measured, MeasuredRun
-from tilelet.models.qwen3.script import Model
-from tilelet.models.qwen3.walkthrough.plot import Group, Line, Plot
+from tilelet.models.measure import MeasuredRun, MeasuredVariant, ProgramData
+from tilelet.models.qwen3.script import ShippedModel
+from tilelet.models.qwen3.walkthrough.plot import Plot, PlotGroup, PlotLine
 from tilelet.models.qwen3.walkthrough.text import (
     APRIL,
     COLUMNS,
     FAULTS,
     INTRO,
     SECTIONS,
-    Section,
+    TextSection,
     WalkthroughStep,
 )
 
@@ -102,19 +102,19 @@ class Figures:
 class Chapter:
     """A section with the figures of its steps."""
 
-    def __init__(self, section: Section, say: Say) -> None:
+    def __init__(self, section: TextSection, say: Say) -> None:
         self.section = section
         self._say = say
-        self._data: tuple[Mapping[str, object], Data] | None = None
+        self._data: tuple[Mapping[str, object], ProgramData] | None = None
         self._cpu = ["0 ms"] * len(section.steps)
 
     @cached_property
-    def _model(self) -> Model:
+    def _model(self) -> ShippedModel:
         return registry.models()[f"qwen3/{self.section.model}"]
 
     @cached_property
-    def _measured(self) -> list[Measured]:
-        return [Measured(self._model, s.variant, s.sizes) for s in self.section.steps]
+    def _measured(self) -> list[MeasuredVariant]:
+        return [MeasuredVariant(self._model, s.variant, s.sizes) for s in self.section.steps]
 
     @cached_property
     def _profiles(self) -> list[dict[str, Profile]]:
@@ -150,11 +150,11 @@ class Chapter:
     def _sizes_key(self, index: int) -> str:
         return repr(sorted(self.section.steps[index].sizes.items()))
 
-    def _data_for(self, step: WalkthroughStep) -> Data:
+    def _data_for(self, step: WalkthroughStep) -> ProgramData:
         if self._data is None or self._data[0] != step.sizes:
             self._data = None  # release the old inputs before drawing new ones
             self._say(f"{self._model.name}: inputs and golden")
-            data = Data(self._model, step.sizes)
+            data = ProgramData(self._model, step.sizes)
             data.solve()
             self._data = step.sizes, data
         return self._data[1]
@@ -199,16 +199,16 @@ class Chapter:
             rows.append([*row, f.cpu])
         return _rows(heads, rows, left=2)
 
-    def group(self) -> Group:
+    def group(self) -> PlotGroup:
         """Return the section's group in the plot."""
-        lines: list[Line] = []
+        lines: list[PlotLine] = []
         for step, f in zip(self.section.steps, self.figures):
             values = dict(f.microseconds)
             if step.published:
                 values[PUBLISHED] = step.published[1]
             suffix = "" if step.sizes.get("hidden", 8192) == 8192 else f" ({step.sizes['hidden']})"
-            lines.append(Line(f"{step.variant}{suffix}", values))
-        return Group(self.section.title.partition(":")[0], lines)
+            lines.append(PlotLine(f"{step.variant}{suffix}", values))
+        return PlotGroup(self.section.title.partition(":")[0], lines)
 
 
 def _fill_template(template: str, **values: object) -> str:

@@ -24,7 +24,7 @@ _STYLE = """\
 
 
 @dataclass(frozen=True)
-class Line:
+class PlotLine:
     """One line of the plot: a name, and a time for each series that has one."""
 
     name: str
@@ -32,11 +32,11 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Group:
+class PlotGroup:
     """Lines under a common heading."""
 
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[PlotLine]
 
 
 class Plot:
@@ -45,7 +45,7 @@ class Plot:
     Every line has a value of the first series, which is also written out.
     """
 
-    def __init__(self, title: str, unit: str, series: Sequence[str], groups: Sequence[Group]):
+    def __init__(self, title: str, unit: str, series: Sequence[str], groups: Sequence[PlotGroup]):
         self.title = title
         self.unit = unit
         self.series = list(series)
@@ -102,7 +102,7 @@ class Plot:
             found += [_text(x, y, label, "note", "middle") for y in (float(TOP + 6), bottom + 16)]
         return found
 
-    def _line(self, line: Line, y: float) -> list[str]:
+    def _line(self, line: PlotLine, y: float) -> list[str]:
         middle = y - 4
         found = [
             _text(28, y, line.name),

@@ -26,7 +26,7 @@ class WalkthroughStep:
 
 
 @dataclass(frozen=True)
-class Section:
+class TextSection:
     """A program, and the steps from its first variant to its fast one."""
 
     model: str
@@ -44,6 +44,6 @@ APRIL: tuple[str, ...] = tuple(_TEXT["april"])
 COLUMNS: tuple[tuple[str, str], ...] = tuple(_TEXT["columns"].items())
 FAULTS: tuple[tuple[str, str], ...] = tuple((fault, step) for fault, step in _TEXT["faults"])
 SECTIONS = tuple(
-    Section(steps=tuple(WalkthroughStep(**step) for step in section.pop("steps")), **section)
+    TextSection(steps=tuple(WalkthroughStep(**step) for step in section.pop("steps")), **section)
     for section in _TEXT["sections"]
 )
