@@ -373,7 +373,7 @@ def log(x: Shaped) -> Shaped:
     """Natural logarithm.
 
     x: floats, or integers, which give FP32
-    result: x's shape; log 0 is minus infinity, of a negative number NaN
+    result: x's shape; minus infinity for 0, NaN for negative numbers
 
     Example: `lse = pl.add(m, pl.log(l))`
     """
@@ -385,7 +385,7 @@ def sqrt(x: Shaped) -> Shaped:
     """Square root, correctly rounded.
 
     x: floats, or integers, which give FP32
-    result: x's shape; of a negative number NaN
+    result: x's shape; NaN for negative numbers
 
     Example: `inv_rms = pl.recip(pl.sqrt(pl.add(mean, eps)))`
     """

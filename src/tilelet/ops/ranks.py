@@ -643,7 +643,7 @@ def _infer_barrier(call: Call) -> infer.Types:
 
 @_op("tensor.barrier", _infer_barrier, family=_COLLECTIVE, writes=("signal",))
 def barrier(signal: DistributedTensor) -> DistributedTensor:
-    """Wait until all ranks of the domain are here.
+    """Wait until all ranks of the domain have arrived.
 
     signal: INT32, `[P]` or `[P, 1]`
     result: the signal
