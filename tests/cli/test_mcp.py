@@ -1,4 +1,5 @@
-# `tilelet mcp`, driven by the client of the protocol's own SDK.
+# pyright: reportAttributeAccessIssue=false
+# The protocol answers with unions; a wrong member fails the test.
 """`tilelet mcp` with the client of the protocol's own SDK."""
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from tilelet import dtypes
 from tilelet.dtypes import BF16, BOOL, FP32, INT8, INT32
+from tilelet.numerics.undefined import poison
 from tilelet.tasks.regions import RegionTable
 from tilelet.tasks.window import (
     Buffer,
     TileValue,
     Window,
-    poison,
     row_major,
     window_of_array,
 )

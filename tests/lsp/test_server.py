@@ -1,4 +1,6 @@
-# The language server with a real client: requests and answers.
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false
+# pyright: reportOptionalIterable=false, reportOptionalSubscript=false
+# The protocol answers with unions; a wrong member fails the test.
 """The language server with a real client: what an editor asks, and what it gets."""
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ class Task(_OfKind):
     __slots__ = ("deps", "index", "values")
 
     def __init__(
-        self, kind: TaskKind, index: int, values: tuple[object, ...], deps: tuple[int, ...] = ()
+        self, kind: TaskKind, index: int, values: tuple[Any, ...], deps: tuple[int, ...] = ()
     ) -> None:
         super().__init__(kind)
         self.index = index
@@ -145,7 +145,7 @@ class TaskGroup(_OfKind):
         "written",
     )
 
-    def __init__(self, kind: TaskKind, values: Sequence[object]) -> None:
+    def __init__(self, kind: TaskKind, values: Sequence[Any]) -> None:
         super().__init__(kind)
         self.tensors = tuple([i for i, v in enumerate(values) if type(v) is Window])
         self.others = tuple([i for i in range(len(values)) if i not in self.tensors])
@@ -257,7 +257,7 @@ class TaskStream:
         self._by_kind: dict[tuple[object, ...], TaskGroup] = {}
         self._places: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
-    def group(self, kind: TaskKind, values: Sequence[object]) -> TaskGroup:
+    def group(self, kind: TaskKind, values: Sequence[Any]) -> TaskGroup:
         """Return the group for tasks of this kind; `values` are the arguments of one of them."""
         # The group keeps its `loc` alive, so that the identity is not reused.
         key = (kind.kernel, id(kind.loc), kind.no_dep, kind.ran, kind.blocks, kind.manual)
