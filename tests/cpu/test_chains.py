@@ -12,7 +12,7 @@ from tests.cpu.differential import agree, numbers
 from tests.cpu.plans import hands_over, plans_of
 from tests.interp.build import Build, tensor
 
-from tilelet.dtypes import BF16, FP32, INT32, DType
+from tilelet.dtypes import BF16, FP16, FP32, INT32, DType
 from tilelet.ir.core import Program, Value
 from tilelet.passes.pipeline import run_passes
 
@@ -99,6 +99,37 @@ def test_they_are_one_product(first: bool) -> None:
     (group,) = plan.groups
     assert [op.name for op in group.ops] == ["matmul", "matmul_acc"][not first :]
     assert group.run_after.name == "for"
+
+
+@pytest.mark.parametrize("otherwise", ["a_trans", "b_trans", "dtype"])
+def test_a_first_product_of_matrices_that_are_stored_otherwise(otherwise: str) -> None:
+    """It has equal extents and strides, but is no piece of the product that follows."""
+    b = Build()
+    first_type = FP16 if otherwise == "dtype" else BF16
+    x, w = b.param("x", tensor([16, 64], BF16)), b.param("w", tensor([64, 16], BF16))
+    y, v = b.param("y", tensor([16, 64], first_type)), b.param("v", tensor([16, 16], first_type))
+    out = b.param("out", tensor([16, 16]))
+
+    def body(s: Build) -> list[Value]:
+        def iteration(t: Build, i: Value, acc: Value) -> list[Value]:
+            at = t.op("scalar.mul", lhs=i, rhs=16)
+            left, right = t.window(x, [16, 16], [0, at]), t.window(w, [16, 16], [at, 0])
+            return [t.op("matmul_acc", acc=acc, lhs=left, rhs=right)]
+
+        left, right = s.window(y, [16, 16], [0, 0]), s.window(v, [16, 16], [0, 0])
+        flags = {} if otherwise == "dtype" else {otherwise: True}
+        acc = s.op("matmul", lhs=left, rhs=right, out_dtype=FP32, **flags)
+        (acc,) = s.for_(4, iteration, [acc])
+        return [s.put(out, acc, [0, 0])]
+
+    b.scope(body)
+    arguments = {
+        "x": numbers(BF16, 16, 64, seed=1),
+        "w": numbers(BF16, 64, 16, seed=2),
+        "y": numbers(first_type, 16, 64, seed=3),
+        "v": numbers(first_type, 16, 16, seed=4),
+    }
+    agree(b.program(), **arguments, out=np.zeros((16, 16), np.float32))
 
 
 # --- what must not be deferred --------------------------------------------------------------------

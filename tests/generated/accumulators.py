@@ -180,9 +180,9 @@ class Accumulators(Unread):
     def _start(self, chain: Chain) -> Chain:
         starts: list[Callable[[Chain], Chain | None]] = [
             self._start_loaded, self._start_loaded, self._start_loaded, self._start_full,
-            self._start_product, self._start_computed, self._start_padded, self._start_marked,
-            self._start_joined, self._start_filled, self._start_spilled, self._start_named,
-            self._start_unset,
+            self._start_product, self._start_product, self._start_computed, self._start_padded,
+            self._start_marked, self._start_joined, self._start_filled, self._start_spilled,
+            self._start_named, self._start_unset,
         ]  # fmt: skip
         for _ in range(3):
             found = self.choices.pick(starts)(chain)
@@ -228,9 +228,29 @@ class Accumulators(Unread):
         return chain
 
     def _start_product(self, chain: Chain) -> Chain:
-        found = self._product_at(chain, _constant(0))
+        first = self._other_matrices(chain) if self.choices.chance(50) else None
+        found = self._product_at(first or chain, _constant(0))
         self.assign(chain.acc, found, found.type)
         return chain
+
+    def _other_matrices(self, chain: Chain) -> Chain | None:
+        """The chain with matrices that may be stored otherwise, with rows of equal length."""
+        dtype = "INT8" if chain.total == "INT32" else self.choices.pick(OPERANDS[:3])
+        factors: list[Factor] = []
+        for factor, is_left in ((chain.left, True), (chain.right, False)):
+            known = self.env[factor.name]
+            is_transposed = self.choices.chance(50)
+            is_row_major = is_left != is_transposed
+            rows, columns = (
+                (factor.extent, chain.step) if is_row_major else (chain.step, factor.extent)
+            )
+            room = (rows, known.shape[1])  # type: ignore[union-attr]
+            name = None if factor.is_tile or columns > room[1] else self.new_input(room, dtype)
+            if name is None:
+                return None
+            self.env[name] = GmT(room, dtype, constant=True)
+            factors.append(replace(factor, name=name, is_transposed=is_transposed, at=_constant(0)))
+        return replace(chain, left=factors[0], right=factors[1])
 
     def _start_computed(self, chain: Chain) -> Chain:
         value = self.computed(self.tile(chain.shape, chain.total, 1, full=True))

@@ -67,7 +67,9 @@ TL_INLINE int tl_is_next_piece(const tl_product *p, const tl_matmul_args *args, 
                                int64_t b_step) {
     const tl_matmul_args *x = &p->args;
     return x->lda == args->lda && x->ldb == args->ldb && x->k == args->k && x->m == args->m &&
-           x->n == args->n && (p->pieces == 1 || (a_step == p->a_step && b_step == p->b_step));
+           x->n == args->n && x->a_trans == args->a_trans && x->b_trans == args->b_trans &&
+           x->a_type == args->a_type && x->b_type == args->b_type &&
+           (p->pieces == 1 || (a_step == p->a_step && b_step == p->b_step));
 }
 
 /* Both are in products.c, which is linked only into programs with products: a static function here
