@@ -89,6 +89,12 @@ def stored(value: Array, dtype: DType, is_transposed: bool = False, pad: int = 0
     return Stored(wide[:, pad // 2 : pad // 2 + inner.shape[1]], is_transposed, dtype)
 
 
+def repeated(matrix: Stored) -> Stored:
+    """The first row in memory in place of all others, as `torch.Tensor.expand` stores it."""
+    window = np.broadcast_to(matrix.window[:1], matrix.window.shape)
+    return Stored(window, matrix.is_transposed, matrix.dtype)
+
+
 def random_matrix(shape: tuple[int, int], dtype: DType, seed: int) -> Array:
     rng = np.random.default_rng(seed)
     if dtype in INTEGERS:
@@ -154,6 +160,7 @@ def test_one_row(flags: str, a_type: DType, b_type: DType) -> None:
         check(a, b, None, flags=flags)
         check(a, b, start, flags=flags)
         check(a, b, start, in_place=True, flags=flags)
+        check(a, repeated(b), start, flags=flags)
 
 
 dimension = st.one_of(st.integers(1, 20), st.integers(1, 150))
@@ -164,14 +171,16 @@ dimension = st.one_of(st.integers(1, 20), st.integers(1, 150))
     m=dimension, n=dimension, k=st.integers(1, 300), dtype=st.sampled_from(FLOATS + INTEGERS),
     a_trans=st.booleans(), b_trans=st.booleans(), pad=st.integers(0, 9),
     begin=st.sampled_from(["zero", "start", "in place"]), seed=st.integers(0, 2**31),
-    flags=st.sampled_from(["native", "dot"]),
+    flags=st.sampled_from(["native", "dot"]), repeats=st.sampled_from(["", "", "", "a", "b", "ab"]),
 )  # fmt: skip
 def test_any_shape_type_and_transpose(
     m: int, n: int, k: int, dtype: DType, a_trans: bool, b_trans: bool, pad: int, begin: str,
-    seed: int, flags: str,
+    seed: int, flags: str, repeats: str,
 ) -> None:  # fmt: skip
     a = stored(random_matrix((m, k), dtype, seed), dtype, a_trans, pad)
     b = stored(random_matrix((k, n), dtype, seed + 1), dtype, b_trans, pad)
+    a = repeated(a) if "a" in repeats else a
+    b = repeated(b) if "b" in repeats else b
     start = None
     if begin != "zero":
         kind = np.int32 if dtype in INTEGERS else np.float32

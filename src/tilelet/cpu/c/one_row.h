@@ -152,9 +152,9 @@ static void add_block(float *c, const float *a, const char *b, int64_t row_bytes
 /* c += a b, over all k; `next` is the B that will be read next in the same way, or NULL. */
 static void add_all_rows(float *c, const float *a, const char *b, const char *next,
                          int64_t row_bytes, int64_t k, int64_t columns, int type) {
-    int64_t last =
-        (READ_AHEAD + row_bytes - 1) / row_bytes; /* rows: those ahead of them belong to `next` */
-    if (last < ROW_STEPS) last = ROW_STEPS;
+    int64_t last = ROW_STEPS; /* rows: those ahead of them belong to `next` */
+    if (row_bytes > 0 && last * row_bytes < READ_AHEAD)
+        last = (READ_AHEAD + row_bytes - 1) / row_bytes;
     if (last > k) last = k;
     int64_t before = k - last, ahead = last * row_bytes;
     const char *rest = b + before * row_bytes;
