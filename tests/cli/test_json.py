@@ -41,7 +41,8 @@ def test_script_that_cannot_run(tilelet: Run, command: str, name: str) -> None:
         Path(name).write_bytes(content)
     code, out, err = tilelet(command, name, "--json")
     assert code == exit_codes.COULD_NOT_RUN
-    assert document(out)["diagnostics"][0]["code"] in ("E0701", "E0702", "E0703", "E0706")
+    codes = ("E0701", "E0702", "E0703", "E0706", "E0116")
+    assert document(out)["diagnostics"][0]["code"] in codes
     assert "internal error" not in err
 
 

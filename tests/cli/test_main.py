@@ -150,7 +150,15 @@ def test_what_is_no_script(tilelet: Run) -> None:
     assert "it is a binary file" in tilelet("run", "binary.py")[2]
     code, _, err = tilelet("run", write("def f(:\n"))
     assert code == 3
-    assert "SyntaxError" in err
+    assert err == (
+        "error[E0116]: invalid syntax\n --> script.py:1:7\n  |\n1 | def f(:\n  |       ^\n"
+    )
+    Path("latin.py").write_bytes(b'name = "\xe9"\n')
+    code, _, err = tilelet("run", "latin.py")
+    assert code == 3
+    assert "error[E0116]: invalid syntax: (unicode error)" in err
+    assert "latin.py:1" in err
+    assert "Traceback" not in err
 
 
 def test_a_script_without_programs(tilelet: Run) -> None:

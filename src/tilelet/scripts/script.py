@@ -23,7 +23,7 @@ from tilelet.diag.catalogue.command import (
     NotProvided,
     ScriptRaised,
 )
-from tilelet.diag.catalogue.python import NestedTooDeeply
+from tilelet.diag.catalogue.python import InvalidSyntax, NestedTooDeeply
 from tilelet.diag.core import Diagnostic, Loc, UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.diag.text import near
@@ -76,7 +76,10 @@ class Script:
             code = compile(source, self.file, "exec", dont_inherit=True)
         except UserError as error:
             return ScriptExit(COULD_NOT_RUN, [error.diagnostic])
-        except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+        except SyntaxError as error:
+            invalid = InvalidSyntax(_syntax_loc(error) or Loc(self.file, 0), error.msg)
+            return ScriptExit(COULD_NOT_RUN, [invalid.diagnostic])
+        except (ValueError, OverflowError, RecursionError, MemoryError) as error:
             return self._raised(error)  # RecursionError: nested too deeply for Python's compiler
         with (
             repeatable(now.seed, deferred=not now.handler.executes),
@@ -231,12 +234,19 @@ class Script:
         text = user_traceback(error)
         frames = user_frames(error)
         loc = Loc(frames[-1].filename, frames[-1].lineno or 0) if frames else None
-        if isinstance(error, SyntaxError) and error.filename:
-            before = (error.text or "")[: max((error.offset or 1) - 1, 0)]
-            loc = Loc(error.filename, error.lineno or 0, len(before.encode()))
+        if isinstance(error, SyntaxError):
+            loc = _syntax_loc(error) or loc
         return ScriptExit(
             COULD_NOT_RUN, [ScriptRaised(self.path, text, loc).diagnostic], traceback=text
         )
+
+
+def _syntax_loc(error: SyntaxError) -> Loc | None:
+    """Return where Python found a syntax error; None if it does not say."""
+    if not error.filename or not error.lineno:
+        return None
+    before = (error.text or "")[: max((error.offset or 1) - 1, 0)]
+    return Loc(error.filename, error.lineno, len(before.encode()))
 
 
 def levels_up(source: bytes) -> int:
