@@ -610,8 +610,9 @@ def test_mistakes_in_the_call_point_at_the_script() -> None:
     one_too_many = [*specs(), TensorSpec("more", [16, 32], np.float32)]
     result = run(AddToState, one_too_many, golden_fn=golden)
     assert "error[E0606]: spec `more` has no parameter" in str(result.error)
-    assert "result = run(AddToState, one_too_many, golden_fn=golden)" in str(result.error)
-    assert "in this call" in str(result.error)
+    call = "result = run(AddToState, one_too_many, golden_fn=golden)"
+    assert call in str(result.error)
+    assert f" {'^' * len(call)} in this call" in str(result.error)
 
 
 def test_the_c_compiler_works_in_the_compile_stage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sysconfig
 import traceback
 from dataclasses import replace
@@ -46,12 +47,21 @@ def give_place(error: UserError, frame: FrameType | None = None) -> None:
         return
     # A program of ours counts as the place only if nobody else's code led to it.
     outside = [f for f in frames if not Path(f.filename).resolve().is_relative_to(_PACKAGE)]
-    at = (outside or frames)[-1]
-    line = at.lineno or 0
-    col = getattr(at, "colno", None) or 0  # columns are available from Python 3.11 on
-    end_line = getattr(at, "end_lineno", None) or line
-    loc = Loc(at.filename, line, col, end_line, getattr(at, "end_colno", None) or 0)
+    loc = _loc_of((outside or frames)[-1])
     error.diagnostic = replace(error.diagnostic, labels=(Label(loc, "in this call"),))
+
+
+def _loc_of(frame: traceback.FrameSummary) -> Loc:
+    """Return the place of a frame's call, or its whole line if the columns are unknown.
+
+    Columns need Python 3.11 and a frame of a traceback; a frame of the stack has none.
+    """
+    line = frame.lineno or 0
+    col, end_col = getattr(frame, "colno", None), getattr(frame, "end_colno", None)
+    if col is not None and end_col is not None:
+        return Loc(frame.filename, line, col, getattr(frame, "end_lineno", None) or line, end_col)
+    text = linecache.getline(frame.filename, line).rstrip().encode()
+    return Loc(frame.filename, line, len(text) - len(text.lstrip()), line, len(text))
 
 
 def _is_of_user(frame: traceback.FrameSummary) -> bool:
