@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -52,6 +53,12 @@ def test_fewer_tasks_are_the_first_cause() -> None:
     assert first.strip().startswith("1. -")
     assert c.verdict().startswith("B is ")
     assert text.count("\n  ") >= 2
+
+
+def test_equal_numbers_of_tasks_are_no_change() -> None:
+    causes = comparison(device_run(chain), device_run(chain, A5)).causes()
+    assert any("tasks" in cause.text for cause in causes)
+    assert not [c for c in causes if re.search(r"\b(\d+) instead of \1 task", c.text)]
 
 
 def test_the_table_has_both_sides_and_their_ratio() -> None:

@@ -115,7 +115,7 @@ def _measure(report: Report, chosen: Sequence[str], is_quick: bool) -> None:
                 progress.print(report.section_table(left.pop(0)))
         except KeyboardInterrupt:
             report.interrupted = True
-            progress.print("interrupted: there is what was measured so far")
+            progress.print("interrupted: these are the results so far")
             if left:
                 progress.print(report.section_table(left[0]))
         finally:

@@ -60,16 +60,16 @@ class ProfileComparison:
         return Cause(
             b - a,
             f"dispatching and completing tasks: {_change(a, b)} on the critical path, which has "
-            f"{on_path[1]:,} instead of {plural(on_path[0], 'task')} (of {self.b.tasks:,} instead "
-            f"of {self.a.tasks:,} in all)",
+            f"{_task_change(*on_path)} (of {_task_change(self.a.tasks, self.b.tasks)} in all)",
         )
 
     def _orchestrator(self) -> Cause:
         a, b = (p.path.get("orchestrator", 0.0) for p in (self.a, self.b))
+        tasks = _task_change(self.a.tasks, self.b.tasks)
         return Cause(
             b - a,
-            f"waiting for the orchestrator, which submits {self.b.tasks:,} instead of "
-            f"{plural(self.a.tasks, 'task')}: {_change(a, b)} on the critical path",
+            f"waiting for the orchestrator, which submits {tasks}: {_change(a, b)} on the critical "
+            "path",
         )
 
     def _kernels(self) -> list[Cause]:
@@ -321,6 +321,10 @@ def _average(what: str) -> Callable[[Profile], float]:
         return sum(getattr(f, what) for f in p.functions) / count if count else 0.0
 
     return value
+
+
+def _task_change(a: int, b: int) -> str:
+    return f"{b:,} instead of {plural(a, 'task')}" if a != b else plural(b, "task")
 
 
 def _change(a: float, b: float) -> str:
