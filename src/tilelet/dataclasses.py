@@ -81,7 +81,7 @@ def _add_methods(
         methods |= {"__setattr__": _refuse_assignment, "__delattr__": _refuse_deletion}
         if slots:
             methods |= {"__getstate__": _state, "__setstate__": _restore}
-    # A class with its own `__eq__` has a `__hash__` of None that nobody wrote.
+    # Python sets `__hash__` to None in a class that defines `__eq__`: treat it as not written.
     if "__eq__" in written and written.get("__hash__", ...) is None:
         del written["__hash__"]
     for name, method in methods.items():

@@ -27,7 +27,7 @@ def remainder(a: int, b: int) -> int:
 
 @dataclass(frozen=True)
 class Expression:
-    """The text for a program, and for Python."""
+    """An integer expression, as kernel text and as Python text."""
 
     text: str
     python: str

@@ -28,7 +28,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
-    gc.freeze()  # imported objects stay
+    gc.freeze()  # exclude imported objects from collections
     gc.set_threshold(100_000)  # collections would take a fifth of the time
     with tempfile.TemporaryDirectory() as folder:
         for line in sys.stdin:

@@ -1,5 +1,5 @@
-/* Measured peaks of this machine: fused multiply-adds from registers, sequential reads, copies.
- * Also a program's task runtime alone: the same control program with empty kernels. */
+/* Measure peaks of this machine: fused multiply-adds from registers, sequential reads, copies.
+ * Also measure the task runtime alone: a program's control function with empty kernels. */
 #include <stdint.h>
 #include <string.h>
 

@@ -68,7 +68,7 @@ class KitScript:
 
 
 def _columns(each: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
-    """Yield the values of the names of one kernel or script after the other."""
+    """Yield one record per kernel or script from columns of values by name."""
     for values in zip(*each.values(), strict=True) if each else [()]:
         yield dict(zip(each, values, strict=True))
 

@@ -64,7 +64,7 @@ def _by_one_core(links: Links, nbytes: int) -> float:
 
 
 def link_spreads(rows: Sequence[LinkRow]) -> dict[str, float]:
-    """Return, for each family, the factor by which published times are at most off."""
+    """Return, for each family, the largest ratio between modelled and published times."""
     found: dict[str, float] = {}
     for row in rows:
         off = float(np.exp(abs(np.log(row.modelled / row.published))))

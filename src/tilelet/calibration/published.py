@@ -81,12 +81,12 @@ class Published:
 
     @property
     def weight(self) -> float:
-        """How much the row counts: less if counting took time, or if its arguments are assumed."""
+        """Weight of the row: smaller if counting took time, or if its arguments are assumed."""
         return 0.25 if self.counters else 1.0 if self.stated else 0.5
 
     @property
     def measured(self) -> str:
-        """The day whose compiler and runtime a figure published on `date` was measured with."""
+        """The date of the compiler and runtime behind a figure published on `date`."""
         return (date.fromisoformat(self.date) - LAG).isoformat()
 
     @property

@@ -64,7 +64,7 @@ def chosen(names: Iterable[str]) -> list[Check]:
 
 
 def unchecked_line(unchecked: Iterable[Mapping[str, str]]) -> str:
-    """Name, in one line, each check that was not made or not finished, by the reasons given.
+    """Name, in one line, each check that was not run or not finished, grouped by reason.
 
     `unchecked` maps checks to reasons, program by program. The line is empty if there are none.
     """

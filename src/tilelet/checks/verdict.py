@@ -204,7 +204,7 @@ class Verdict:
 
     @property
     def unchecked(self) -> dict[str, str]:
-        """Checks that were not made, not finished or hold for this run only, with the reason."""
+        """Checks that were not run, not finished or hold for this run only, with the reason."""
         unmade = {p.check: p.summary for p in self.parts if p.status is Status.NOT_CHECKED}
         return unmade | {p.check: p.not_looked_at for p in self.parts if p.not_looked_at}
 
@@ -246,7 +246,7 @@ def verdict_on(subject: Subject, checks: Iterable[Check]) -> Verdict:
 
 
 def not_made(reasons: Mapping[str, str]) -> list[CheckResult]:
-    """The parts of checks that were not made."""
+    """Return a result for each check that was not run, given the reasons."""
     return [CheckResult(check, Status.NOT_CHECKED, why) for check, why in reasons.items()]
 
 

@@ -25,5 +25,5 @@ def lsp_command(options: LspCommand) -> int:
         try:
             server.start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
         finally:
-            server.stop()  # also if the client is gone without a word
+            server.stop()  # also if the client vanished without a shutdown request
     return 0

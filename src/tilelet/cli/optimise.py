@@ -18,7 +18,7 @@ from tilelet.scripts import exit_codes
 def optimise_command(options: OptimiseCommand) -> int:
     """Search and print the result; return 0 whether or not something faster was found."""
     setting = advice_setting(machines_for(options), options)
-    if not options.target.is_model:  # of which there is no text to rewrite
+    if not options.target.is_model:  # a shipped program has no script to rewrite
         first = record(options.target, options, options.platform)
         if first.code:
             return failed(first, options)

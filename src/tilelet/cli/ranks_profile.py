@@ -47,7 +47,7 @@ def ranks_modeller(machines: Sequence[Machine], found: list[RanksTimeline]) -> E
 
 
 def ranks_tables(timeline: RanksTimeline) -> list[str | Table]:
-    """The ranks, and their longest waits."""
+    """Return tables of the ranks and of their longest waits."""
     title = f"{timeline.name} on {timeline.world} x {timeline.machine}: {timeline.total_us:.1f} us"
     heads = ("rank", "begin us", "end us", "in waits us", "sent bytes", "messages", "signals")
     ranks = Table(f"{title}, modelled", heads)
@@ -78,7 +78,7 @@ def ranks_tables(timeline: RanksTimeline) -> list[str | Table]:
 
 
 def ranks_data(timeline: RanksTimeline) -> JsonObject:
-    """For `--format json`."""
+    """Return the data for `--format json`."""
     return {
         "program": timeline.name,
         "machine": timeline.machine,
@@ -110,7 +110,7 @@ def ranks_data(timeline: RanksTimeline) -> JsonObject:
 
 
 def page_data(timeline: RanksTimeline) -> JsonObject:
-    """For the page: also the tasks, and of everything only as much as a browser draws."""
+    """Return the data for the page: with tasks, and at most as many records as a browser draws."""
     drawn = dataclasses.replace(
         timeline, messages=timeline.messages[:_MAX_DRAWN], waits=timeline.waits[:_MAX_DRAWN]
     )

@@ -77,7 +77,7 @@ def run_command(options: RunOptions) -> int:
 
 @contextlib.contextmanager
 def _output_apart(style: str) -> Generator[None]:
-    """With a machine format, stdout is for the document alone."""
+    """Reserve stdout for the document in machine formats: redirect other output to stderr."""
     if style == "text":
         yield
     else:
@@ -86,7 +86,7 @@ def _output_apart(style: str) -> Generator[None]:
 
 
 def print_problems(outcome: ScriptExit, now: Session) -> None:
-    """Everything that the script has not shown itself."""
+    """Print the problems that the script has not shown itself."""
     for result in now.results:
         if not result.passed and not result.error_was_read:
             print(result.error, file=sys.stderr)

@@ -15,7 +15,7 @@ from tilelet.tuning.tuner import Request, tune
 
 def tune_command(options: TuneCommand) -> int:
     """Return 0 whether or not something better was found; 130 if the search was interrupted."""
-    machines_for(options)  # they and the period must exist before anything is run
+    machines_for(options)  # report an unknown machine or period before running anything
     first = record(options.target, options, options.machines[0])
     if first.code:
         return failed(first, options)

@@ -101,7 +101,7 @@ def _command(directory: Path, options: PageOptions) -> list[str]:
 def _served(
     directory: Path, advice: JsonObject | None
 ) -> tuple[Callable[[], str], Callable[[], str]]:
-    """The page and the trace of a run directory; what cannot be read is said at once."""
+    """Return makers of a run directory's page and trace; raise at once if it cannot be read."""
     from tilelet.report.advice import with_advice
     from tilelet.report.html import page_html
     from tilelet.report.run_directory import read_data
@@ -116,7 +116,7 @@ def _served(
 
 
 class _Watcher:
-    """Runs `tilelet profile` and `tilelet advise` on what the page is about."""
+    """Runs `tilelet profile` and `tilelet advise` on the program that the page shows."""
 
     def __init__(self, command: list[str], scratch: Path) -> None:
         self.stop = threading.Event()
@@ -150,14 +150,14 @@ class _Watcher:
             shown.fail(made)
 
     def profile(self) -> Path | str:
-        """A new run directory, or what is said of a script that fails."""
+        """Profile again; return the new run directory, or the output of a script that fails."""
         place = Path(tempfile.mkdtemp(dir=self._scratch))
         _, said = self._run("profile", "--build-dir", str(place), *self._command)
         made = sorted(place.glob("*/report/page.data"))
         return made[0].parents[1] if made else said
 
     def _advise(self, shown: ServedPage, directory: Path) -> None:
-        """Add the changes that were tried to the page."""
+        """Try changes, and add the results to the page."""
         shown.say("trying changes …")
         options = [word for word in self._command if word != EXECUTE]
         answer, _ = self._run("advise", "--format", "json", *options)
@@ -190,7 +190,7 @@ class _Watcher:
         return self._now() != self._stamps
 
     def _now(self) -> dict[Path, int]:
-        """When each Python file of the command, and those beside them, were saved."""
+        """Return the modification times of the command's Python files and of those beside them."""
         scripts = [Path(a) for a in self._command if a.endswith(".py") and Path(a).is_file()]
         found: dict[Path, int] = {}
         for file in sorted({file for script in scripts for file in script.parent.glob("*.py")}):

@@ -85,7 +85,7 @@ _CHUNK = "for db in pl.parallel(0, HIDDEN_BLOCKS, chunk=4):"
 
 
 def _chunks(target: Target, setting: Setting) -> str:
-    """Whether another `chunk` of the down projection is better: its published review asks."""
+    """Say whether another `chunk` of the down projection is better: its published review asks."""
     from tilelet.advice.programs import ExportedPrograms
     from tilelet.advice.proof import examine
 
@@ -102,7 +102,7 @@ def _chunks(target: Target, setting: Setting) -> str:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """The page without its ladders, and these."""
+    """Split the page into the text before its ladders, and the ladders."""
     before, heading, ladders = text.partition(f"\n{LADDERS}\n")
     return before, heading + ladders
 

@@ -75,7 +75,7 @@ class Agreeing:
 
 @dataclass(frozen=True)
 class Divergence:
-    """What is known of a wrong output.
+    """The diagnosis of a wrong output.
 
     grade      REPAIRED, BOUNDED or NOT_FOUND
     kind       the class of the mistake: of the repair, "missing write", "undefined read", or
@@ -157,7 +157,7 @@ class Diagnosis:
         self._search = RepairSearch(case, self._replay, budget * STEPS_PER_SECOND, say)
 
     def divergence(self) -> Divergence:
-        """Return what is known of the difference."""
+        """Return the diagnosis of the difference, as far as it goes."""
         found = self._unwritten_output()
         if found is None:
             found = self._wrong_values()

@@ -45,7 +45,7 @@ def _in_order(values: Array) -> tuple[Array, Ints]:
     """
     with np.errstate(all="ignore"):
         single = values.astype(np.float32)
-    single[np.isnan(single)] = np.nan  # with one sign
+    single[np.isnan(single)] = np.nan  # NaNs may differ in sign: give all the same bits
     bits = single.view(np.int32)
     bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # bits in the order of the values
     words = (bits.astype(np.int64) << 32) | np.arange(len(values), dtype=np.int64)

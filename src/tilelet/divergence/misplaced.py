@@ -242,7 +242,10 @@ def _applied(event: Event, given: Mapping[Value, TileValue | None]) -> TileValue
 def _fits(
     terms: Sequence[_Term], shifts: Sequence[set[int]]
 ) -> list[tuple[tuple[_Term, int], ...]]:
-    """Return terms with factors whose sum is a shift of every load: one term, or else two."""
+    """Return combinations of terms and factors whose sum is a shift of every load.
+
+    They consist of one term each, or of two if no single term fits.
+    """
     scaled = [(term, f) for term in terms for f in _factors(term, shifts)]
     for count in (1, 2):
         fits = [

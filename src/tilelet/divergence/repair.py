@@ -115,7 +115,7 @@ class RepairSearch:
     def run(
         self, ranked: Sequence[Op], predicted: Sequence[Edit], region: WrongElements
     ) -> list[Repair]:
-        """Return the repairs found, cheapest first; of one statement only the first."""
+        """Return the repairs found, cheapest first, at most one per statement."""
         found: dict[tuple[str, int], Repair] = {}
         early = [*predicted, *(self._source.edits() if self._source else ())]
         left: dict[Op | None, deque[Edit]] = {None: deque(sorted(early, key=_cost))}

@@ -585,9 +585,9 @@ def _more(old: Arg, scalars: Sequence[Value], extents: Sequence[int], loc: Loc) 
 def _remainders(
     op: Op, path: Path, scalars: Sequence[Value], made: Container[Value]
 ) -> Iterator[_New]:
-    """Yield what is left of a length after an index: `min(extent, length - index)`.
+    """Yield the rest of a length after an index: `min(extent, length - index)`.
 
-    An index that no op has `made`, that of a loop, may count blocks.
+    The index of a loop, which no op has `made`, may count blocks.
     """
     type_ = op.results[0].type if op.results else None
     axis = path[1] if path[1] is not None else {"rows": 0, "cols": 1}.get(path[0], 0)

@@ -63,7 +63,7 @@ class Slicer:
                 self._enter(inner, (*around, op))
 
     def before(self, *numbers: int) -> frozenset[int]:
-        """Return the events that some events were computed from, and these."""
+        """Return some events together with all events that they were computed from."""
         seen, waiting = set(numbers), list(numbers)
         while waiting:
             for n in self.trace.events[waiting.pop()].inputs:

@@ -49,7 +49,7 @@ class Unnoticed:
 
     @property
     def remedies(self) -> list[str]:
-        """Return what would catch it."""
+        """Return remedies that would catch the mutation."""
         found: list[str] = []
         if self.other:
             found.append(f"compare {', '.join(f'`{name}`' for name in self.other)}, too")

@@ -648,7 +648,7 @@ class _SymbolicRun:
         """Execute an iteration in which everything that it writes was unknown before."""
         written: list[Buffer] = []
         step = self._iteration(loop, {})
-        while len(step.after) > len(written):  # with fewer assumptions, more may be written
+        while len(step.after) > len(written):  # without the assumptions, it may write more buffers
             written = list(step.after)
             step = self._iteration(loop, dict.fromkeys(written, _PLAIN))
         return step

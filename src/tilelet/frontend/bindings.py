@@ -151,8 +151,8 @@ class ValueFacts:
     packed: set[object] = field(default_factory=set[object])
     # Bounds of scalars and of window extents.
     bounds: dict[Value | SymDim, Bounds] = field(default_factory=dict["Value | SymDim", Bounds])
-    # Tensors with two axes swapped inside a scope; and those of them that windows were taken of,
-    # in that order.
+    # Tensors with two axes swapped inside a scope; then those of which windows were taken, in the
+    # order of the windows.
     swapped: dict[Value, Swapped] = field(default_factory=dict[Value, Swapped])
     windowed: list[Swapped] = field(default_factory=list[Swapped])
     # New memory that has not been written yet, and windows and loads of it.

@@ -50,7 +50,7 @@ from tilelet.syntax import views
 
 @expression(ast.Call)
 def lower_call(ctx: Context, node: ast.Call, is_statement: bool = False) -> Binding:
-    """Lower a call; one that is a statement of its own need not return a value."""
+    """Lower a call; an expression statement need not return a value."""
     callee = evaluate(ctx, node.func)
     loc = ctx.loc(node)
     spec = spec_of(callee)

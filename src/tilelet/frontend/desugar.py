@@ -162,7 +162,7 @@ _NAME = "returned"
 
 
 def join_returns(stmts: list[ast.stmt]) -> list[ast.stmt]:
-    """The same statements with one `return`, at the end; unchanged where that cannot be."""
+    """Return the statements with one `return`, at the end; unchanged where that is impossible."""
     for i, s in enumerate(stmts):
         if isinstance(s, ast.If) and _returns(s.body) and not _returns(s.orelse):
             rest = join_returns([*s.orelse, *stmts[i + 1 :]])
@@ -188,7 +188,7 @@ def _joined(s: ast.If, then: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.s
 
 
 def _bound(stmts: list[ast.stmt], names: list[str]) -> list[ast.stmt]:
-    """The statements with what they return bound to names instead."""
+    """Return the statements with their `return` replaced by assignments to `names`."""
     value = _value(stmts)
     values = value.elts if len(names) > 1 and isinstance(value, ast.Tuple) else [value]
     return [*stmts[:-1], *(_assign(v, n, v) for n, v in zip(names, values, strict=True))]

@@ -22,7 +22,7 @@ from tilelet.frontend.nameflow import NONE, Names
 from tilelet.frontend.source import spelling
 from tilelet.ir.core import Arg, FunctionKind, Value
 
-# The node type of a rule is that of its entry.
+# `Any` is the kind of node under which a rule is entered.
 ExpressionRule: TypeAlias = Callable[[Context, Any], Binding]
 StatementRule: TypeAlias = Callable[[Context, Any, Names], None]
 CallRule: TypeAlias = Callable[[Context, ast.Call], Binding]
@@ -102,7 +102,7 @@ def evaluate_arg(ctx: Context, node: ast.expr) -> Arg:
 def call_function(
     ctx: Context, function: KernelFunction, node: ast.Call, is_statement: bool
 ) -> Binding:
-    """Lower a call of a kernel function; one that is a statement need not return a value."""
+    """Lower a call of a kernel function; an expression statement need not return a value."""
     caller = None if function.kind is FunctionKind.Inline else ctx.kind
     rule = _FUNCTION_CALLS.get(caller) or _FUNCTION_CALLS[None]
     return rule(ctx, function, node, is_statement)

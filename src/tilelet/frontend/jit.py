@@ -40,7 +40,7 @@ class _Variant:
 
 
 class JitRunner(Protocol):
-    """What runs `@pl.jit` functions: the runtime, which is above the frontend."""
+    """The runner of `@pl.jit` functions; the runtime, a layer above the frontend, implements it."""
 
     def call(self, jit_fn: object, args: Sequence[object], config: Any = None) -> Any: ...
 
@@ -350,7 +350,7 @@ def _decorate(name: str, python: Callable[..., object] | None, options: dict[str
         names = visible if "<locals>" in target.__qualname__ else {}
         kind = KINDS.get(name, FunctionKind.InCore)
         if kind is FunctionKind.Host and not names_ranks(target):
-            kind = FunctionKind.Orchestration  # of one chip
+            kind = FunctionKind.Orchestration  # without ranks, it runs on one chip
         return _made(name, target.__name__, kind, options, python=target, frame_names=names)
 
     return make if python is None else make(python)

@@ -438,7 +438,7 @@ def _lower_to_fixpoint(
             ctx.adopt(trial)
             return LoopBody(ops, ends, constants)
         ctx.adopt_mistakes(trial)
-        # With other types, other names may be constants.
+        # Which names are constants depends on the types, so all candidates are considered again.
         again = {*constants, *(c.name for c in state.carried)}
         state.carried = [c for c in candidates if c.name in again]
 

@@ -54,7 +54,7 @@ class SourceOrigin:
     constants: Mapping[str, Constant] = field(default_factory=dict[str, "Constant"])
 
     def function(self, name: str) -> Function | None:
-        """The IR of one of the methods by itself."""
+        """Return the IR of one method, lowered on its own."""
         method = self.methods.get(name)
         return None if method is None else ModuleBuilder(name, self.methods).lower(method)
 

@@ -35,7 +35,7 @@ from tilelet.ops.manual import signature_text
 from tilelet.syntax import pipes as markers
 from tilelet.syntax.types import Tile, TileAnnotation
 
-MAX_COPIES = 4096  # of iterations, if two loops do not run in step
+MAX_COPIES = 4096  # limit of unrolled iterations, if two loops do not run in step
 
 PUSH = OpSpec("pipe.push", structural=True)
 POP = OpSpec("pipe.pop", structural=True)

@@ -383,9 +383,9 @@ def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> 
 def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
     """Return whether there are several compute sequences and splitting keeps the results.
 
-    It does not if one sequence passes a partially valid value to another, since memory has no valid
-    region, or if memory is written after a window of it was taken, since a tile is a copy: that is
-    a caution.
+    Splitting changes results if one sequence passes a partially valid value to another, since
+    memory has no valid region, or if memory is written after a window of it was taken, since a tile
+    is a copy. A caution then reports why the scope is not split.
     """
     made: set[str] = set()
     partly = {n for s in ast.walk(ctx.source.tree) if _marks_valid(s) for n in _stored_names(s)}

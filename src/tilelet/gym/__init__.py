@@ -1,1 +1,1 @@
-"""Tasks for those who write kernels: specifications with references, floors and scores."""
+"""Kernels to write: specifications with references, floors and scores."""

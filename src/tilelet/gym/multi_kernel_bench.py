@@ -118,7 +118,7 @@ class TileletBackend:
 
     def detect_cheating(self, generated_code: str) -> tuple[bool, str | None]:
         """Return whether a right kernel leaves an input unread, and which."""
-        del generated_code  # it is judged by what it did
+        del generated_code  # judged by its recorded run instead
         if self._run is None:
             return False, None
         used = {t.name for t in self._run.summary.tensors if t.read or t.written}

@@ -99,7 +99,7 @@ class Lowering:
 
     @contextmanager
     def extended(self) -> Generator[None]:
-        """Forget the slots that are assigned meanwhile, and take back those of other values."""
+        """Restore the slots and constants at the end of the block."""
         size, slots, constants = len(self.template), self._slots.copy(), self._constants.copy()
         try:
             yield

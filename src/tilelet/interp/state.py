@@ -55,8 +55,8 @@ class State:
         self.execute = execute
         self.allocates = execute
         self.runs_kernels = execute
-        self.watcher: Any = None  # of `interp.definedness`
-        self.iterations: Any = None  # of `interp.iterations`
+        self.watcher: Any = None  # set by `interp.definedness`
+        self.iterations: Any = None  # set by `interp.iterations`
         self.poison = poison
         self.seed_valid = seed_valid
         self.block_order: Sequence[int] | None = None  # None: ascending

@@ -1,4 +1,4 @@
-"""`pl.optimizations`: an alias for what `optimizations=[...]` of a scope takes."""
+"""`pl.optimizations`: aliases of the values that `optimizations=[...]` of a scope takes."""
 
 from tilelet.syntax.markers import CrossCoreSlot, Split, auto_chunk, cross_core_slot, split
 

@@ -321,7 +321,7 @@ def _check(stop: Callable[[], bool]) -> None:
 
 
 def _without_kernels(module: StaticModule) -> str:
-    """Return the text of a file without its kernels: what gives its constants their values."""
+    """Return the text of a file without its kernels: the part that determines its constants."""
     lines: list[str | None] = list(module.source.text.split("\n"))
     nodes = [p.node for p in module.programs if p.source is module.source]
     nodes += [f.node for f in module.functions if f.source is module.source]

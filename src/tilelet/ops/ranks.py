@@ -585,7 +585,7 @@ def _check_signal(call: Call, param: str = "signal") -> None:
 
 
 def _differ(call: Call, *params: str) -> None:
-    """Operands of a collective are different views."""
+    """Check that the operands of a collective are different views."""
     seen: dict[Value, str] = {}
     for param in params:
         arg = call[param]

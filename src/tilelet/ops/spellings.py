@@ -128,7 +128,7 @@ def _shaped(values: Sequence[Arg], at: int) -> bool:
 
 
 def _order_of_load(values: Sequence[Arg]) -> Order | None:
-    """The valid shape comes before the memory since summer 2026."""
+    """The valid shape has come before the memory since summer 2026."""
     if len(values) > 3 and not isinstance(values[3], Mem):
         return ("tensor", "offsets", "shapes", "valid_shape", "target_memory", "clamp")
     return None
@@ -143,7 +143,7 @@ def _order_of_store(values: Sequence[Arg]) -> Order | None:
 
 
 def _order_of_slice(values: Sequence[Arg]) -> Order | None:
-    """Dropped axes come before the padding since May 2026, and for a while before `clamp`."""
+    """Dropped axes have come before the padding since May 2026, for a while before `clamp`."""
     head = ("x", "shape", "offset", "valid_shape")
     if len(values) > 4 and isinstance(values[4], (PadValue, float)):
         return (*head, "pad_value")

@@ -188,7 +188,7 @@ def meet(state: RankState, op: Op, args: Args) -> Suspension:
     _check_buffers(op, args)
     m = Meeting(state, op, args["signal"])
     _check_alike(m, args)
-    if state.strand.task.kernel:  # those of the host are checked when they are planned
+    if state.strand.task.kernel:  # host collectives are checked when they are planned
         check_collective(op, args, m.size, in_host=False)
     yield from m.barrier()
     yield from BODIES[op.name](m, args)

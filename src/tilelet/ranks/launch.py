@@ -25,7 +25,9 @@ def start_rank() -> int:
         raise NoMpi
     if hasattr(os, "fork"):
         _supervise()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a call of MPI would not let Python see it
+    signal.signal(
+        signal.SIGINT, signal.SIG_DFL
+    )  # Python's handler would not run inside a call of MPI
     try:
         from mpi4py import MPI  # noqa: F401 - finds the library
     except (ImportError, RuntimeError):
@@ -46,7 +48,7 @@ def _supervise() -> None:
             if os.getppid() != supervisor:
                 os._exit(1)
         return
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the rank as well
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the rank gets Ctrl-C from the terminal, too
 
     def pass_on(number: int, _: object) -> None:
         os.kill(child, number)

@@ -226,11 +226,11 @@ class HappensBefore:
             join(parent.end_clock, clock)
 
     def awaited(self, strand: Strand) -> None:
-        """A control program has waited for tasks: order its later submissions after them."""
+        """Order later submissions of a control program after the tasks that it has waited for."""
         join(strand.clock, strand.task.end_clock)
 
     def complete(self, task: RankTask, cell: Window) -> None:
-        """A condition of a deferred task holds: order its successors after the notifies."""
+        """Order the successors of a deferred task after the notifies that met its condition."""
         task.end_clock = dict(task.end_clock or {})
         join(task.end_clock, self._cells.get(_key(cell)))
 

@@ -165,7 +165,7 @@ def outline(ops: Sequence[Op], uses: Counter[Value]) -> Outlined | None:
 
 
 class _Leaving:
-    """How values that leave a region are made outside it."""
+    """Plans how values that leave a region are recomputed outside it."""
 
     def __init__(self, ops: Sequence[Op], body: Block) -> None:
         self._ops = ops
@@ -179,7 +179,7 @@ class _Leaving:
         return tuple(step for at in sorted(self._after) for step in self._after[at])
 
     def recover(self, value: Value) -> bool:
-        """Plan how a value is made; return False if that takes the interpreter."""
+        """Plan how a value is recomputed; return False if that takes the interpreter."""
         if value not in self._known:
             self._known[value] = self._recover(value)
         return self._known[value]

@@ -326,7 +326,7 @@ class RanksSimulation:
         return self._links.start_skew_us * max(rank, 0) / max(1, self._plan.world - 1)
 
     def _begin(self, now: float, node: _Node) -> None:
-        """All that a node waits for is done, and it is submitted."""
+        """Begin a node that is submitted and whose predecessors are done."""
         self._now = node.start = now
         task = node.task
         if task is not None and task.kind is None:
@@ -363,7 +363,7 @@ class RanksSimulation:
         self._at(now + lane.node.taken, self._step, lane)
 
     def _release(self, node: _Node, now: float) -> None:
-        """One node that `node` waits for is done, or its dispatch begins."""
+        """Note that a predecessor of `node` is done, or that its dispatch begins."""
         node.missing -= 1
         node.ready = max(node.ready, now)
         if not node.missing:
@@ -390,13 +390,13 @@ class RanksSimulation:
             self._close(now, node.parent)
 
     def _close(self, now: float, node: _Node) -> None:
-        """One lane, task or signal of a node is over."""
+        """Note the end of a lane, task or signal of a node."""
         node.open -= 1
         if not node.open and not node.is_done:
             self._finish(now, node)
 
     def _step(self, now: float, lane: _Lane) -> None:
-        """The next statement of a strand that communicates."""
+        """Process the next statement of a communicating strand."""
         self._now = now
         if not lane.steps:
             lane.end = now
@@ -433,7 +433,7 @@ class RanksSimulation:
     # Links and signals
 
     def _transfer(self, source: int, target: int, nbytes: int, start: float) -> float:
-        """The end of a transfer: one core moves it, and its link serves one after the other."""
+        """Return the end of a transfer: one core moves it; a link serves one transfer at a time."""
         links = self._links
         end = start + links.start_us + nbytes / (links.core_gbs * 1e3)
         for key, rate in (((source, target), links.link_gbs), ((source, -1), links.rank_gbs)):
@@ -443,7 +443,7 @@ class RanksSimulation:
         return end
 
     def _check_waits(self, key: tuple[int, int]) -> None:
-        """Let the waits of a cell go on for which enough signals are on their way."""
+        """Continue waits of a cell for which enough signals are on their way."""
         for lane in list(self._blocked[key]):
             how, _, op, expected = lane.steps[0]
             found = self._satisfied(key, how, expected)
@@ -460,7 +460,7 @@ class RanksSimulation:
             self._at(end, self._step, lane)
 
     def _satisfied(self, key: tuple[int, int], how: str, expected: int) -> tuple[float, int] | None:
-        """When a cell has what a wait expects, and the rank whose signal is the last; or None."""
+        """Return when a cell satisfies a wait, and the rank of the last signal needed; or None."""
         total = 0
         for at, value, kind, sender in [(0.0, 0, "", -1), *sorted(self._signals[key])]:
             total = value if kind == "set" else total + value

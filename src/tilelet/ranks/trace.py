@@ -19,7 +19,7 @@ AWAITED = -1
 
 
 class RunTrace:
-    """A watcher that writes down what the ranks do."""
+    """A watcher that records the events of all ranks."""
 
     sees_loads = False
 

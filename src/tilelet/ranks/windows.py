@@ -20,7 +20,7 @@ class KeptWindows:
     )
 
     def copy_into(self, program: str, plan: Plan) -> None:
-        """Start the windows of a plan with copies of what the previous run has left."""
+        """Initialize the windows of a plan with copies of their contents after the previous run."""
         for allocation in plan.allocations:
             known = self._slices.get((program, allocation.name, allocation.domain.ranks))
             if self.zeroes or known is None or known[0].nbytes != allocation.nbytes:

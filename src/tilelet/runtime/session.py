@@ -73,7 +73,7 @@ class Session:
 
     results: list[RunResult] = field(default_factory=list[RunResult])
     verdicts: list[Verdict] = field(default_factory=list["Verdict"])
-    # Checks of each program that were not made or not finished, with the reason.
+    # Checks of each program that were not run or not finished, with the reason.
     unchecked: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     programs_seen: int = 0  # compiled or run, by whatever call
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])

@@ -583,7 +583,7 @@ def namespace(name: str, values: dict[str, Any]) -> PlainInstance:
 
 
 def plain_modules(file: str) -> dict[str, Any]:
-    """Return what is known of library modules: a run without arguments and environment."""
+    """Return what library modules contain in a run without arguments and environment."""
     return {
         "math": math,
         "dataclasses": namespace("dataclasses", {"replace": replaced}),

@@ -118,7 +118,7 @@ class _Operators:
 
 
 class _Shaped(_Operators):
-    """What tensors and tiles have in common."""
+    """The common interface of tensors and tiles."""
 
     if TYPE_CHECKING:
 

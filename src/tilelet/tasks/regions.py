@@ -75,7 +75,7 @@ class RegionTable:
         return found
 
     def window(self, number: int) -> Window:
-        """Return a window equal to those of this number, without data."""
+        """Return the window with this number, without its data."""
         shape, strides, dtype, valid, extent = self.layouts[self.layout[number]]
         buffer = self.buffers[self.buffer[number]]
         return Window(buffer, dtype, self.offset[number], shape, strides, valid, extent)

@@ -92,7 +92,7 @@ class _Tuner:
         self._subject: TunableProgram = subject_of(request.question.target)
         self._results = Results(self._question({}), request.results)
         self._deadline = time.monotonic() + request.seconds
-        self._asked: dict[str, tuple[Settings, Score]] = {}  # of this search, in its order
+        self._asked: dict[str, tuple[Settings, Score]] = {}  # in the order of the search
         self._left_alone: dict[str, str] = {}
         self._interrupted = False
         self._timed_out_after: int | None = None

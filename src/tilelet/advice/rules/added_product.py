@@ -222,7 +222,7 @@ def _loop_edits(source: Source, found: _Loop) -> list[Edit]:
     ]
     if found.definition is not None:
         last = found.definition.end_lineno or 0
-        edits.append(source.replace_lines(found.definition.lineno, last, ""))  # comments stay
+        edits.append(source.replace_lines(found.definition.lineno, last, ""))  # keep the comments
     if found.start is not None:
         return [*edits, source.remove(found.start)]
     end = (found.loop.end_lineno or 0) + 1

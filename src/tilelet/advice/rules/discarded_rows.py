@@ -41,7 +41,7 @@ def find(subject: Subject) -> Iterator[Advice]:
     loads = [w for w in loads_in(source, source.tree) if isinstance(w.node, ast.Subscript)]
     loads += [
         SourceWindow(source.of(n.args[0]), n, offset, shape)
-        for n in source.slices()  # with whatever valid extents
+        for n in source.slices()  # valid extents do not matter
         if (shape := texts_of(n.args[1])) and (offset := texts_of(n.args[2]))
     ]
     for maker in source.nodes:
@@ -84,7 +84,7 @@ def _used(source: Source, reads: Sequence[SourceWindow], axis: int) -> int | Non
         texts = window.offset[axis], window.shape[axis]
         start, extent = (number_of(ast.parse(t, mode="eval").body, source.numbers) for t in texts)
         if start is None or extent is None:
-            return None  # may be another part in every iteration
+            return None  # each iteration may read a different part
         starts.append(start)
         ends.append(start + extent)
     return max(ends) - min(starts)

@@ -243,7 +243,7 @@ class CompareCommand(DeviceOptions, group=SPEED):
     format: str = format_option(TEXT, JSON)
     html: Path | None = html_option()
     open: bool = open_option()
-    target: Target = Target("")  # it has two
+    target: Target = Target("")  # unused: the targets are `a` and `b`
     a: str = argument("a script, a program's name, or a profile.json", "A", words=programs)
     b: str | None = argument("another, or the same with @machine", "B", nargs="?")
 

@@ -30,8 +30,8 @@ TL_INLINE void interleave(words to[2], halves upper, halves lower) {
 #endif
 }
 
-/* 2 * W columns: of every eight, the first four to one vector and the rest to the other; and back.
- */
+/* Split 2 * W columns: of every eight, the first four go to one vector and the rest to the other.
+ * `from_lanes` undoes it. */
 TL_INLINE void to_lanes(vec to[2], const float *from) {
 #if TL_VEC_BYTES == 64
     vec x = load_vec(from), y = load_vec(from + W);

@@ -145,7 +145,8 @@ static void add_all_int8_rows(uint32_t *c, const uint32_t *a, const char *b, con
     }
 }
 
-/* Columns of C from `first` on, from and to the order while k runs. */
+/* Copy columns of C, starting at `first`, into the order used while k runs.
+ * `join_int8` copies them back. */
 static void part_int8(uint32_t *restrict c, int64_t first, const uint32_t *restrict start,
                       int64_t columns) {
     for (int64_t n = 0; n < columns; n++) c[int8_place(first + n)] = start ? start[n] : 0;

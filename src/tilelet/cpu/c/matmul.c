@@ -540,7 +540,7 @@ static int is_one_row(const tl_matmul_args *x) {
            x->n % least_columns(x->b_type) == 0 && x->k <= ROW_BLOCK * A_PITCH;
 }
 
-/* Number of columns from `column` on in the same part of C, at most `columns`. */
+/* Number of columns, starting at `column`, that lie in the same part of C; at most `columns`. */
 static int64_t columns_in_part(const tl_matmul_args *x, int64_t column, int64_t columns) {
     return x->parts ? smaller(x->part_columns - column % x->part_columns, columns) : columns;
 }
@@ -551,7 +551,8 @@ static const float *start_of(const tl_matmul_args *x, int64_t n) {
     return x->start ? (const float *)x->start + n : NULL;
 }
 
-/* Copy columns of C from `n0` on into `c`, in the order used while k runs; and back. */
+/* Copy columns of C, starting at `n0`, into `c` in the order used while k runs.
+ * `end_row` copies them back. */
 static void begin_row(const tl_matmul_args *x, int64_t n0, int64_t columns, float *c) {
     for (int64_t n = 0, some; n < columns; n += some) {
         some = columns_in_part(x, n0 + n, columns - n);
@@ -573,7 +574,7 @@ static void end_row(const tl_matmul_args *x, int64_t n0, int64_t columns, const 
     }
 }
 
-/* Whole groups of columns of a product with B in INT8, from `n0` on; `a` is packed. */
+/* Compute whole groups of columns of a product with B in INT8, starting at `n0`; `a` is packed. */
 static void run_int8_columns(const tl_matmul_args *x, int64_t n0, int64_t columns, const char *next,
                              const uint32_t *a, uint32_t *c) {
     for (int64_t n = 0, some; n < columns; n += some) {

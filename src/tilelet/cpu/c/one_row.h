@@ -174,7 +174,7 @@ static void add_streams(float *c, const float *a, const char *const *b, int coun
                               type);
 }
 
-/* Move the even ones of every 2 * W columns first; and back. */
+/* Of every 2 * W columns, move the even ones first; `join_columns` undoes it. */
 static void part_columns(float *restrict to, const float *restrict from, int64_t columns) {
     for (int64_t n = 0; n < columns; n += 2 * W)
         for (int i = 0; i < W; i++) {

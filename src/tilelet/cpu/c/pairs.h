@@ -88,7 +88,7 @@ TL_INLINE halves least_halves(halves least, words x) {
     return smaller_halves(least, ((halves)x & 0x7fff) - 1);
 }
 
-/* Its exponent field; larger than any if all elements are zero. */
+/* The exponent field of the least magnitude; larger than any field if all elements are zero. */
 static int least_exponent(halves least) {
     int magnitude = 0xffff;
     for (int i = 0; i < 2 * W; i++) magnitude = least[i] < magnitude ? least[i] : magnitude;
@@ -99,7 +99,7 @@ static int sums_are_normal(int a_exponent, int b_exponent) {
     return a_exponent >= 1 && b_exponent >= 1 && a_exponent + b_exponent >= 142;
 }
 
-/* The same for numbers of FP32. */
+/* `least_halves` for FP32 numbers. */
 TL_INLINE words least_word(words least, vec x) {
     return smaller_words(least, ((words)x & 0x7fffffffu) - 1);
 }

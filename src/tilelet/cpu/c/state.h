@@ -70,7 +70,7 @@ typedef struct {
     tl_task *tasks, **found;
     tl_win *windows, *touched, *of_blocks;
     tl_word *scalars, *of_blocks_scalars;
-    tl_scratch *scratch; /* of each thread */
+    tl_scratch *scratch; /* per thread */
     int64_t threads;
 } tl_workspace;
 

@@ -89,7 +89,7 @@ class TensorRef:
 
 @dataclass(frozen=True)
 class Windows:
-    """What holds for all windows that the control program creates: fields as in `TensorRef`."""
+    """Properties of all windows that the control program creates: fields as in `TensorRef`."""
 
     are_full: bool = True
     exist: bool = True

@@ -207,7 +207,7 @@ class _Cut(Rewriter):
         return (self.descend(op),)
 
     def _rows_stored(self, op: Op) -> int | None:
-        """Return how many first rows that a store writes are read, if it cannot fail."""
+        """Return how many leading rows of a stored tile are read; None if the store must stay."""
         if op.name not in _STORES:
             return None
         target, source, offset = (op.args[name] for name in _STORES[op.name])

@@ -30,7 +30,7 @@ RUNTIME_PARTS = ("head", "tail", "scheduler")
 
 @dataclass(frozen=True)
 class Cause:
-    """One cause of the difference: microseconds that B takes more (or less), in words."""
+    """One cause of the difference: the microseconds that it adds to B, and a description."""
 
     us: float
     text: str

@@ -91,7 +91,7 @@ class _Causes:
         self.awaited = self._awaited(t)
 
     def _awaited(self, t: Timeline) -> list[int]:
-        """Return for each task the record on which the orchestrator waited last, to submit it."""
+        """Return for each task the record that the orchestrator last waited for to submit it."""
         ptr, awaits = t.stream.await_ptr.tolist(), t.stream.awaits.tolist()
         if not awaits:
             return [NOTHING] * len(self.submitted)
@@ -105,7 +105,7 @@ class _Causes:
         return found
 
     def of(self, record: int) -> tuple[float, int]:
-        """Return since when only the runtime delayed a record, and the record that did before."""
+        """Return since when only the runtime delayed a record, and what record did before."""
         task = self.task[record]
         since, cause = self.submitted[task], NOTHING
         releaser = self.released_by[task]

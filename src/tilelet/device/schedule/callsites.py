@@ -111,7 +111,7 @@ class CallSites:
             return np.zeros(len(tasks), np.bool_)
         sites = [self.site(group) for group in tasks.groups]
         owners, _ = tasks.places()
-        # That depends only on their groups.
+        # The answer depends only on the groups of the two tasks.
         pairs, which = np.unique(owners[:-1] * len(sites) + owners[1:], return_inverse=True)
         kinds: list[int] = pairs.tolist()
         same = [_same_run(sites[p // len(sites)], sites[p % len(sites)], around) for p in kinds]

@@ -1,4 +1,4 @@
-"""The checks that every `tilelet run` makes after a program has run."""
+"""The checks that every `tilelet run` runs after a program."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def cheap_verdict(
     comparison: GoldenComparison | None = None,
     remembers: bool = True,
 ) -> tuple[Verdict | None, dict[str, str]]:
-    """Make the cheap checks on a program that has run.
+    """Run the cheap checks on a program that has run.
 
-    Also return the checks that were not made or not finished, with the reason. The verdict is None
-    if none was made, or with `remembers`, if the same program had no findings in an earlier run.
+    Also return the checks that were not run or not finished, with the reason. The verdict is None
+    if no check was run, or with `remembers`, if the same program had no findings in an earlier run.
     """
     from tilelet.checks.registry import CHECKS
 

@@ -61,7 +61,7 @@ class Executed:
 class Execute:
     """Executes programs, compares the outputs of cases with their goldens, and reports.
 
-    checks  make the cheap checks after a program has run
+    checks  run the cheap checks after a program has run
     """
 
     checks: bool = False
@@ -141,7 +141,7 @@ class Execute:
         comparison: GoldenComparison | None,
         now: Session,
     ) -> str:
-        """Make the cheap checks, once per program; return what the verdict line adds."""
+        """Run the cheap checks, once per program; return the text for the verdict line."""
         passed = program.program
         if not self.checks or id(passed) in self._checked or program.has_ranks:
             return ""

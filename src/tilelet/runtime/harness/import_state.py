@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class ImportState:
-    """Where imports are found now: goldens and comparators may import when they are called."""
+    """The present import path and modules, for goldens and comparators that import when called."""
 
     def __init__(self) -> None:
         self._path, self._finders = list(sys.path), list(sys.meta_path)

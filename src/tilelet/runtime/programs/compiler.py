@@ -97,7 +97,7 @@ class CompiledProgram(StepwiseCalls):
         self.parameters = parameters(program)
         self.config = config or RunConfig()
         self._is_c_kept = False
-        # Of a worker of several ranks: its sub-workers, persistent windows and resident parameters.
+        # Set by a worker of several ranks: sub-workers, persistent windows and resident parameters.
         self.callbacks: Mapping[str, Callable[..., object]] | None = None
         self.kept_windows: KeptWindows | None = None
         self.resident: Mapping[str, Sequence[int]] = {}

@@ -218,7 +218,7 @@ class Tape:
                 for operation in operations:
                     operation.run()
                     done.add(id(operation))
-        finally:  # those after one that fails, for lack of memory, are still to be run
+        finally:  # if one runs out of memory, those after it are still pending
             self._pending = [o for o in self._pending if id(o) not in done]
 
 

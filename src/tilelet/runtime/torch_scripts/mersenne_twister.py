@@ -26,7 +26,7 @@ def moved(key: Words, position: int, steps: int) -> tuple[Words, int]:
     if steps < _FEW:
         return _stepped(key, position, steps)
     blocks, position = divmod(position + steps, WORDS)
-    if not position:  # the next words are generated with the next number
+    if not position:  # new words are generated when the next number is drawn
         blocks, position = blocks - 1, WORDS
     # The first word of an unused generator does not satisfy the recurrence.
     return _jumped(_next_block(key), WORDS * (blocks - 1)), position

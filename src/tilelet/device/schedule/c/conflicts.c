@@ -20,11 +20,11 @@ typedef struct {
 typedef struct {
     const ConflictInput *in;
     Forest forests[FORESTS];
-    Index index;             /* of the regions touched */
+    Index index;             /* finds touched regions */
     List *writers, *readers; /* accesses to each region that later ones may conflict with */
-    int64_t *task_of;        /* of each access */
-    int64_t *level;          /* of each node: longest path to it */
-    int64_t *latest;         /* of each join: the last task before it */
+    int64_t *task_of;        /* per access */
+    int64_t *level;          /* per node: longest path to it */
+    int64_t *latest;         /* per join: the last task before it */
     int64_t *mark, stamp;    /* nodes visited in this search: each has a path to `goal` */
     int64_t goal;
     int64_t work;  /* pairs examined and edges followed so far */

@@ -39,7 +39,7 @@ typedef struct {
     const Work *w;
     Result *r;
     int64_t cores;
-    int64_t *thread; /* of each core */
+    int64_t *thread; /* per core */
     Unit *unit;
     double now, *thread_free;
     Cores busy;       /* cores that start or run a block */
@@ -48,7 +48,7 @@ typedef struct {
     int64_t *idle[2]; /* by thread: number of AICs and AIVs that can take a block immediately */
     int64_t *pending, *blocks_left, *blocks_out;
     unsigned char *complete, *touched;
-    double *bytes, *cold_part, *store_part; /* of each task */
+    double *bytes, *cold_part, *store_part; /* per task */
     int64_t *queue[3], head[3], tail[3];
     int64_t records, done_tasks;
     /* orchestrator */

@@ -11,8 +11,8 @@
 
 typedef struct {
     const GraphInput *in;
-    Index index;   /* of the regions written */
-    List *writers; /* of each region */
+    Index index;   /* finds written regions */
+    List *writers; /* per region */
     int64_t *mark; /* last node that has this predecessor */
     int64_t mark_capacity;
     List pred, ptr_tasks, join_ptr, join_pred;

@@ -14,7 +14,7 @@
 typedef struct {
     int64_t regions, buffers;
     const int64_t *buffer, *low, *high, *row, *pitch;
-    const int64_t *size; /* of each buffer */
+    const int64_t *size; /* per buffer */
 } Rectangles;
 
 typedef struct {
@@ -91,7 +91,7 @@ static inline int overlap(const Rectangles *in, int64_t a, int64_t b) {
 /* Regions of each buffer by address: the more regions, the more buckets. */
 typedef struct {
     const Rectangles *in;
-    List *buckets; /* of each buffer; its last list holds the wide ones */
+    List *buckets; /* per buffer; its last list holds the wide ones */
     int64_t *first_bucket, lists;
     unsigned char *placed;
     int64_t *seen, stamp; /* regions found in this lookup */

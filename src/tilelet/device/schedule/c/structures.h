@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* Of the event loop (events.c) */
+/* Data of the event loop (events.c) */
 
 typedef struct {
     int64_t clusters, vectors, threads, slots, window, heap, record_capacity;
@@ -18,10 +18,10 @@ typedef struct {
     const int64_t *pred_count, *succ_ptr, *succ;
     const int64_t *shape, *lanes, *blocks, *cost_ptr, *cost, *args, *held_until, *in_graph, *heap,
         *freed, *await_ptr, *awaits;
-    const double *hot, *cold, *store, *moved, *served; /* of each cost */
-    const int64_t *kernel;                             /* of each task */
+    const double *hot, *cold, *store, *moved, *served; /* per cost */
+    const int64_t *kernel;                             /* per task */
     int64_t kernels;
-    const double *read, *written, *all_moved; /* of each task */
+    const double *read, *written, *all_moved; /* per task */
     const int64_t *cell_ptr, *cell_base;
     const int32_t *cell_rows, *cell_columns;
     const double *cell_share;
@@ -44,7 +44,7 @@ typedef struct {
     int64_t *status;     /* records, error, task */
 } Result;
 
-/* Of the dependency rules (graph.c) */
+/* Data of the dependency rules (graph.c) */
 
 typedef struct {
     int64_t tasks, regions, buffers;
@@ -58,45 +58,45 @@ typedef struct {
     int64_t *ptr, *pred; /* predecessors of node n: pred[ptr[n]] .. */
 } GraphOutput;
 
-/* Of conflicting tasks (conflicts.c) */
+/* Data about conflicting tasks (conflicts.c) */
 
 typedef struct {
     int64_t tasks, nodes, regions, buffers, most;
     int64_t work;                               /* limit of edges followed; 0: none */
     const int64_t *ptr, *pred;                  /* the graph: see GraphOutput */
     const int64_t *acc_ptr;                     /* accesses of each task */
-    const int64_t *region, *block, *kind, *key; /* of each access */
+    const int64_t *region, *block, *kind, *key; /* per access */
     const int64_t *buffer, *low, *high, *row, *pitch, *size;
     const int64_t *loop_ptr, *loop, *iteration; /* loops around each task, outermost first */
-    const int64_t *parallel;                    /* of each loop: its iterations are independent */
+    const int64_t *parallel;                    /* per loop: its iterations are independent */
 } ConflictInput;
 
 typedef struct {
     int64_t count, swept; /* findings, and tasks examined */
-    int64_t *found;       /* of each: first access, second access, what is wrong */
+    int64_t *found;       /* per finding: first access, second access, what is wrong */
 } ConflictOutput;
 
-/* Of the accesses to L2 (cells.c) */
+/* Data about the accesses to L2 (cells.c) */
 
 /* One parameter of one group of tasks; see `l2_cells.ParameterAccesses`. */
 typedef struct {
     int64_t count, rank, item, known, scanned;
     const int64_t *tasks, *regions, *amount;
-    const double *low, *high;   /* of each axis */
-    const double *const *shift; /* of each axis: by task, or NULL */
+    const double *low, *high;   /* per axis */
+    const double *const *shift; /* per axis: by task, or NULL */
 } CellsPart;
 
 typedef struct {
     int64_t parts, tasks, buffers;
     const CellsPart *part;
-    const int64_t *buffer, *offset, *layout;            /* of each region */
-    const int64_t *rank_of, *dims_of, *shape, *strides; /* of each layout */
-    const double *pitch;                                /* of each buffer */
+    const int64_t *buffer, *offset, *layout;            /* per region */
+    const int64_t *rank_of, *dims_of, *shape, *strides; /* per layout */
+    const double *pitch;                                /* per buffer */
     double line;
 } CellsInput;
 
 typedef struct {
-    const double *height, *width, *per_row, *start; /* of each buffer */
+    const double *height, *width, *per_row, *start; /* per buffer */
 } Grid;
 
 typedef struct {
@@ -106,21 +106,21 @@ typedef struct {
     double *share;
 } CellsOutput;
 
-/* Of one execution of a kernel (walk.c) */
+/* Data of one execution of a kernel (walk.c) */
 
 typedef struct {
     int64_t size, params, tiles, costs, levels, code_length;
     int64_t busy_at, scalar, last; /* places in `Walk.times`, see pipes.py */
     double issue, sync, across, start;
-    const int64_t *is_vector, *core_of;                 /* of each pipe */
-    const int64_t *first, *depth;                       /* of each tile */
-    const int64_t *pipe, *flags, *read_ptr, *write_ptr; /* of each step */
+    const int64_t *is_vector, *core_of;                 /* per pipe */
+    const int64_t *first, *depth;                       /* per tile */
+    const int64_t *pipe, *flags, *read_ptr, *write_ptr; /* per step */
     const int64_t *reads, *writes, *next;
-    const double *numbers; /* of each cost, see walk.c */
+    const double *numbers; /* per cost, see walk.c */
     const int64_t *into;   /* what it moves: a parameter that is read or written, or -1 */
     const int64_t *level;  /* which of a cost's numbers apply */
     const int64_t *code;
-    double *out; /* of each level, see walk.c */
+    double *out; /* per level, see walk.c */
 } WalkInput;
 
 #endif

@@ -145,7 +145,7 @@ static int64_t skip(Walk *w, const double *before, const double *after, int64_t 
 
 static int follow(Walk *w, const int64_t *code, const int64_t *end);
 
-/* Iterations from `done` on; returns the number completed, or -1. */
+/* Run iterations, starting at `done`; return the number completed, or -1. */
 static int64_t follow_run(Walk *w, int64_t done, int64_t stop, int64_t period, const int64_t *body,
                           const int64_t *end, double *before, double *after) {
     int64_t kept = 0, touches[2] = {0, 0};
