@@ -49,6 +49,19 @@ def test_the_harness_compares_with_a_golden() -> None:
     assert result.tasks == {"push_step": 2}
 
 
+def test_a_wrong_result_is_reported() -> None:
+    specs = [
+        TensorSpec("x", [2, 1, SIZE], "float32", init_value=lambda: rows(2)),
+        TensorSpec("y", [2, 1, SIZE], "float32", is_output=True),
+    ]
+    config = {"distributed_config": DistributedConfig(device_ids=[0, 1])}
+    result = run(ring, specs, golden_fn=lambda tensors: tensors["y"].fill(0.5), compile_cfg=config)
+    assert not result.passed
+    assert result.error is not None
+    assert "Mismatched elements: 128/128" in result.error
+    assert "Search for races: tilelet check" in result.error
+
+
 def test_scopes_of_a_chip_are_dispatched_in_turn() -> None:
     rows_of = pl.Tensor[[16, 16], pl.FP32]
 

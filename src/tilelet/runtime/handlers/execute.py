@@ -210,7 +210,7 @@ class Execute:
             }
             judgements = run.judge.judge_all(actual, expected, run.by_spec(tensors))
         failed = [by_spec[j.name] for j in judgements if not j.ok]
-        if failed:
+        if failed and not run.compiled.has_ranks:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             _find_where(run, pristine, pairs)
             _search_briefly(run, pristine)
@@ -270,8 +270,13 @@ def _report(run: CaseRun, judgements: Sequence[Judgement]) -> None:
         return
     maps = {where.output: where.lines() for where in result.where}
     brief = result.answer.brief() if result.answer else ""
-    search = f"tilelet diverge {_script(run)}"
-    search = f"Short search: {brief}; in full: {search}" if brief else f"Search: {search}"
+    script = _script(run)
+    if run.compiled.has_ranks:
+        search = f"Search for races: tilelet check {script}"
+    elif brief:
+        search = f"Short search: {brief}; in full: tilelet diverge {script}"
+    else:
+        search = f"Search: tilelet diverge {script}"
     reports = ["\n".join([j.report, *maps.get(j.name, []), search]) for j in failures]
     result.error = console.mismatch_text([j.name for j in failures], reports)
     run.session.add_errors(
