@@ -107,6 +107,11 @@ run_jit(kernel, [x, TensorSpec("out", [32, 64], pl.FP32, is_output=True)])
     assert found["diagnostics"][0]["labels"][0]["line"] == 10
     code, found = document(capsys, str(right), str(right))
     assert (code, found["diagnostics"]) == (0, [])
+    wrong.write_text(text.replace("32, 64", "16, 64"))
+    code, found = document(capsys, str(right), str(wrong))
+    assert (code, found["diagnostics"]) == (3, [])
+    note = found["programs"][0]["notes"][0]
+    assert "`out` is not compared: it is [16, 64] here and [32, 64] in" in note
 
 
 def test_from_python() -> None:

@@ -21,7 +21,7 @@ from tilelet.diag.catalogue.diverge import (
 from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.source import display_path
-from tilelet.diag.text import plural
+from tilelet.diag.text import plural, shape_text
 from tilelet.divergence.case import GoldenCase, Masks, Statement
 from tilelet.divergence.diagnose import BOUNDED, KINDS, REPAIRED, Diagnosis, Divergence
 from tilelet.divergence.golden_trace import Intermediate
@@ -473,14 +473,24 @@ def _worst_text(found: Divergence) -> list[str]:
 
 
 def against(reference: GoldenCase, name: str, case: GoldenCase) -> GoldenCase:
-    """Return the case with another program as its golden: its outputs, tensors and tiles."""
+    """Return the case with another program as its golden: its outputs, tensors and tiles.
+
+    Outputs that have another shape there are not compared.
+    """
     trace = Trace(reference.program)
     run = follow(trace, reference.arguments)
-    expected = {
-        output: run.arrays[output]
+    common = [
+        output
         for output in case.expected or run.arrays
         if output in run.arrays and output in _outputs(case)
-    }
+    ]
+    shapes = {output: np.shape(case.arguments[output]) for output in common}
+    expected = {o: run.arrays[o] for o in common if run.arrays[o].shape == shapes[o]}
+    note = f"compared with {name}, not with a golden"
+    for output in common:
+        if output not in expected:
+            here, there = shape_text(shapes[output]), shape_text(run.arrays[output].shape)
+            note += f"; `{output}` is not compared: it is {here} here and {there} in {name}"
     return GoldenCase(
         case.program,
         case.arguments,
@@ -488,7 +498,7 @@ def against(reference: GoldenCase, name: str, case: GoldenCase) -> GoldenCase:
         lambda made: not any(m.any() for m in case.differ(made, expected).values()),
         case.differ,
         _arrays_of(trace),
-        f"compared with {name}, not with a golden",
+        note,
     )
 
 
