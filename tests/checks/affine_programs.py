@@ -1,7 +1,7 @@
-"""Random loops around one window, with what every iteration touches known to the one who wrote it.
+"""Random loops around one window, with known accesses of every iteration.
 
-Offsets and bounds are sums, multiples, quotients, remainders, least and greatest of loop indices
-and of a parameter; loops are triangular, run backwards, or stand under a condition.
+Offsets and bounds are sums, multiples, quotients, remainders, minima and maxima of loop indices and
+of a parameter; loops are triangular, run backwards, or stand under a condition.
 """
 
 from __future__ import annotations

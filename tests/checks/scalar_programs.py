@@ -1,5 +1,6 @@
-"""Random programs on numbers, some of which come from elements that nobody wrote; and what is
-defined of their results, by following every statement.
+"""Random programs on numbers, some of which come from unwritten elements.
+
+Which results are defined is known from following every statement.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which checks are made, and what the verdict says of them."""
+"""Which checks are run, and what the verdict says about them."""
 
 from __future__ import annotations
 

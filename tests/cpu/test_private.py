@@ -19,7 +19,7 @@ MARK = "mark.txt"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A trusted folder, which is that of the cache."""
+    """The folder of the cache, which is trusted."""
     monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("TILELET_NO_CACHE", raising=False)
     return private.make_folder(tmp_path / "cache" / "cpu")

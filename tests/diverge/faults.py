@@ -159,7 +159,7 @@ def places(case: GoldenCase, fault: Edit) -> set[tuple[str, int]]:
 
 
 def _yielded(case: GoldenCase, values: set[Value]) -> set[Value]:
-    """Return the values that a loop or branch passes on as one of these."""
+    """Return the values that loops and branches yield for these results."""
     found: set[Value] = set()
     for function in case.program.functions.values():
         for op in walk(function.body):

@@ -24,7 +24,7 @@ SHORT = 20.0  # the same for texts, which may have an endless loop
 ASLEEP = 300.0  # wall seconds in which no thread wants a core, before Ctrl-C
 GRACE = 30.0  # CPU seconds to answer Ctrl-C
 SAMPLE = 1.0  # wall seconds between two looks at a worker
-BATCHES = 60  # after so many a new process takes over: libraries are never unloaded
+BATCHES = 60  # per process, after which a new one takes over: libraries are never unloaded
 
 
 @dataclass(eq=False)

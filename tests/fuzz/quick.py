@@ -30,7 +30,7 @@ _MACROS = "#define TL_IVDEP\n#define TL_CANCELLED(c) (*(c)->cancel != 0)\n"
 
 
 class RefusedError(Exception):
-    """It does not accept all of C; its complaints are no findings."""
+    """tcc rejected a program. That is not a finding, because tcc does not accept all of C."""
 
 
 def command() -> str | None:

@@ -84,7 +84,7 @@ def search(
     counts = Counts(seed, tally)
     counts.load(options.counts)
     print(f"SEED={counts.seed}", flush=True)
-    gc.freeze()  # imported modules stay
+    gc.freeze()  # exclude imported objects from collections
     gc.set_threshold(100_000)
     begun = shown = time.monotonic()
     while tally.programs < options.programs and time.monotonic() - begun < options.seconds:

@@ -140,7 +140,7 @@ class RepairSearch:
         return list(found.values())
 
     def _repair(self, edit: Edit, region: WrongElements) -> Repair | None:
-        """Return the repair if the edit is one; edits with the same effect are tried once."""
+        """Return a repair if the edit corrects all outputs; edits of one effect run once."""
         self.tried += 1
         if self.tried % 50 == 0:
             self._say(f"{self.tried} repairs tried")

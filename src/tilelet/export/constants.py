@@ -90,7 +90,7 @@ class Constants:
             number += 1
 
     def lines(self) -> list[str]:
-        """Return their definitions."""
+        """Return the definitions of the constants."""
         return [f"{name} = {_definition(value)}" for name, value in self.values.items()]
 
 

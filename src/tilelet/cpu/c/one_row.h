@@ -43,7 +43,7 @@ TL_INLINE words load_integers(const char *p) {
 
 TL_INLINE int size_in_row(int type) { return type == TL_FP32 ? 4 : type == TL_BF16 ? 2 : 1; }
 
-/* Columns of which a row is a multiple. */
+/* The number of columns of a row must be a multiple of this. */
 TL_INLINE int least_columns(int type) { return type == TL_BF16 ? 2 * W : W; }
 
 /* c[0 .. vectors * W] += a[k] * b[k], for some steps of k; memory `ahead` bytes further on is

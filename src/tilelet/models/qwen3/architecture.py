@@ -54,8 +54,8 @@ class LayerRun:
 class Architecture:
     """The layers of a model, in `runs`; matrices in INT8 or as stored.
 
-    columns  of a block of a matrix, where a head does not decide that (`LayerShape.blocked` and
-             `out_chunk`); 0 if matrices are not in blocks
+    columns  columns per block of a matrix, unless the size of a head determines them
+             (`LayerShape.blocked` and `out_chunk`); 0 if matrices are not in blocks
     """
 
     name: str

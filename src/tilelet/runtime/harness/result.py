@@ -63,7 +63,7 @@ class RunResult:
 
     def __str__(self) -> str:
         if self.passed and not self.was_executed:
-            # `tilelet check` does not even count.
+            # `tilelet check` of several ranks does not count tasks.
             if not self.tasks:
                 return "not executed"
             first = "" if self.all_counted else "the first "

@@ -206,9 +206,9 @@ class CompiledProgram(StepwiseCalls):
         now: Session | None = None,
         **worker: Any,
     ) -> Any:
-        """Compile the C text, so that `run_tasks` need not.
+        """Compile the C text ahead of `run_tasks`.
 
-        Of a program of several ranks: a `DistributedWorker`, with its options.
+        For a program of several ranks, return a `DistributedWorker` with its options.
         """
         if self.has_ranks:
             from tilelet.runtime.programs.ranks_worker import DistributedWorker
