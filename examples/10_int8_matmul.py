@@ -1,6 +1,6 @@
-"""INT8 matrix product: quantise the rows of `x`, multiply exactly, scale back.
+"""INT8 matrix product: quantize the rows of `x`, multiply exactly, scale back.
 
-Each row gets the scale 127 / max|x|; the weight is quantised beforehand, one scale per column. The
+Each row gets the scale 127 / max|x|; the weight is quantized beforehand, one scale per column. The
 chain of casts is what A2/A3 vector units can do in one step each.
 """
 

@@ -1,4 +1,4 @@
-"""Run the optimiser on the naive kernels of the gym, for an entry of the leaderboard."""
+"""Run the optimizer on the naive kernels of the gym, for an entry of the leaderboard."""
 
 from __future__ import annotations
 
