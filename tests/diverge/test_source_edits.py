@@ -95,6 +95,15 @@ def test_a_missing_assignment_is_named_after_the_statement_before_it(
     assert "`best = larger` after it" in str(found)
 
 
+def test_an_assignment_to_another_name_of_a_value_may_be_missing() -> None:
+    text = TEXT.replace("            best = larger\n", "").replace(
+        "best = pl.full", "first = pl.full"
+    )
+    text = text.replace("        for c in", "        best = first\n        for c in")
+    found = answer("kernel", case_of(load("renamed", text)), Options(20.0))
+    assert "`best = larger` after it" in str(found)
+
+
 def test_an_edit_that_makes_a_loop_endless_is_given_up() -> None:
     """Edits of the step or of the condition of a `while` would never end."""
     text = TEXT.replace(

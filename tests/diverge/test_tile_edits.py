@@ -95,6 +95,24 @@ def test_changes_that_fail_for_other_inputs_bound_the_mistake() -> None:
     assert "for these inputs, but not for" in str(found)
 
 
+def test_a_number_that_holds_for_some_other_inputs_bounds_the_mistake() -> None:
+    """`exp` of the largest of the other inputs overflows, in the corrected program, too."""
+    text = (
+        TEXT.replace("gained = ", "powers = pl.exp(pl.mul(tile, 2.5))\n        gained = ")
+        .replace(
+            "pl.row_expand_mul(gained, factor)", "pl.row_expand_div(powers, pl.row_sum(powers))"
+        )
+        .replace('= np.minimum(x * (1 + tensors["w"]), 0.75) * factor', "= POWERS / SUM")
+        .replace("POWERS / SUM", "np.exp(12 * x) / np.exp(12 * x).sum(axis=1, keepdims=True)")
+    )
+    found = answer("kernel", case_of(load("overflow", text)), Options(40.0))
+    line = text[: text.index("powers = ")].count("\n") + 1
+    assert found.divergence is not None
+    assert found.divergence.grade == "bounded"
+    assert line in [loc.line for loc in graded(found)[1]]
+    assert "for these inputs and 1 other, but not for 1 other" in str(found)
+
+
 CENTERED = """
 import numpy as np
 import tilelet.language as pl

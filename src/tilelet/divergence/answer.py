@@ -358,19 +358,20 @@ def _outcome(repair: Repair) -> str:
 
 def _candidates(found: Divergence) -> UserError:
     labels = [(r.edit.loc, r.edit.text) for r in found.repairs]
-    lines = ", ".join(str(line) for line in sorted({s.loc.line for s in found.listed}))
+    places = sorted({s.loc.line for s in found.listed})
+    lines = ("lines " if len(places) > 1 else "line ") + ", ".join(map(str, places))
     changed = len({r.place for r in found.repairs})
     which = "each" if changed == len(found.listed) else f"{changed} of them"
     what = (
         f"one of {len(found.listed)} statements is wrong: a change of {which} corrects the outputs"
     )
-    notes = [f"lines {lines}: one change is enough", *_windows_text(found), *_worst_text(found)]
+    notes = [f"{lines}: one change is enough", *_windows_text(found), *_worst_text(found)]
     if len(found.listed) == 1:
         what = "a change of this statement corrects the outputs; not all others were tried"
         notes = _worst_text(found)
     if all(repair.failed for repair in found.repairs):
         what = "changes correct the outputs for these inputs, but not for others"
-        meant = f"if the others are not meant for the program, the mistake is at lines {lines}"
+        meant = f"if the others are not meant for the program, one change is enough: {lines}"
         notes = [meant, *_worst_text(found)]
     if not found.is_complete:
         notes.append("the budget is spent before all changes were tried: try a larger --budget")

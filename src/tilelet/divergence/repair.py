@@ -104,7 +104,8 @@ class RepairSearch:
     def is_complete(self) -> bool:
         """Whether every edit was tried; if not, `left` are the ops of the others.
 
-        `for_these_inputs` are the edits that correct the outputs for the inputs of the case alone.
+        `for_these_inputs` are the edits that correct the outputs for the inputs of the case, but
+        not for all others.
         """
         return not self.left
 
@@ -219,7 +220,7 @@ class RepairSearch:
         failed = len(self._trials) - passed
         error = relative_error(made[output], self._case.expected[output])
         repair = Repair(edit, error, passed, failed)
-        if failed and not _new_numbers(edit):  # a number can be fitted to any inputs
+        if failed and (passed or not _new_numbers(edit)):  # a number can be fitted to one input
             self.for_these_inputs.setdefault(repair.place, repair)
         return None if failed else repair
 

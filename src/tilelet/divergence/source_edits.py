@@ -40,6 +40,20 @@ class SourceEdits:
                     self._ops.setdefault(op.loc.line, op)
                 for value in (*op.results, *(p for block in op.blocks for p in block.params)):
                     self._enter(value)
+        self._enter_second_names(source.definition)
+
+    def _enter_second_names(self, definition: ast.FunctionDef) -> None:
+        """Enter the names that assignments such as `m = new` give to values of other names."""
+        renamings = [
+            n
+            for n in ast.walk(definition)
+            if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name)
+        ]
+        for statement in sorted(renamings, key=lambda n: n.lineno):
+            assert isinstance(statement.value, ast.Name)
+            for name in assigned_names(statement):
+                types = self._types.get(statement.value.id, ())
+                self._types.setdefault(name, set()).update(types)
 
     def _enter(self, value: Value) -> None:
         self._types.setdefault(value.name, set()).add(value.type)
