@@ -262,6 +262,43 @@ def index_chain(d: Draw) -> str:
     """
 
 
+def long_rows(d: Draw) -> str:
+    """Rows of tiles that fill the L1 cache: their ops run row by row."""
+    rows, columns = d.one((8, 1024), (8, 1100), (16, 520), (33, 256), (64, 130))
+    dtype = d.one("FP32", "FP32", "BF16")
+    d.given("x", (2 * rows, columns), dtype)
+    d.given("v", (1, columns))
+    d.made("out", (2 * rows, columns))
+    d.made("also", (2 * rows, columns))
+    window = f"r : r + {rows}, :"
+    lines = [f"t0 = pl.cast(x[{window}], pl.FP32)" if dtype == "BF16" else f"t0 = x[{window}]"]
+    lines.append("t1 = pl.exp(pl.row_expand_sub(t0, pl.row_max(t0)))")
+    names = [f"out[{window}]", "t0", "t1"]
+    for i in range(2, d.one(5, 7, 10)):
+        a, b = d.one(*names), d.one(*names[-2:])
+        reduced = f"pl.row_{d.one('sum', 'max', 'min')}({b})"
+        new = d.one(
+            f"pl.row_expand_{d.one('sub', 'mul', 'div', 'add')}({a}, {reduced})",
+            f"pl.row_expand_sub({a}, pl.reshape(pl.reshape({reduced}, [1, {rows}]), [{rows}, 1]))",
+            f"pl.exp(pl.minimum({a}, 3.0))",
+            f"pl.{d.one('add', 'maximum')}({a}, {b})",
+            f"pl.col_expand_mul({a}, v[:, :])",
+            d.elementwise(a, 2),
+            f"pl.cast(pl.cast({a}, pl.BF16), pl.FP32)",
+        )
+        names.append(f"t{i}")
+        lines.append(f"t{i} = {new}")
+        if d.one(0, 0, 0, 0, 1):
+            lines.append(f"{d.one('out', 'also')}[{window}] = {d.one(*names)}")
+    lines.append(f"{d.one('out', 'also')}[{window}] = {names[-1]}")
+    body = "\n".join(" " * 12 + line for line in lines).lstrip()
+    return f"""
+    for r in pl.{d.loop()}(0, {2 * rows}, {rows}):
+        {SCOPE}
+            {body}
+    """
+
+
 FAMILIES: dict[str, Callable[[Draw], str]] = {
     "views of views": views_of_views,
     "reinterpreted views": reinterpreted_views,
@@ -271,6 +308,7 @@ FAMILIES: dict[str, Callable[[Draw], str]] = {
     "nested inlines": nested_inlines,
     "quantised layers": quantised_layer,
     "index chains": index_chain,
+    "long rows": long_rows,
 }
 
 

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tilelet.cpu.emit.kernel import LINE_BYTES
 from tilelet.cpu.run import build
 from tilelet.native.toolchain import FLAGS, find_compiler, machine_flags
 
@@ -26,7 +27,9 @@ _STANDARD = ("math", "stddef", "stdint", "string")
 _VECTORS = re.compile(r"\btl_\w+x[48]\b|\btl_bytes\b|\btl_words\b")
 _ATTRIBUTES = re.compile(r"__attribute__\(\(.*?\)\)")
 _INCLUDES = "".join(f"#include <{name}.h>\n" for name in _STANDARD)
-_MACROS = "#define TL_IVDEP\n#define TL_CANCELLED(c) (*(c)->cancel != 0)\n"
+_MACROS = (
+    f"#define TL_IVDEP\n#define TL_LINE {LINE_BYTES}\n#define TL_CANCELLED(c) (*(c)->cancel != 0)\n"
+)
 
 
 class RefusedError(Exception):

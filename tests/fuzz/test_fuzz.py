@@ -145,15 +145,33 @@ def test_programs_in_one_library_have_memory_of_their_own_size(tmp_path: Path) -
         assert finish(p, native).kind == "right"  # type: ignore[arg-type]
 
 
-@pytest.mark.skipif(quick.command() is None, reason="no tcc")
-def test_the_quick_compiler_gives_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    quick.prepare(tmp_path / "quick")
-    monkeypatch.setenv(quick.FOLDER, str(tmp_path / "quick"))
+@pytest.fixture(scope="module")
+def quick_runtime(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Compile the runtime for the quick compiler."""
+    if quick.command() is None:
+        pytest.skip("no tcc")
+    folder = tmp_path_factory.mktemp("quick")
+    quick.prepare(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(quick.FOLDER, str(folder))
+        yield
+
+
+@pytest.mark.usefixtures("quick_runtime")
+def test_the_quick_compiler_gives_the_same_bits(tmp_path: Path) -> None:
     cases = [*(draw(3, n, focus) for n in range(2) for focus in FOCUSES), text_case("pl.exp(t4)")]
     kinds = {said.kind for _, what, said in judge_all(cases, tmp_path, quick.LEVEL) if what == "is"}
     assert kinds <= {"right", "rejected"}
+
+
+@pytest.mark.usefixtures("quick_runtime")
+def test_the_quick_compiler_takes_stores_of_whole_cache_lines(tmp_path: Path) -> None:
+    params = tuple((name, (4, 512), *rest) for name, _, *rest in PARAMS)
+    wide = Case(text=text_case("t4").text.replace("4, 8", "4, 512"), style="jit", params=params)
+    prepared = prepare(wide, tmp_path)
+    assert isinstance(prepared, Prepared)
+    assert "TL_LINE" in "".join(prepared.code.units)
+    load_together([(prepared.program, prepared.code)], quick.LEVEL)
 
 
 def test_functions_become_declarations_without_vectors() -> None:
