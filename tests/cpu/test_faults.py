@@ -241,3 +241,20 @@ def test_a_launch_of_more_blocks_than_an_index_counts(count: int, code: str) -> 
     _, error, _ = outcome(CpuEngine(), run_passes(program), arguments)
     assert code in error
     agree(program, **arguments)
+
+
+@pl.jit
+def past_a_temporary(n: pl.Scalar[pl.INDEX], out: pl.InOut[pl.Tensor[[4, 8], pl.FP32]]):
+    made = pl.create_tensor([4, 8], dtype=pl.FP32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        made[:, :] = pl.mul(out[:, :], 2.0)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        out[:, :] = made[n : n + 4, :]
+    return out
+
+
+def test_a_window_outside_a_temporary_says_where_it_is_created() -> None:
+    program = past_a_temporary.specialize(1, ramp(4, 8))
+    _, error, _ = outcome(CpuEngine(), run_passes(program), {"n": 1, "out": ramp(4, 8)})
+    assert "`made` is created here" in error
+    agree(program, n=1, out=ramp(4, 8))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 ROWS, COLUMNS = 16, 32
+FAULTY = ("x", "z", "inbox")  # tensors that an erroneous program reads past their end
 _serial = itertools.count()
 
 TEXT = """
@@ -59,9 +60,9 @@ def main(
 
 
 class RankProgram:
-    """The text of a random program, and arguments for it."""
+    """The text of a random program, and arguments for it; `fails`: it ends with an error."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, fails: bool = False) -> None:
         self._draw = draw = random.Random(seed)
         self.ranks, self.blocks = draw.choice([2, 3, 4]), draw.choice([1, 2])
         self.rounds = draw.choice([1, 2, 3])
@@ -81,6 +82,8 @@ class RankProgram:
             for r in range(self.rounds):
                 self._round(2, str(r))
         self._statements(2)
+        if fails:
+            self._write(2, f"c = pl.slice({draw.choice(FAULTY)}, [16, 32], [(k + 8) * 16, 0])")
         self._write(2, "y[row : row + 16, :] = pl.add(a, pl.mul(c, 0.375))")
         sizes = {"ranks": self.ranks, "blocks": self.blocks, "rounds": self.rounds}
         self.text = TEXT.format(**sizes, body="\n".join(self._lines))

@@ -9,6 +9,7 @@ import pytest
 from tests.ranks.generated import RankProgram
 from tests.ranks.programs import world
 
+from tilelet.diag.core import UserError
 from tilelet.ir.core import Op
 from tilelet.ranks import native_calls
 from tilelet.ranks.explore import Explorer, Late
@@ -42,6 +43,22 @@ def check_results(program: RankProgram, folder: Path) -> None:
         assert found[0][name].any()
         assert found[1][name].tobytes() == found[0][name].tobytes(), name
         assert found[2][name].tobytes() == found[0][name].tobytes(), name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_errors_do_not_depend_on_the_engine(tmp_path: Path, seed: int) -> None:
+    program = RankProgram(seed, fails=True)
+    main, config = program.load(tmp_path), world(program.ranks).distributed_config
+    errors: list[str] = []
+    for engine in ("interp", "cpu"):
+        with pytest.raises(UserError) as raised:
+            main(
+                *program.arguments().values(),
+                config=RunConfig(engine=engine, distributed_config=config),
+            )
+        errors.append(str(raised.value))
+    assert "E0501" in errors[0]
+    assert errors[0] == errors[1]
 
 
 @pytest.mark.parametrize("policy", [Random, Late])

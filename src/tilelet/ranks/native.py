@@ -53,7 +53,7 @@ class NativeKernels:
         arguments = [v.array if isinstance(v, Window) else v for v in values]
         if blocks is not None:
             arguments.append(blocks)
-        calls.run(layout_of(values), arguments)
+        calls.run(layout_of(values), arguments, values)
         return True
 
     def _compiled(self, name: str, has_blocks: bool) -> NativeCalls | None:

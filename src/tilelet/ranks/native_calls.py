@@ -52,12 +52,15 @@ class NativeCalls:
         self._names = [p.name for p in program.main.params]
         self._calls: dict[tuple[object, ...], PreparedCalls] = {}
 
-    def run(self, layout: tuple[object, ...], arguments: Sequence[Any]) -> None:
+    def run(
+        self, layout: tuple[object, ...], arguments: Sequence[Any], values: Sequence[object]
+    ) -> None:
+        """Run on the arrays and numbers of values; errors name the windows among these."""
         calls = self._calls.get(layout)
         if calls is None:
             calls = self._calls[layout] = PreparedCalls(self._native)
-        if not calls.run(arguments, no_progress):  # arrays overlap
-            self._native.run(dict(zip(self._names, arguments)), 1, -1)
+        if not calls.run(arguments, no_progress, values):  # arrays overlap
+            self._native.run(dict(zip(self._names, arguments)), 1, -1, given=values)
 
 
 def native_calls(program: Program) -> NativeCalls | None:

@@ -297,7 +297,7 @@ def _runner(
             else:
                 arguments.append(value)
         arrays = [np.empty(shape, dtype.numpy) for _, shape, dtype, _ in made]
-        calls.run(layout_of(values), [*arguments, *arrays])
+        calls.run(layout_of(values), [*arguments, *arrays], values)
         for (at, _, _, is_tile), array in zip(made, arrays):
             frame[at] = TileValue(array) if is_tile else array.item()
         for step in after:

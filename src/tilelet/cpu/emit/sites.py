@@ -53,14 +53,25 @@ class Sites:
         return list(self._numbers)
 
 
-def error_of(kind: int, site: Site, n: Sequence[int]) -> UserError | InternalError:
-    """Return the error for the user."""
+def error_of(
+    kind: int, site: Site, n: Sequence[int], made: Loc | None = None
+) -> UserError | InternalError:
+    """Return the error for the user; `made`: where the program creates the tensor."""
     loc, name = site.loc, site.name
     if kind == WINDOW:
         clamps = site.op in ("slice", "load")
         axis, start, size, extent, whole = n[:5]
         return WindowOutOfRange(
-            loc, axis, start, size, extent, name, runtime=True, clamps=clamps, whole=whole
+            loc,
+            axis,
+            start,
+            size,
+            extent,
+            name,
+            runtime=True,
+            clamps=clamps,
+            made=made,
+            whole=whole,
         )
     if kind == VALID:
         return ValidShapeTooLarge(loc, n[0], n[1], n[2], runtime=True)

@@ -103,15 +103,19 @@ class NativeProgram:
         progress: Progress = no_progress,
         *,
         records: bool = False,
+        given: Sequence[object] = (),
     ) -> TaskCounts | TaskStream:
-        """Run; return the number of tasks, or with `records` all of them."""
+        """Run; return the number of tasks, or with `records` all of them.
+
+        given  as in `error`
+        """
         threads, memory = self.room(threads)
         call = Call(self, arguments, threads, seed, records, memory)
         try:
             with progress(f"running {self.program.name}", call.submitted):
                 kind = call.wait()
             if kind != sites.OK:
-                raise self.error(kind, call)
+                raise self.error(kind, call, given)
             if records and call.record.is_incomplete:
                 raise TooBig("the record of the tasks", 8 * call.record.count, 0)
             if records:
@@ -147,8 +151,11 @@ class NativeProgram:
             raise TooBig(name, max(nbytes, self.table.scratch_bytes), available, loc)
         return threads, max(0, available - threads * of_thread)
 
-    def error(self, kind: int, call: Call) -> BaseException:
-        """Return the error of a run that ended with this fault."""
+    def error(self, kind: int, call: Call, given: Sequence[object] = ()) -> BaseException:
+        """Return the error of a run that ended with this fault.
+
+        given  windows whose names it uses in place of those of the parameters, in their order
+        """
         if kind == sites.STOPPED:
             return KeyboardInterrupt()
         fault = call.fault
@@ -158,10 +165,20 @@ class NativeProgram:
             needed = call.args.threads * (self.table.scratch_bytes + _THREAD_BYTES)
             fewer = "set `TILELET_THREADS` to a smaller number"
             return TooBig("the threads of the run", needed, available_memory() or 0, help=fewer)
-        site = self.code.sites[int(fault.site)]
+        site, made = self.code.sites[int(fault.site)], None
         if fault.buffer >= 0:
-            site = replace(site, name=self.code.sites[int(fault.buffer)].name)
-        return sites.error_of(kind, site, list(fault.n))
+            name, made = self._origin(self.code.sites[int(fault.buffer)], given)
+            site = replace(site, name=name)
+        return sites.error_of(kind, site, list(fault.n), made)
+
+    def _origin(self, buffer: sites.Site, given: Sequence[object]) -> tuple[str, Loc | None]:
+        """Return the name of a buffer, and where the program creates it."""
+        if buffer.op != "param":
+            return buffer.name, buffer.loc
+        for param, window in zip(self.program.main.params, given):
+            if param.name == buffer.name and isinstance(window, Window):
+                return window.name, window.buffer.made
+        return buffer.name, None
 
 
 def _built(program: Program, keep: Path | None, *, with_plans: bool) -> NativeProgram:

@@ -141,9 +141,11 @@ class PreparedCalls:
         self._strikes = 0
         self._pause = 0  # multi-threaded runs until a shorter way is tried again
 
-    def run(self, arguments: Sequence[object], progress: Progress) -> bool:
+    def run(
+        self, arguments: Sequence[object], progress: Progress, given: Sequence[object] = ()
+    ) -> bool:
         """Run on the entry's arguments in order; return False without running if arrays among them
-        overlap.
+        overlap. `given`: as in `NativeProgram.error`.
         """
         try:
             prepared = self._idle.pop()
@@ -159,7 +161,7 @@ class PreparedCalls:
         else:
             kind = self._run_briefly(enter, prepared)
         if kind != sites.OK:
-            raise self.native.error(kind, prepared.call)
+            raise self.native.error(kind, prepared.call, given)
         self._idle.append(prepared)
         return True
 
