@@ -245,6 +245,10 @@ if __name__ == "__main__":
     kernel(x, x.copy(), 16)
 """
 WHOLE_TILES = OPEN_SHAPES.replace("TILES", "rows // 4").replace("ROW", "t * 4")
+FIRST_TILES = (
+    OPEN_SHAPES.replace("TILES", "4").replace("ROW", "t * 4")
+    .replace("pl.range(rows)", "pl.range(0, rows, 4)").replace("pl.full([1,", "pl.full([4,")
+)  # fmt: skip
 ALL_ROWS = OPEN_SHAPES.replace("TILES", "(rows + 3) // 4").replace("ROW", "pl.min(t * 4, rows - 4)")
 DECLARED = (
     WHOLE_TILES.replace("pl.Tensor", "pl.Tensor[[16, 64], pl.FP32]")
@@ -262,6 +266,11 @@ def test_a_fill_that_matters_for_other_shapes() -> None:
     """With 17 rows, one row keeps the value of the fill."""
     assert not fixed(WHOLE_TILES).steps
     assert "fill" not in applied(fixed(WHOLE_TILES, unproved=True))
+
+
+def test_a_fill_that_matters_for_a_multiple_of_the_shape() -> None:
+    """With 32 rows, 16 keep the value of the fill; with 17, 15 or 8 the function is rejected."""
+    assert "fill" not in applied(fixed(FIRST_TILES, unproved=True))
 
 
 def test_shapes_that_a_call_decides_are_tried() -> None:

@@ -25,11 +25,18 @@ from tilelet.passes.pipeline import run_passes
 INTEGER_TRIALS = 16
 """Number of input sets with other integers per program, if outputs are small."""
 
-SIZE_TRIALS = 12
+SIZE_TRIALS = 16
 """Number of input sets of other sizes per program; it is lowered again for each."""
 
-_SIZES: tuple[Callable[[int], int], ...] = (lambda n: n + 1, lambda n: n - 1, lambda n: n // 2)
-"""Other sizes of a `@pl.jit` function whose shapes a call decides."""
+_SIZES: tuple[Callable[[int], int], ...] = (
+    lambda n: n + 1, lambda n: 2 * n, lambda n: n // 2, lambda n: n - 1,
+)  # fmt: skip
+"""Other sizes of a `@pl.jit` function whose shapes a call decides. Programs of whole blocks reject
+all but their multiples.
+"""
+
+_MAX_ELEMENTS = 1 << 22
+"""Limit on the elements of larger arguments: programs of other sizes are interpreted."""
 
 _NUMBER = -1
 """In place of an axis: a number that is part of the program's text."""
@@ -143,7 +150,8 @@ def _size_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[st
             shape = list(np.shape(made[name]))
             shape[axis] = change(n)
             made[name] = np.resize(made[name], shape)
-        yield made
+        if change(2) < 4 or sum(map(np.size, made.values())) <= _MAX_ELEMENTS:
+            yield made
 
 
 def _integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[dict[str, object]]:
