@@ -191,9 +191,10 @@ class Witnesses:
         else:
             how = "in an order that the rules allow"
         at = ", ".join(map(str, place))
+        differ = "1 element differs" if count == 1 else f"{count} elements differ"
         text = (
             f"seed {seed} runs {who} {how}: `{name}[{at}]` is {other:.9g}, "
-            f"in program order {usual:.9g}; {count} elements differ"
+            f"in program order {usual:.9g}; {differ}"
         )
         data = (
             ("tensor", name),
