@@ -54,6 +54,10 @@ class LentInputs:
         kept = self.digests(arrays).keys() - set(written)
         return {name: array if name in kept else array.copy() for name, array in arrays.items()}
 
+    def apart(self, array: Array) -> Array:
+        """Return an array that restoring the inputs does not change."""
+        return array.copy() if self.sharing(array) else array
+
     def restore(self) -> None:
         """Restore inputs that were changed since they were made."""
         for name, (ref, digest) in self._known.items():

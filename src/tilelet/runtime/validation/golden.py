@@ -85,8 +85,8 @@ def compute_golden(
     seed = torch_seed() if seed is None else seed
     tensors, touched = _call(golden, given, scalars, names, use_torch, seed)
     del given
+    results = {name: lent.apart(_result(name, tensors[name], arrays[name])) for name in names}
     lent.restore()
-    results = {name: _result(name, tensors[name], arrays[name]) for name in names}
     unchanged = [name for name in names if _same_bits(results[name], arrays[name])]
     written = set(names).difference(unchanged) | {name for name in names if touched.get(name)}
     suspects = [
@@ -205,12 +205,12 @@ def unchanged_elements(
         _bytes(marked[name])[...] = 1 if arrays[name].dtype == np.bool_ else _MARK
     try:
         tensors, _ = _call(golden, marked, scalars, outputs, use_torch, seed)
+        return {name: _still_marked(_result(name, tensors[name], arrays[name])) for name in names}
     except GoldenRaised:
         # a failure on such data means that it is read
         return {name: np.zeros(arrays[name].shape, np.bool_) for name in names}
     finally:
         lent.restore()
-    return {name: _still_marked(_result(name, tensors[name], arrays[name])) for name in names}
 
 
 def _still_marked(array: Array) -> Bits:
