@@ -249,6 +249,25 @@ FIRST_TILES = (
     OPEN_SHAPES.replace("TILES", "4").replace("ROW", "t * 4")
     .replace("pl.range(rows)", "pl.range(0, rows, 4)").replace("pl.full([1,", "pl.full([4,")
 )  # fmt: skip
+ALL_TILES = """\
+import numpy as np
+import tilelet.language as pl
+
+
+@pl.jit
+def kernel(x: pl.Tensor, z: pl.InOut[pl.Tensor]):
+    rows, _ = x.shape
+    for k in pl.range(rows // 8):
+        for r in pl.range(0, 16, 4):
+            with pl.at(level=pl.Level.CORE_GROUP):
+                z[r : r + 4, :] = pl.add(z[r : r + 4, :], pl.exp(x[r : r + 4, :]))
+    return z
+
+
+if __name__ == "__main__":
+    x = np.ones((16, 64), np.float32)
+    kernel(x, x.copy())
+"""
 ALL_ROWS = OPEN_SHAPES.replace("TILES", "(rows + 3) // 4").replace("ROW", "pl.min(t * 4, rows - 4)")
 DECLARED = (
     WHOLE_TILES.replace("pl.Tensor", "pl.Tensor[[16, 64], pl.FP32]")
@@ -271,6 +290,11 @@ def test_a_fill_that_matters_for_other_shapes() -> None:
 def test_a_fill_that_matters_for_a_multiple_of_the_shape() -> None:
     """With 32 rows, 16 keep the value of the fill; with 17, 15 or 8 the function is rejected."""
     assert "fill" not in applied(fixed(FIRST_TILES, unproved=True))
+
+
+def test_a_loop_without_an_iteration_for_small_shapes() -> None:
+    """With 4 rows, the windows past the last row are never read."""
+    assert "read-modify-write" not in applied(fixed(ALL_TILES, unproved=True))
 
 
 def test_shapes_that_a_call_decides_are_tried() -> None:

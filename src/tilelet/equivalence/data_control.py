@@ -25,14 +25,14 @@ from tilelet.passes.pipeline import run_passes
 INTEGER_TRIALS = 16
 """Number of input sets with other integers per program, if outputs are small."""
 
-SIZE_TRIALS = 16
+SIZE_TRIALS = 28
 """Number of input sets of other sizes per program; it is lowered again for each."""
 
 _SIZES: tuple[Callable[[int], int], ...] = (
-    lambda n: n + 1, lambda n: 2 * n, lambda n: n // 2, lambda n: n - 1,
+    lambda n: n + 1, lambda n: 2 * n, lambda n: n // 4, lambda n: n // 2, lambda n: n - 1,
 )  # fmt: skip
 """Other sizes of a `@pl.jit` function whose shapes a call decides. Programs of whole blocks reject
-all but their multiples.
+all but their multiples; with few blocks, loops have no iteration.
 """
 
 _MAX_ELEMENTS = 1 << 22
@@ -130,7 +130,7 @@ def _size_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[st
     """Yield arguments of other sizes, if each call decides the sizes.
 
     Extents and numbers that are equal in `given` change together: all of them, or those of one
-    axis.
+    axis. So do all extents.
     """
     own, numbers = open_parameters(program), call_numbers(program)
     places: list[tuple[str, int, int]] = []
@@ -140,6 +140,7 @@ def _size_trials(program: Program, given: Mapping[str, Any]) -> Iterator[dict[st
             places.append((name, _NUMBER, int(numbers[name])))
     groups = {frozenset(p for p in places if p[2] == n) for _, _, n in places if n > 1}
     groups |= {frozenset(p for p in group if p[1] == a) for group in groups for _, a, _ in group}
+    groups |= {frozenset(p for p in places if p[1] != _NUMBER and p[2] > 1)} - {frozenset()}
     ordered = sorted(groups, key=lambda g: (-len(g), sorted(g)))
     for change, group in itertools.islice(itertools.product(_SIZES, ordered), SIZE_TRIALS):
         made = dict(given)
