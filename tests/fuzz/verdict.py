@@ -250,9 +250,7 @@ def _same(case: Case, trial: Trial, found: Any) -> Verdict | None:
         if verdict.is_failure:
             return verdict
         expected = wanted if isinstance(wanted, str) else "a result"
-        assert _first(verdict.detail) == _first(expected), (
-            f"{_first(verdict.detail)}, but the interpreter: {_first(expected)}"
-        )
+        assert verdict.detail == expected, f"{verdict.detail}\nbut the interpreter: {expected}"
         return None
     assert not isinstance(wanted, str), f"no error, but the interpreter: {_first(wanted)}"
     arrays = {n: a for n, a in wanted.items() if isinstance(a, np.ndarray)}
