@@ -220,7 +220,9 @@ class RepairSearch:
         failed = len(self._trials) - passed
         error = relative_error(made[output], self._case.expected[output])
         repair = Repair(edit, error, passed, failed)
-        if failed and (passed or not _new_numbers(edit)):  # a number can be fitted to one input
+        numbers = _new_numbers(edit)
+        # A number can be fitted to any inputs; one of the golden that holds for others is not.
+        if failed and (not numbers or (passed and numbers <= set(self.edits.likely))):
             self.for_these_inputs.setdefault(repair.place, repair)
         return None if failed else repair
 
