@@ -156,6 +156,7 @@ class Operation:
     writes: set[TapeStorage]
     replaces: set[TapeStorage]  # cells written in place
     state: tuple[Any, Any] | None = None  # a generator and its state
+    number: int = 0  # position on the tape
 
     @property
     def is_wanted(self) -> bool:
@@ -186,6 +187,7 @@ class Tape:
     def __init__(self) -> None:
         self._pending: list[Operation] = []
         self._made = 0  # elements of large tensors so far
+        self._added = 0  # operations so far
 
     def takes(self, elements: int, is_blank: bool) -> bool:
         """Whether to defer a new tensor of this many elements."""
@@ -194,6 +196,8 @@ class Tape:
         return elements >= (_BLANK if is_blank else LARGE) and self._made > _FREE
 
     def add(self, operation: Operation) -> None:
+        self._added += 1
+        operation.number = self._added
         self._pending.append(operation)
         if len(self._pending) > _MOST:
             self._pending = [o for o in self._pending if o.is_wanted]
@@ -209,17 +213,34 @@ class Tape:
                 chosen.append(operation)
                 wanted |= operation.reads | operation.writes
                 replaced |= operation.replaces
-        self._run(chosen[::-1])
+        if chosen:
+            self._run(chosen)
 
-    def _run(self, operations: Sequence[Operation]) -> None:
-        done: set[int] = set()
+    def _run(self, newest_first: list[Operation]) -> None:
+        """Run operations, and forget each at once: its operands may be large."""
+        chosen = {operation.number for operation in newest_first}
+        self._pending = [o for o in self._pending if o.number not in chosen]
+        self._forget_unwanted()
         try:
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-                for operation in operations:
-                    operation.run()
-                    done.add(id(operation))
-        finally:  # if one runs out of memory, those after it are still pending
-            self._pending = [o for o in self._pending if id(o) not in done]
+                while newest_first:
+                    newest_first[-1].run()
+                    newest_first.pop()
+        finally:  # those after one that fails, for lack of memory, are still to be run
+            if newest_first:
+                rest = [*self._pending, *newest_first]
+                self._pending = sorted(rest, key=lambda operation: operation.number)
+
+    def _forget_unwanted(self) -> None:
+        """Forget operations whose effect is not observable, the newest first: others may then be
+        unwanted, too.
+        """
+        kept: list[Operation] = []
+        while self._pending:
+            operation = self._pending.pop()
+            if operation.is_wanted:
+                kept.append(operation)
+        self._pending = kept[::-1]
 
 
 _TAPE = Tape()
