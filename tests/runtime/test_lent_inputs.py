@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.ranks.programs import ring, rows, world
 
 import tilelet.language as pl
-from tilelet.runtime import TensorSpec, run
+from tilelet.runtime import TensorSpec, run, session
 from tilelet.runtime.data import inputs, lent
+from tilelet.runtime.handlers.base import RanksRun
+from tilelet.runtime.handlers.record import ExecuteAndRecord, Record
 from tilelet.runtime.harness import case_run
+from tilelet.runtime.session import Session
 
 SHAPE = [16, 16]
 
@@ -112,3 +116,22 @@ def test_an_array_that_cannot_be_made_again_is_an_error() -> None:
     result = result_of(lambda: x, lambda: filled(3), golden)
     assert not result.passed
     assert "let it return a copy" in str(result.error)
+
+
+@pytest.mark.parametrize("handler", [Record, ExecuteAndRecord])
+def test_schedules_of_ranks_are_explored_on_the_arrays_of_the_script(
+    handler: type[Record | ExecuteAndRecord],
+) -> None:
+    x, seen = rows(2), []
+
+    def explore(given: RanksRun) -> bool:
+        seen.append(given.arguments["x"])
+        return False
+
+    specs = [
+        TensorSpec("x", x.shape, "float32", lambda: x),
+        TensorSpec("y", x.shape, "float32", is_output=True),
+    ]
+    with session.active(Session(handler(explore=explore), quiet_diagnostics=True)):
+        assert run(ring, specs, config=world(2)).passed
+    assert [np.shares_memory(a, x) for a in seen] == [True]

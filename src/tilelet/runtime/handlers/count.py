@@ -50,7 +50,7 @@ class Count:
         needed, shapes = run.control_arguments()
         with progress(f"counting the tasks of {compiled.name}"):
             tasks = self._count(
-                compiled, {**needed, **shapes}, run.inputs, run.session, run.case.config
+                compiled, {**needed, **shapes}, run.lent_inputs, run.session, run.case.config
             )
         note_counted(run, tasks)
         self._show(compiled, tasks, run.session)

@@ -29,7 +29,7 @@ class Examine(Execute):
         with run.compiling():
             compiled = run.compiled
         if compiled.has_ranks:
-            self.explore_ranks(compiled, run.inputs, config)
+            self.explore_ranks(compiled, run.lent_inputs, config)
         run.session.announce(config)
         if config.stops_after_compile:
             run.skip_validation("the program was only compiled")

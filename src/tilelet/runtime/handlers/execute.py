@@ -77,7 +77,7 @@ class Execute:
             compiled = run.compiled
             if not config.stops_after_compile and not compiled.has_ranks:
                 compiled.prepare(config, run.directory, records=self.records, now=run.session)
-        if compiled.has_ranks and self.explore_ranks(compiled, run.inputs, config) is not None:
+        if compiled.has_ranks and self.explore_ranks(compiled, run.lent_inputs, config) is not None:
             run.result.passed, run.result.was_executed = True, False
             return
         run.session.announce(config)

@@ -71,7 +71,7 @@ class Record:
         with run.compiling():
             compiled = run.compiled
         if compiled.has_ranks:
-            explore_ranks(compiled, run.inputs, run.case.config, self.explore)
+            explore_ranks(compiled, run.lent_inputs, run.case.config, self.explore)
             run.result.passed, run.result.was_executed = True, False
             return
         needed, shapes = run.control_arguments()
