@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tilelet.language as pl
+from tilelet.runtime import TensorSpec
 from tilelet.runtime.torch_scripts import deferred, mersenne_twister
 from tilelet.runtime.torch_scripts.deferred import Deferred, Deferring, Tape
 
@@ -410,3 +411,17 @@ def test_an_unwanted_operation_keeps_no_computed_operand() -> None:
         del drawn
     doubled.numpy()
     assert operand() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_tensor_of_a_spec_is_deferred_if_that_of_the_script_is(dtype: Any) -> None:
+    made = TensorSpec("x", BIG, dtype, lambda: torch.randn(BIG)).create_tensor()
+    with Deferring():
+        spec = TensorSpec("x", BIG, dtype, lambda: torch.randn(BIG).to(dtype))
+        stacked = torch.cat([spec.create_tensor()] * 3)
+        assert isinstance(stacked, Deferred)
+        given = torch.randn(BIG)
+        own = TensorSpec("y", BIG, torch.float32, given).create_tensor()
+        own.zero_()
+    assert torch.equal(stacked[300:600].clone(), made)
+    assert given.abs().max() > 0

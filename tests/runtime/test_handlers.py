@@ -24,7 +24,7 @@ ENTRY_POINTS = {
     "advice/programs.py": {"_origins"},
     "cli/profile.py": {"period_of"},
     "compat/bench.py": {"benchmark"},
-    "runtime/data/inputs.py": {"initial_array"},
+    "runtime/data/inputs.py": {"initial_array", "initial_tensor"},
     "runtime/harness/runner.py": {"_run_case"},
     "runtime/inspection/check.py": {"recorded_runs"},
     "runtime/inspection/diverge.py": {"diverge"},

@@ -45,6 +45,12 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
+def is_deferred(value: object) -> bool:
+    """Whether `value` is a torch tensor whose elements are computed on first access."""
+    module = sys.modules.get("tilelet.runtime.torch_scripts.deferred")
+    return module is not None and isinstance(value, module.Deferred)
+
+
 def is_array(value: object) -> bool:
     """Whether `value` holds elements: a NumPy array or a torch tensor."""
     return isinstance(value, np.ndarray) or is_tensor(value)

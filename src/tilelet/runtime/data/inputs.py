@@ -24,7 +24,7 @@ from tilelet.diag.core import UserError
 from tilelet.dtypes import HF8, Argument, Arguments, Array
 from tilelet.native.memory import available_memory
 from tilelet.numerics import cast as cast_elements
-from tilelet.runtime.data.arrays import as_array, is_array, loaded_torch
+from tilelet.runtime.data.arrays import as_array, as_tensor, is_array, is_deferred, loaded_torch
 from tilelet.runtime.data.lent import LARGE
 from tilelet.runtime.data.seeds import seeded, torch_seed
 from tilelet.runtime.data.specs import Spec, TensorSpec
@@ -71,16 +71,35 @@ def initial_array(
     array is fresh unless it `is_lent`: then it may be that of the script.
     """
     now = now or current()
-    value = None if zero else spec.init_value
     if spec.from_checkpoint is not None and not zero:
         source = chosen_checkpoint(spec.name, spec.checkpoint)
         return read_tensor(source, spec.from_checkpoint, spec.shape, spec.element.numpy)
-    if value is None:
+    if zero or spec.init_value is None:
         return np.zeros(spec.shape, spec.element.numpy)
+    return _converted(spec, _initial_value(spec, seed, now), now, is_lent)
+
+
+def initial_tensor(spec: TensorSpec) -> Any:
+    """Return the initial data of a tensor: a fresh torch tensor.
+
+    If the script's own tensor is deferred, so is the result.
+    """
+    if spec.init_value is None:
+        return as_tensor(initial_array(spec))
+    now = current()
+    value = _initial_value(spec, None, now)
+    if is_deferred(value) and value.shape == spec.shape and value.dtype == spec.dtype:
+        return value.clone()
+    return as_tensor(_converted(spec, value, now, is_lent=False))
+
+
+def _initial_value(spec: TensorSpec, seed: int | None, now: Session) -> Any:
+    """Return what the script gives as initial data: an array of any kind, or a number."""
+    value = spec.init_value
     if callable(value):
         with seeded(seed_of(spec.name, draw_seed(now) if seed is None else seed)):
-            value = _call(spec, value)
-    return _converted(spec, value, now, is_lent)
+            return _call(spec, value)
+    return value
 
 
 def draw_seed(now: Session) -> int:

@@ -100,11 +100,9 @@ class TensorSpec:
 
     def create_tensor(self) -> Any:
         """Return a fresh tensor or array with this spec's initial value."""
-        from tilelet.runtime.data.arrays import as_tensor
-        from tilelet.runtime.data.inputs import initial_array
+        from tilelet.runtime.data.inputs import initial_array, initial_tensor
 
-        array = initial_array(self)
-        return as_tensor(array) if self.wants_torch else array
+        return initial_tensor(self) if self.wants_torch else initial_array(self)
 
 
 class ScalarSpec:
