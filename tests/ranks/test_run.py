@@ -49,16 +49,19 @@ def test_the_harness_compares_with_a_golden() -> None:
     assert result.tasks == {"push_step": 2}
 
 
-def test_a_wrong_result_is_reported() -> None:
+def test_a_wrong_result_is_reported_by_region() -> None:
+    def golden(tensors):
+        tensors["y"][:] = np.roll(np.asarray(tensors["x"]), 1, axis=0)
+        tensors["y"][1, 0, 3:9] += 1
+
     specs = [
         TensorSpec("x", [2, 1, SIZE], "float32", init_value=lambda: rows(2)),
         TensorSpec("y", [2, 1, SIZE], "float32", is_output=True),
     ]
-    config = {"distributed_config": DistributedConfig(device_ids=[0, 1])}
-    result = run(ring, specs, golden_fn=lambda tensors: tensors["y"].fill(0.5), compile_cfg=config)
+    result = run(ring, specs, golden_fn=golden, config=world(2))
     assert not result.passed
-    assert result.error is not None
-    assert "Mismatched elements: 128/128" in result.error
+    assert "columns 3:9" in result.error
+    assert "several ranks write" in result.error
     assert "Search for races: tilelet check" in result.error
 
 

@@ -23,7 +23,7 @@ from tilelet.divergence.record import (
     follow,
 )
 from tilelet.dtypes import Arguments, Array
-from tilelet.ir.core import Program
+from tilelet.ir.core import FunctionKind, Program
 from tilelet.tasks.window import Window
 
 MAX_WRITERS = 6
@@ -124,7 +124,10 @@ def where_wrong(
     recorder, note = Writes(program), ""
     parameters: Mapping[str, Any] = {}
     try:
-        parameters = follow(recorder, arguments).parameters
+        if program.main.kind is FunctionKind.Host:
+            note = "the writers are unknown: several ranks write"
+        else:
+            parameters = follow(recorder, arguments).parameters
     except UnknownAddressError:
         note = "the writers are unknown: addresses depend on computed data"
     except (UserError, InternalError, MemoryError) as error:

@@ -210,7 +210,7 @@ class Execute:
             }
             judgements = run.judge.judge_all(actual, expected, run.by_spec(tensors))
         failed = [by_spec[j.name] for j in judgements if not j.ok]
-        if failed and not run.compiled.has_ranks:
+        if failed:
             pairs = {p: (actual[specs[p].name], expected[specs[p].name]) for p in failed}
             _find_where(run, pristine, pairs)
             _search_briefly(run, pristine)
@@ -242,6 +242,8 @@ def _search_briefly(run: CaseRun, pristine: Arguments) -> None:
     from tilelet.divergence.answer import SHORT, answer
     from tilelet.divergence.case import no_parts
 
+    if run.compiled.has_ranks:
+        return
     if sum(np.size(array) for array in pristine.values()) > _MAX_ELEMENTS_SEARCHED:
         return
     # Discard what the golden prints: it was printed before.
