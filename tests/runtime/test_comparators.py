@@ -187,6 +187,8 @@ def test_error_distribution_reports_and_judges_only_when_told() -> None:
     assert "max 0.5" in message
     assert "1 not finite" in message
     assert not error_distribution(always_pass=False)(a, e, rtol=0.0, atol=0.0)[0]
+    assert error_distribution(always_pass=False)(a[:2], e[:2], rtol=0.0, atol=0.0)[0]
+    assert error_distribution(always_pass=False)(a[:2], a[1:], rtol=0.0, atol=0.0)[0]
     _, message = error_distribution((0.1, 0.7), (0.25, 1.0))(a, e)
     assert "25% 0.125, max 0.5, 2 above 0.1, 1 above 0.7" in message
 

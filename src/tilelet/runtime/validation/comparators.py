@@ -386,7 +386,7 @@ def error_distribution(
 
     diff_thds: report for each threshold how many elements differ by more
     quantiles: of the differences, from 0 to 1
-    always_pass: False for the verdict of `allclose`
+    always_pass: False to fail if a result is not finite
     """
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
@@ -403,7 +403,8 @@ def error_distribution(
         parts += [f"{count} above {limit:g}" for limit, count in more]
         if finite.size < difference.size:
             parts.append(f"{difference.size - finite.size} not finite")
-        return always_pass or found.mismatched == 0, "difference: " + ", ".join(parts)
+        is_finite = bool(np.isfinite(to_double(as_array(actual))).all())
+        return always_pass or is_finite, "difference: " + ", ".join(parts)
 
     return _named(compare, "error_distribution")
 
