@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from tilelet.runtime import (
     topk_pair_compare,
     topk_set_compare,
 )
-from tilelet.runtime.validation.comparators import allclose_where_defined
+from tilelet.runtime.validation.comparators import Comparator, allclose_where_defined
 
 values = hnp.arrays(np.float64, 40, elements=st.floats(-10, 10))
 
@@ -246,3 +248,29 @@ def test_where_the_golden_is_nan_anything_may_stand() -> None:
     assert allclose_where_defined()(actual, actual * 1.001, rtol=0.01, atol=0.0)[0]
     whole = np.array([1, 2])
     assert not allclose_where_defined()(whole, np.array([1, 3]))[0]
+
+
+@pytest.mark.parametrize(
+    ("compare", "multiple"), [(ratio_reldiff(), 3), (error_distribution(), 4)], ids=["ratio", "all"]
+)
+def test_wide_outputs_are_compared_in_little_memory(compare: Comparator, multiple: int) -> None:
+    expected = np.ones((4, 1 << 21), np.float32)
+    actual = expected.copy()
+    actual[0, 5] = actual[3, -1] = 2
+    tracemalloc.start()
+    try:
+        ok, message = compare(actual, expected, rtol=1e-3, atol=1e-3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert ok
+    assert "2/8388608" in message or "max 1" in message
+    assert peak < multiple * expected.nbytes
+
+
+@pytest.mark.parametrize("place", [0, (1 << 20) + 3])
+def test_ratio_reldiff_fails_on_nan_in_any_block(place: int) -> None:
+    expected = np.ones(1 << 21, np.float32)
+    actual = expected.copy()
+    actual[place] = np.nan
+    assert not ratio_reldiff(pct_thd=0.5)(actual, expected)[0]

@@ -8,7 +8,7 @@ passes an output with NaN, except where `allclose_where_defined` or `ignore_nan`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ Comparator = Callable[..., Verdict]
 
 # Below this magnitude (the smallest normal FP16 number) relative differences are meaningless.
 _SMALLEST = 2.0**-14
+# Elements that are compared at once.
+_BLOCK = 1 << 20
 
 
 def ratio_allclose(
@@ -92,14 +94,15 @@ def ratio_reldiff(
             if zero_tail and _has_tail(seen, valid_axis, valid_rows):
                 return False, _tail_text(valid_axis, valid_rows)
             seen, wanted = (_up_to(x, valid_axis, valid_rows) for x in (seen, wanted))
-        a, e = to_double(seen), to_double(wanted)
         found = scan(seen, wanted, 0.0, diff_thd)
-        with np.errstate(invalid="ignore"):
-            difference = np.abs(a - e)
-            scale = np.maximum(np.maximum(np.abs(a), np.abs(e)), _SMALLEST / diff_thd) + 1e-9
-            measure = np.where(difference < diff_thd, difference, difference / scale)
-            bad = int((measure > diff_thd).sum())
-        largest = float(measure.max(initial=0.0))
+        bad, largest = 0, 0.0
+        for a, e in _double_blocks(seen, wanted):
+            with np.errstate(invalid="ignore"):
+                difference = np.abs(a - e)
+                scale = np.maximum(np.maximum(np.abs(a), np.abs(e)), _SMALLEST / diff_thd) + 1e-9
+                measure = np.where(difference < diff_thd, difference, difference / scale)
+                bad += int((measure > diff_thd).sum())
+            largest = float(np.maximum(largest, measure.max(initial=0.0)))  # NaN stays NaN
         ok = bad <= round(pct_thd * found.total) and largest < max_diff_hd
         summary = (
             f"{bad}/{found.total} elements differ by more than {diff_thd:g} "
@@ -132,6 +135,13 @@ def bf16_allclose_or_ulp(max_ulp: int = 1) -> Comparator:
         return _verdict(bad == 0, summary, found, a, e)
 
     return _named(compare, f"bf16_allclose_or_ulp(max_ulp={max_ulp})")
+
+
+def _double_blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
+    """Yield arrays of one shape part by part, as doubles: these need several times their memory."""
+    flat = [x.reshape(-1) for x in arrays]
+    for begin in range(0, flat[0].size, _BLOCK):
+        yield tuple([to_double(x[begin : begin + _BLOCK]) for x in flat])
 
 
 def _steps(x: Array) -> Array:
@@ -391,20 +401,25 @@ def error_distribution(
 
     def compare(actual: Any, expected: Any, **context: Any) -> Verdict:
         found = scan(actual, expected, context.get("rtol", 1e-5), context.get("atol", 1e-5))
-        difference = np.abs(to_double(as_array(actual)) - to_double(as_array(expected))).reshape(-1)
-        finite = difference[np.isfinite(difference)]
+        seen, wanted = as_array(actual), as_array(expected)
+        difference, end = np.empty(seen.size), 0
+        for a, e in _double_blocks(seen, wanted):
+            begin, end = end, end + a.size
+            np.abs(a - e, out=difference[begin:end])
+        is_finite = np.isfinite(difference)
+        finite = difference if is_finite.all() else difference[is_finite]
         parts = [f"relative L2 {found.relative_l2:.4g}"]
         if finite.size:
             special = {0.5: "median", 1.0: "max"}
             names = [special.get(q, f"{100 * q:g}%") for q in quantiles]
-            values = np.quantile(finite, quantiles)
+            values = np.quantile(finite, quantiles, overwrite_input=True)
             parts += [f"{name} {value:.4g}" for name, value in zip(names, values)]
         more = [(limit, np.count_nonzero(~(difference <= limit))) for limit in diff_thds]
         parts += [f"{count} above {limit:g}" for limit, count in more]
         if finite.size < difference.size:
             parts.append(f"{difference.size - finite.size} not finite")
-        is_finite = bool(np.isfinite(to_double(as_array(actual))).all())
-        return always_pass or is_finite, "difference: " + ", ".join(parts)
+        can_pass = always_pass or all(np.isfinite(a).all() for (a,) in _double_blocks(seen))
+        return can_pass, "difference: " + ", ".join(parts)
 
     return _named(compare, "error_distribution")
 
