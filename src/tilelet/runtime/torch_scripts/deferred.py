@@ -220,7 +220,10 @@ class Tape:
         """Run operations, and forget each at once: its operands may be large."""
         chosen = {operation.number for operation in newest_first}
         self._pending = [o for o in self._pending if o.number not in chosen]
-        self._forget_unwanted()
+        if (
+            len(chosen) > 1
+        ):  # a single operation, such as a read of one element, has no intermediates
+            self._forget_unwanted()
         try:
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 while newest_first:
