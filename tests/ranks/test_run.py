@@ -23,6 +23,8 @@ from tilelet.diag.core import UserErrors
 from tilelet.diag.tracebacks import user_frames
 from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.host import plan_of
+from tilelet.ranks.rank import RankState, RankTask
+from tilelet.ranks.scheduler import World
 from tilelet.runtime import TensorSpec, run
 from tilelet.tasks.arguments import bind_arguments
 
@@ -458,3 +460,39 @@ def test_the_host_may_read_what_no_dispatch_writes() -> None:
     y = np.zeros_like(x)
     host(np.array([0, 2], np.int32), x, y, config=world(2))
     assert np.array_equal(y, x + x)
+
+
+def test_tasks_without_a_core_are_not_tried_at_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    start = World._start_task
+
+    def counted(self: World, state: RankState, task: RankTask) -> bool:
+        tried.append(task.kernel)
+        return start(self, state, task)
+
+    row_of, rows_of = pl.Tensor[[1, 16], pl.FP32], pl.Tensor[[400, 16], pl.FP32]
+
+    @pl.jit.incore
+    def double(x: row_of, y: pl.Out[row_of]):
+        y = pl.store(pl.mul(pl.load(x, [0, 0], [1, 16]), 2.0), [0, 0], y)
+        return y
+
+    @pl.jit
+    def chip(x: rows_of, y: pl.Out[rows_of]):
+        for i in pl.range(400):
+            double(x[i : i + 1, :], y[i : i + 1, :])
+        return y
+
+    pair = pl.Tensor[[2, 400, 16], pl.FP32]
+
+    @pl.jit.host
+    def host(x: pair, y: pl.Out[pair]):
+        for r in pl.range(pld.world_size()):
+            chip(x[r], y[r], device=r)
+
+    monkeypatch.setattr(World, "_start_task", counted)
+    x = np.ones((2, 400, 16), np.float32)
+    y = np.zeros_like(x)
+    host(x, y, config=world(2))
+    assert np.array_equal(y, 2 * x)
+    assert len(tried) < 3 * 800

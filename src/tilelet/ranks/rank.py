@@ -194,6 +194,8 @@ class RankState(State):
         self.by_index: dict[int, RankTask] = {}
         # Tasks waiting for a core, in the order in which they became ready.
         self.waiting: list[RankTask] = []
+        # Whether one of them may start: a task or a core was added since they were last tried.
+        self.may_start = False
         self._resumable: dict[str, ResumableFunction] = {}
         self._suspending: dict[str, bool] = {}
         self._needs: dict[str, tuple[int, int]] = {}
@@ -308,7 +310,7 @@ class RankState(State):
         self.strand.task.open += 1
         self.world.submitted(self, task)
         if not task.waits_for:
-            self.waiting.append(task)
+            self._add_waiting(task)
 
     def _conflicts(self, accessed: Sequence[tuple[Window, bool]]) -> list[RankTask]:
         """Return unfinished tasks that touch the same memory, if either of the two writes."""
@@ -349,7 +351,11 @@ class RankState(State):
         for follower in task.followers:
             follower.waits_for.discard(task)
             if not follower.waits_for and not follower.started:
-                self.waiting.append(follower)
+                self._add_waiting(follower)
+
+    def _add_waiting(self, task: RankTask) -> None:
+        self.waiting.append(task)
+        self.may_start = True
 
     def push(self, window: Window, data: Array, atomic: bool) -> None:
         """Store to a peer, immediately or at the strand's next fence."""

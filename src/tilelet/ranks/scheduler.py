@@ -206,9 +206,10 @@ class World:
         self._in_order.remove(strand)
         task = strand.task
         if task.kernel:
-            cores = self.ranks[strand.rank].cores
-            cores.give(task.cores)
-            cores.holders.remove(strand)
+            state = self.ranks[strand.rank]
+            state.cores.give(task.cores)
+            state.cores.holders.remove(strand)
+            state.may_start = True
         self._release(task)
 
     def _release(self, task: RankTask) -> None:
@@ -323,7 +324,10 @@ class World:
             self.watcher.begin(strand, earlier)
 
     def _start_tasks(self, state: RankState) -> bool:
-        started = False
+        started, may_start, state.may_start = False, state.may_start, False
+        if not may_start:
+            return False
+        lacking: set[tuple[int, int]] = set()
         for task in list(state.waiting):
             if not task.kernel:
                 state.waiting.remove(task)
@@ -331,10 +335,15 @@ class World:
                 self._release(task)
                 started = True
                 continue
+            need = state.needs(task.kernel)
+            if need in lacking and (task.predicate is None or task.begun):
+                continue
             begun = task.begun
             if self._start_task(state, task):
                 state.waiting.remove(task)
                 started = True
+            else:
+                lacking.add(need)
             started = started or task.begun > begun
         return started
 
