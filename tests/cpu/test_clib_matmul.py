@@ -23,6 +23,8 @@ SOURCE = """
 const int64_t scratch_bytes = TL_MATMUL_SCRATCH_BYTES;
 int takes_pairs(const tl_matmul_args *x) { return is_paired(x); }
 int takes_b_in_place(const tl_matmul_args *x) { return is_in_place(x); }
+int64_t block_rows(const tl_matmul_args *x) { return block_at(x, 0, 0, 0).kc; }
+int64_t block_columns(const tl_matmul_args *x) { return block_at(x, 0, 0, 0).cols; }
 const char *next_b(const workspace *work) { return work->ahead.guess; }
 int is_next_fed(const workspace *work) { return work->fed == work->ahead.guess; }
 void prefer(int order) {
@@ -281,6 +283,21 @@ def test_b_is_taken_from_where_it_lies(flags: str) -> None:
             assert library.takes_b_in_place(ctypes.byref(args))
         check(a, b, None, flags=flags)
         check(a, b, start, in_place=True, flags=flags)
+
+
+@pytest.mark.parametrize("rows", [3, 16, 32, 33])
+@pytest.mark.parametrize("k", [254, 258, 514, 1030, 5130])
+def test_blocks_of_a_large_b_are_wide_with_few_rows(rows: int, k: int) -> None:
+    """Also beside the ends of blocks; A is packed at once or, if too large, block by block."""
+    a = stored(random_matrix((rows, k), BF16, rows), BF16)
+    b = stored(random_matrix((k, 1100), BF16, k), BF16)
+    start = random_matrix((rows, 1100), FP32, 2)
+    args, library = arguments(a, b, start, None), build(SOURCE, BUILDS["dot"])
+    depth, width = (256, 512) if rows <= 32 and k > 512 else (512, 256)
+    assert library.block_rows(ctypes.byref(args)) == min(k, depth)
+    assert library.block_columns(ctypes.byref(args)) == width
+    check(a, b, start, flags="dot")
+    check(a, b, start, in_place=True, flags="native")
 
 
 @pytest.mark.parametrize("flags", ["native", "dot"])

@@ -31,7 +31,7 @@ static void feed_rows(feed *f, const stream *x) {
 
 /* Prefetch the remaining lines. */
 static void feed_rest(feed *f) {
-    f->next = feed_lines(f->next, f->lines, f->step, f->left);
+    f->next = feed_lines(f->next, f->lines, f->step, f->left, 0);
     f->left = 0;
 }
 

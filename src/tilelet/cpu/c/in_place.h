@@ -101,7 +101,7 @@ TL_INLINE int run_in_place(const pass *p, int rows, int looks) {
         for (int i = 0; i < UNROLL; i++)
             step_in_place(acc, a + i, b + 2 * i * row_bytes, row_bytes, rows,
                           looks ? &least : NULL);
-        ahead = feed_lines(ahead, lines, step_ahead, in_turn);
+        ahead = feed_lines(ahead, lines, step_ahead, in_turn, 0);
     }
     for (; k > 0; k--, a++, b += 2 * row_bytes)
         step_in_place(acc, a, b, row_bytes, rows, looks ? &least : NULL);

@@ -9,7 +9,7 @@
  * of a whole group's columns, and converted once for all rows.
  *
  * B usually comes from memory. While one block of KC steps is computed, the passes prefetch the next
- * one into the L2 cache, row by row over the full width of the group (in a wide matrix every row is
+ * one, row by row over the full width of the group (in a wide matrix every row is
  * on a page of its own, and finding the page costs more than the line); and while one strip is
  * computed they convert the next one, a row every four steps: loads, conversions and stores hide
  * behind the FMAs.
@@ -34,6 +34,7 @@
 #define FEW_ROWS 48
 #define GROUP 512            /* limit of columns of C that stay in cache while k runs */
 #define PAIRED_GROUP 256     /* the same with pairs: two blocks of B fit the L2 cache */
+#define SKINNY_ROWS 32       /* with more, reading B is not the bound */
 #define FLIPPED_GROUP 192    /* the same where C^T is held in scratch */
 #define MAX_IN_PLACE 512     /* elements from one row of B to the next */
 #define MAX_ROWS_IN_PLACE 32 /* with more, a panel is read often enough to be worth packing */
@@ -99,8 +100,8 @@ static int is_paired(const tl_matmul_args *x) {
 
 static int steps_of(const tl_matmul_args *x, int kc) { return is_paired(x) ? kc / 2 : kc; }
 
-/* Maximum steps of k in a block. */
-static int block_of_k(const tl_matmul_args *x) { return is_paired(x) ? PAIRED_KC : KC; }
+/* Maximum steps of k in a block of A. */
+static int a_block_of_k(const tl_matmul_args *x) { return is_paired(x) ? PAIRED_KC : KC; }
 
 /* Whether passes read B in place: one of several that are read consecutively. A single one is not
  * in cache yet, and packing panels waits less for memory. Rows far apart lie on different pages,
@@ -109,6 +110,23 @@ static int is_in_place(const tl_matmul_args *x) {
     return x->then && is_paired(x) && !x->b_trans && x->n % PANEL == 0 && x->ldb <= MAX_IN_PLACE &&
            x->m <= MAX_ROWS_IN_PLACE;
 }
+
+/* Whether B has long rows and more than one block of k. Then prefetches go to the L1 cache: with those
+ * to the L2 cache, Zen 5 at times reads at half the speed. Narrow B are read more slowly this way
+ * (docs/measurements.md). */
+static int is_large(const tl_matmul_args *x) {
+    return x->k > a_block_of_k(x) && x->n >= PAIRED_GROUP;
+}
+
+/* Whether blocks are half as deep and twice as wide: with few rows, reading B is the bound, and rows
+ * at distances of powers of two share few sets of the L2 cache, which loses lines of deep blocks
+ * before they are read. */
+static int is_skinny(const tl_matmul_args *x) {
+    return is_large(x) && is_paired(x) && !x->b_trans && x->m <= SKINNY_ROWS && !is_in_place(x);
+}
+
+/* Maximum steps of k in a block: blocks of A are a multiple. */
+static int block_of_k(const tl_matmul_args *x) { return a_block_of_k(x) / (is_skinny(x) ? 2 : 1); }
 
 static int rows_of_pass(const tl_matmul_args *x, int vectors) {
     if (is_in_place(x)) return MR_IN_PLACE;
@@ -214,7 +232,7 @@ static int is_converted_by_pass(const tl_matmul_args *x) { return x->n <= PANEL;
 
 /* Whether all of A is converted at once, if memory suffices. */
 static int is_prepared_whole(const tl_matmul_args *x) {
-    int64_t blocks = (x->k + block_of_k(x) - 1) / block_of_k(x);
+    int64_t blocks = (x->k + a_block_of_k(x) - 1) / a_block_of_k(x);
     return !is_converted_by_pass(x) && x->m * blocks <= ROW_BLOCK;
 }
 
@@ -228,8 +246,8 @@ static void prepare_whole(const tl_matmul_args *x, workspace *work) {
     if (has_same_a(x, &work->prepared)) return;
     float *to = work->a;
     work->a_exponent = INT32_MAX;
-    for (int64_t k0 = 0; k0 < x->k; k0 += block_of_k(x), to += x->m * A_PITCH) {
-        block now = {.rows = x->m, .k0 = k0, .kc = (int)smaller(x->k - k0, block_of_k(x))};
+    for (int64_t k0 = 0; k0 < x->k; k0 += a_block_of_k(x), to += x->m * A_PITCH) {
+        block now = {.rows = x->m, .k0 = k0, .kc = (int)smaller(x->k - k0, a_block_of_k(x))};
         int exponent = convert_a(x, &now, to);
         work->a_exponent = (int)smaller(work->a_exponent, exponent);
     }
@@ -239,7 +257,9 @@ static void prepare_whole(const tl_matmul_args *x, workspace *work) {
 /* Address of the block's part of A, once converted. */
 static const float *prepared_a(const tl_matmul_args *x, const block *now, const workspace *work) {
     if (!is_prepared_whole(x)) return work->a;
-    return work->a + now->k0 / block_of_k(x) * x->m * A_PITCH;
+    int64_t whole = now->k0 / a_block_of_k(x);
+    int rest = (int)(now->k0 % a_block_of_k(x));
+    return work->a + whole * x->m * A_PITCH + steps_of(x, rest);
 }
 
 /* The rows of block `next` of B; none if there is no such block (kc == 0). */
@@ -335,7 +355,7 @@ static void run_strip(const tl_matmul_args *x, const block *now, int ready, feed
                       conversion *next, halves *least, workspace *work) {
     int first = now->k0 == 0;
     const float *a = prepared_a(x, now, work);
-    feed nothing = {.in_turn = 0};
+    feed nothing = {.in_turn = 0, .is_near = ahead->is_near};
     for (int c = 0; c < now->cols; c += PANEL) {
         int cols = (int)smaller(now->cols - c, PANEL), vectors = (cols + W - 1) / W;
         int b_exponent = UNSEEN;
@@ -391,7 +411,8 @@ static block strip_of(const block *group, int at) {
 
 /* Columns of a group: a row of it in B is at most SLOTS lines. */
 static int64_t group_columns(const tl_matmul_args *x) {
-    return smaller(is_paired(x) ? PAIRED_GROUP : GROUP, SLOTS * 64 / element_size(x->b_type));
+    int64_t most = !is_paired(x) ? GROUP : is_skinny(x) ? 2 * PAIRED_GROUP : PAIRED_GROUP;
+    return smaller(most, SLOTS * 64 / element_size(x->b_type));
 }
 
 static block block_at(const tl_matmul_args *x, int64_t m0, int64_t n0, int64_t k0) {
@@ -436,6 +457,7 @@ static void run_group(const tl_matmul_args *x, const block *group, const block *
         feed_next_product(&ahead, x, work);
     else
         feed_block(&ahead, x, after);
+    ahead.is_near = is_large(x);
     if (ahead.left == 0) feed_forecast(&ahead, work);
     int passes = passes_of(group->rows, rows_of_pass(x, 2)) * PANELS, turns = turns_of(x, group);
     ahead.in_turn = turns > 0 ? (ahead.left + turns - 1) / turns : 0;

@@ -86,15 +86,20 @@ typedef struct feed {
     int64_t step;         /* bytes between the first rows of consecutive groups */
     int left;             /* lines until all rows are prefetched */
     int in_turn;          /* lines per UNROLL steps of a pass */
+    int is_near;          /* into the L1 cache, instead of the L2 cache */
     int64_t lines[SLOTS]; /* offsets from the row */
 } feed;
 
 /* Prefetch some lines; return where to continue. Keeping that in memory would stall the pass. */
-TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t step, int count) {
+TL_INLINE feed_place feed_lines(feed_place next, const int64_t *lines, int64_t step, int count,
+                                int is_near) {
     __asm__ volatile(
         ""); /* gcc considers prefetching free of effects, and drops it with an unused result */
     for (; count > 0; count--) {
-        __builtin_prefetch(next.row + lines[next.slot], 0, 2);
+        if (is_near)
+            __builtin_prefetch(next.row + lines[next.slot], 0, 3);
+        else
+            __builtin_prefetch(next.row + lines[next.slot], 0, 2);
         if (++next.slot == SLOTS) {
             next.slot = 0;
             next.row += step;
@@ -238,6 +243,7 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
     const float *a = p->a, *b = p->panel;
     int k = p->steps, in_turn = p->ahead->in_turn;
     int64_t step_ahead = p->ahead->step;
+    int is_near = p->ahead->is_near;
     feed_place ahead = p->ahead->next;
     const int64_t *lines = p->ahead->lines;
     conversion next = *p->next;
@@ -245,7 +251,10 @@ TL_INLINE void run_pass(const pass *p, int rows, int vectors, operands kind) {
     for (; k >= UNROLL; k -= UNROLL, a += UNROLL, b += UNROLL * PANEL) {
 #pragma GCC unroll 4
         for (int i = 0; i < UNROLL; i++) step(acc, a + i, b + i * PANEL, rows, vectors, kind);
-        ahead = feed_lines(ahead, lines, step_ahead, in_turn);
+        if (is_near)
+            ahead = feed_lines(ahead, lines, step_ahead, in_turn, 1);
+        else
+            ahead = feed_lines(ahead, lines, step_ahead, in_turn, 0);
         for (int i = next.in_turn; i > 0 && next.steps_left > 0; i--)
             convert_step(&next, &least, kind);
     }
