@@ -118,3 +118,39 @@ def test_a_scope_that_names_its_task_has_one() -> None:
     out, counts = result_and_tasks(program(BETWEEN, header))
     np.testing.assert_array_equal(out, WANTED)
     assert list(counts.values()) == [1]
+
+
+FIRST = "first = pl.full([1, 64], pl.FP32, 0.0)\n"
+SECOND = "out = pl.assemble(out, pl.add(old, 1.0), [1, 0])\n"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "old = pl.slice(out, [1, 64], [1, 0])\n" + SECOND + "out = pl.assemble(out, old, [2, 0])",
+        "old = pl.slice(out, [1, 64], [1, 0])\nfor _ in pl.range(2):\n    " + SECOND,
+    ],
+)
+def test_a_window_is_a_copy_for_statements_that_do_not_compute(rest: str) -> None:
+    """The kernel of a scope that is not split loads `old` before it writes."""
+    split, whole = (
+        result_and_tasks(program(FIRST + rest, header))[0]
+        for header in ("with pl.auto_incore():", "with pl.incore():")
+    )
+    np.testing.assert_array_equal(split, whole)
+
+
+def test_a_window_that_leaves_the_scope_is_a_copy() -> None:
+    header = """
+        {}
+            first = pl.full([1, 64], pl.FP32, 0.0)
+            old = pl.slice(out, [1, 64], [0, 0])
+            keep = pl.add(first, 1.0)
+        with pl.incore():
+            out = pl.assemble(out, pl.full([1, 64], pl.FP32, 9.0), [0, 0])
+        with pl.incore():"""
+    split, whole = (
+        result_and_tasks(program("out = pl.assemble(out, pl.add(old, keep), [1, 0])", text))[0]
+        for text in (header.format("with pl.auto_incore():"), header.format("with pl.incore():"))
+    )
+    np.testing.assert_array_equal(split, whole)

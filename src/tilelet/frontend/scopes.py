@@ -37,13 +37,13 @@ from tilelet.frontend.dispatch import (
     with_recovery,
 )
 from tilelet.frontend.emitting import emit_scope
-from tilelet.frontend.nameflow import Names, argument_of
+from tilelet.frontend.nameflow import Names, argument_of, target_names
 from tilelet.frontend.resolve import as_kernel_function, is_compute_helper, static_callee
 from tilelet.frontend.source import nodes_in, statements_in
 from tilelet.frontend.task_options import block_count, comparison, dependencies
 from tilelet.ir.core import Arg, FunctionKind, Op, Value
 from tilelet.ir.spec import Trait, spec_of
-from tilelet.ir.types import INDEX, ScalarType, TileType
+from tilelet.ir.types import INDEX, ScalarType, TensorType, TileType
 from tilelet.syntax import enums, markers
 
 GROUPING = {
@@ -257,7 +257,7 @@ def lower_scope(
         raise OnlyAtOrchestration(info.loc, f"a {info.kind} scope", ctx.scope_loc)
     if info.kind == "auto" and has_chunk_loop(body):
         info.kind, in_core = "chunked", False
-    elif info.kind == "auto" and _is_several_kernels(ctx, info, body):
+    elif info.kind == "auto" and _is_several_kernels(ctx, info, body, live):
         inside = ctx.fork(in_chunked=True, runs_of=(info.hint, info.split))
         return lower_control_block(inside, body, live)
     params: tuple[Value, ...] = ()
@@ -368,19 +368,19 @@ def has_chunk_loop(stmts: list[ast.stmt]) -> bool:
     return any(chunk_keyword(s) for s in statements_in(stmts))
 
 
-def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
+def _is_several_kernels(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names) -> bool:
     """Return whether an auto scope without chunk loops becomes several kernels.
 
     Statements of the control program (windows, shapes, memory, single elements) stay outside; each
     sequence of compute statements between them is a kernel.
     """
-    if info.controls_tasks or not _has_several_runs(ctx, info, body):
+    if info.controls_tasks or not _has_several_runs(ctx, info, body, live):
         return False
     ctx.module.ambiguous.add("whole_scopes")
     return not ctx.module.reading.whole_scopes
 
 
-def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bool:
+def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt], live: Names) -> bool:
     """Return whether there are several compute sequences and splitting keeps the results.
 
     Splitting changes results if one sequence passes a partially valid value to another, since
@@ -393,6 +393,7 @@ def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bo
     now: set[str] = set()
     runs, was, wrote, changes = 0, False, False, ""
     inside = ctx.fork(in_chunked=True)
+    windows = _Windows(inside)
     for s in body:
         computes = _belongs_in_scope(inside, s, made)
         used = {n.id for n in ast.walk(s) if isinstance(n, ast.Name)}
@@ -400,6 +401,7 @@ def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bo
             changes = f"`{min(used & before)}` is partially valid and used again"
         elif computes and wrote:
             changes = "memory is written before the last statement that computes"
+        windows.note(s, used, is_outside=not computes)
         wrote = wrote or _may_write(inside, s)
         stored = ctx.flow.stores([s])
         if used & partly:
@@ -412,9 +414,84 @@ def _has_several_runs(ctx: Context, info: ScopeInfo, body: list[ast.stmt]) -> bo
         was = computes
         if computes or (isinstance(s, ast.Assign) and not _is_scalar_text(inside, s.value, made)):
             made |= stored
+    stale = windows.used_late | windows.writable_after(live)
+    if stale and not changes:
+        changes = f"`{min(stale)}` is used after the memory it was taken from may be written"
     if changes and runs > 1:
         ctx.sink.add(UndividedScope(info.loc, changes))
     return runs > 1 and not changes
+
+
+class _Windows:
+    """Windows that statements outside the compute sequences take: copies in one kernel, but not if
+    the scope is split.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._memory: dict[str, set[str]] = {}  # names of the tensors that a window lies in
+        self._memory_written: set[str] = set()
+        self._written: set[str] = set()  # windows whose memory was written after they were taken
+        self.used_late: set[str] = set()
+
+    def note(self, s: ast.stmt, used: set[str], *, is_outside: bool) -> None:
+        """Follow the windows through a statement."""
+        self.used_late |= used & self._written
+        written = self._in_memory(_written_names(self._ctx, s))
+        self._memory_written |= written
+        changed = {name for name, memory in self._memory.items() if memory & written}
+        if isinstance(s, (ast.For, ast.While)):  # a later iteration reads what this one writes
+            self.used_late |= used & changed
+        self._written |= changed
+        if isinstance(s, ast.Assign):
+            for name in self._ctx.flow.stores([s]):
+                self._written.discard(name)
+                self._memory.pop(name, None)
+                if is_outside and _takes_window(self._ctx, s.value):
+                    read = {n.id for n in ast.walk(s.value) if isinstance(n, ast.Name)}
+                    self._memory[name] = self._in_memory(read)
+
+    def _in_memory(self, names: set[str]) -> set[str]:
+        return names.union(*(self._memory.get(n, set[str]()) for n in names))
+
+    def writable_after(self, live: Names) -> set[str]:
+        """Return the windows that are read after the scope, and whose memory may be written."""
+        names = self._memory.keys() & live
+        return {n for n in names if any(map(self._is_writable, self._memory[n]))}
+
+    def _is_writable(self, name: str) -> bool:
+        value = self._ctx.env.get(name)
+        if not isinstance(value, Value) or not isinstance(value.type, TensorType):
+            return name in self._memory_written
+        place = self._ctx.facts.storage.get(value)
+        return place is None or place in self._ctx.facts.outputs
+
+
+def _takes_window(ctx: Context, value: ast.expr) -> bool:
+    """Return whether an expression may be a window of memory, and writes none."""
+    if isinstance(value, ast.Subscript):
+        return True
+    spec = spec_of(static_callee(ctx, value)) if isinstance(value, ast.Call) else None
+    return spec is not None and (spec.view is not None or spec.is_window_load)
+
+
+def _written_names(ctx: Context, s: ast.stmt) -> set[str]:
+    """Return the names of memory that a statement may write; function calls may write arguments."""
+    found: set[str] = set()
+    for node in ast.walk(s):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            found |= target_names(node)
+        if isinstance(node, ast.Call):
+            spec = spec_of(static_callee(ctx, node))
+            if spec is None:
+                found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+                continue
+            params = list(spec.signature.parameters)
+            for param in (*spec.writes, *([spec.replaces] if spec.replaces else [])):
+                written = argument_of(spec, node, params.index(param))
+                if written is not None:
+                    found |= {n.id for n in ast.walk(written) if isinstance(n, ast.Name)}
+    return found
 
 
 def _may_write(ctx: Context, s: ast.stmt) -> bool:
