@@ -107,6 +107,9 @@ np.save(f"{{sys.argv[2]}}{{rank}}.npy", np.stack([y, z]))
 """
 
 
+ONLY_RANK_1 = "if os.environ['PMI_RANK'] == '1':\n    "
+
+
 def script(folder: Path, start: str = "", n: str = "n") -> Path:
     file = folder / "program.py"
     file.write_text(SCRIPT.format(start=start, n=n), encoding="utf-8")
@@ -148,7 +151,7 @@ def test_a_killed_rank_ends_the_run_with_its_number(tmp_path: Path) -> None:
 @needs_mpiexec
 def test_ctrl_c_ends_ranks_that_are_blocked(tmp_path: Path) -> None:
     wait = "import time\nprint('started', file=sys.stderr, flush=True)\n"
-    wait += "if os.environ['PMI_RANK'] == '1':\n    time.sleep(300)\n"
+    wait += f"{ONLY_RANK_1}time.sleep(300)\n"
     file = script(tmp_path, wait)
     command = process_command(2, "run", "--ranks", "mpi", str(file), "--", "2", str(tmp_path / "o"))
     process = subprocess.Popen(
@@ -180,7 +183,7 @@ def test_a_rank_that_fails_ends_the_run(tmp_path: Path, how: str, message: str) 
     fail = "from tilelet.diag.catalogue.ranks import NoMpi\n"
     fail += "from tilelet.ranks.rank import RankState\n"
     fail += f"def fail(*_):\n    {how}\n"
-    fail += "if os.environ['PMI_RANK'] == '1':\n    RankState.needs = fail\n"
+    fail += f"{ONLY_RANK_1}RankState.needs = fail\n"
     done = over_mpi(2, script(tmp_path, fail), 2)
     assert message in done.stderr
     assert done.returncode != 0
@@ -189,8 +192,29 @@ def test_a_rank_that_fails_ends_the_run(tmp_path: Path, how: str, message: str) 
 
 
 @needs_mpiexec
+@pytest.mark.parametrize("by_rank", [True, False])
+def test_a_script_that_raises_ends_all_ranks(tmp_path: Path, *, by_rank: bool) -> None:
+    """The others wait in MPI for a rank that fails outside the program, and only rank 0 prints."""
+    done = over_mpi(2, script(tmp_path, (ONLY_RANK_1 if by_rank else "") + "raise OSError"), 2)
+    assert done.returncode == 3
+    assert done.stderr.count("E0706") == 1
+    assert ("rank 1 has failed: the run ends" in done.stderr) == by_rank
+    assert "MPI_Abort" not in done.stderr
+
+
+@needs_mpiexec
+def test_a_script_that_raises_at_its_end_is_reported(tmp_path: Path) -> None:
+    file = script(tmp_path)
+    file.write_text(f"{file.read_text()}{ONLY_RANK_1}sys.exit('not that number')\n")
+    done = over_mpi(2, file, 2)
+    assert done.returncode != 0
+    assert "not that number" in done.stderr
+    assert "rank 1 has failed" in done.stderr
+
+
+@needs_mpiexec
 def test_ranks_of_different_programs(tmp_path: Path) -> None:
-    change = "if os.environ['PMI_RANK'] == '1':\n    GE = pld.WaitCmp.Eq\n"
+    change = f"{ONLY_RANK_1}GE = pld.WaitCmp.Eq\n"
     done = over_mpi(2, script(tmp_path, change), 2)
     assert done.returncode == 3
     assert "`main` of rank 0 is another program than that of rank 1" in done.stderr

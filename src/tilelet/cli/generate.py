@@ -61,10 +61,11 @@ def generate_command(found: GenerateCommand) -> int:
     """Generate; return 1 if a comparison finds differences that rounding does not explain."""
     if found.ranks:
         return _generate(found, found.ranks, None)
-    from tilelet.ranks.launch import start_rank
+    from tilelet.ranks.launch import end_rank, start_rank
 
     rank = start_rank()
-    from tilelet.ranks.mpi import COMM
+    exit_codes.ON_EXIT.append(end_rank)
+    from tilelet.ranks.ending import COMM
 
     with session.active(Session(over_mpi=True)):
         return _generate(found, COMM.size, rank)

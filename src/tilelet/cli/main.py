@@ -20,8 +20,14 @@ from tilelet.scripts import exit_codes, interrupt, output
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the `tilelet` command; return the exit code."""
     output.open_closed_streams()
+    code = exit_codes.COULD_NOT_RUN
     with output.watched(), interrupt.noticed():
-        return _guarded(argv)
+        try:
+            code = _guarded(argv)
+        finally:
+            for ended in exit_codes.ON_EXIT:
+                ended(code)
+    return code
 
 
 def _guarded(argv: Sequence[str] | None) -> int:

@@ -30,9 +30,10 @@ def run_command(options: RunOptions) -> int:
     counts = options.name == "tasks"
     rank = 0
     if options.ranks == "mpi":
-        from tilelet.ranks.launch import start_rank
+        from tilelet.ranks.launch import end_rank, start_rank
 
         rank = start_rank()
+        exit_codes.ON_EXIT.append(end_rank)
     build_dir = options.build_dir
     if rank:
         build_dir = (build_dir or build_root()) / f"rank{rank}"

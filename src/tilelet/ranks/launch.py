@@ -32,11 +32,20 @@ def start_rank() -> int:
         from mpi4py import MPI  # noqa: F401 - finds the library
     except (ImportError, RuntimeError):
         raise NoMpi("an MPI library, which mpi4py does not find") from None
-    from tilelet.ranks.mpi import COMM
+    from tilelet.ranks.ending import COMM
 
     if COMM.rank:
         silence()
     return int(COMM.rank)
+
+
+def end_rank(code: int) -> None:
+    """Wait for the other ranks at the end of a command with this exit code."""
+    from tilelet.ranks.ending import ENDING
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ENDING.join(code)
 
 
 def _supervise() -> None:

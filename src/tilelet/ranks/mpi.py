@@ -13,7 +13,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -26,18 +26,16 @@ from tilelet.dtypes import Arguments, Array
 from tilelet.ir.core import Direction, Program
 from tilelet.ir.printer import print_program
 from tilelet.ranks.deadlock import explain
+from tilelet.ranks.ending import COMM, ENDING
 from tilelet.ranks.engine import RankCounts, RanksEngine, RanksExecution
 from tilelet.ranks.host import Dispatch, Plan, plan_of
 from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
 from tilelet.ranks.rank import RankTask
 from tilelet.ranks.scheduler import World
 from tilelet.ranks.static import check_shards, check_text, check_waits
-from tilelet.ranks.terminal import say, wait_until_read
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.arguments import bind_arguments
 from tilelet.tasks.window import Window, window_of_array
-
-COMM = MPI.COMM_WORLD
 
 _POLL_SECONDS = (0.0, 1e-3)
 """Shortest and longest pause between two looks at the cells that a rank waits for."""
@@ -122,7 +120,7 @@ class Control:
     _LOCK, _CHANGES, _ANSWER = 0, 4, 8
 
     def __init__(self) -> None:
-        self._region = WindowMemory(16)
+        self._region = WindowMemory(12)
         self._changes = 0
         COMM.Barrier()
 
@@ -132,10 +130,6 @@ class Control:
 
     def locked(self, rank: int) -> _Lock:
         return _Lock(self._region, rank)
-
-    def is_first(self) -> bool:
-        """Whether this process is the first to report a failure."""
-        return self._region.exchange(0, 12, 0, 1) == 0
 
     def change(self) -> None:
         """Record that this rank is now blocked, or running again."""
@@ -360,9 +354,9 @@ class MpiEngine(RanksEngine):
         except RanksDeadlock:
             raise
         except UserError as error:
-            _abort(control, render_text(error.diagnostic, color=False))
+            ENDING.fail(render_text(error.diagnostic, color=False))
         except Exception as error:  # other ranks must not wait
-            _abort(control, f"{type(error).__name__}: {error}")
+            ENDING.fail(f"{type(error).__name__}: {error}")
         world.share_results()
         control.free()
         used = {p.remote for a in plan.allocations for p in a.slices if isinstance(p, MpiSlice)}
@@ -394,12 +388,3 @@ def gather_shards(stack: Array, owners: Sequence[int]) -> None:
         data = np.ascontiguousarray(shard)
         COMM.Bcast(_bytes(data), owner)
         shard[...] = data
-
-
-def _abort(control: Control, text: str) -> NoReturn:
-    """End all processes; the first that fails reports why."""
-    if control.is_first():
-        say(f"{text}\nrank {COMM.rank} has failed: the run ends\n")
-        wait_until_read()
-    COMM.Abort(1)
-    raise SystemExit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import tempfile
 import time
 
 try:
@@ -14,17 +15,35 @@ except ImportError:  # Windows
     fcntl = termios = None
 
 _stderr = 2  # where a rank reports its failure
+MAX_DISCARDED = 1 << 16
+"""Bytes of discarded errors that a failing rank reports; the last are the message."""
 
 
 def silence() -> None:
-    """Discard what this process prints, except by `say`."""
+    """Print nothing from now on, except by `say`; errors are kept for `discarded_errors`."""
     global _stderr  # noqa: PLW0603
     sys.stdout.flush()
     sys.stderr.flush()
     _stderr = os.dup(2)
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
-    os.dup2(silent, 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(_temporary_file(), 2)
+
+
+def discarded_errors() -> str:
+    """Return the end of what this process has written to stderr since `silence`."""
+    sys.stderr.flush()
+    if _stderr == 2:
+        return ""
+    size = os.fstat(2).st_size
+    data = os.pread(2, MAX_DISCARDED, max(size - MAX_DISCARDED, 0))
+    return data.decode(errors="replace").strip()
+
+
+def _temporary_file() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("stderr")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def say(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tilelet.diag.core import UserError
@@ -22,6 +23,9 @@ COULD_NOT_RUN = 3
 
 # Conventional codes after SIGINT and SIGPIPE.
 INTERRUPTED, BROKEN_PIPE = 130, 141
+
+ON_EXIT: list[Callable[[int], None]] = []
+"""Called with the exit code when a command has ended and printed what it has to say."""
 
 
 def of_error(error: UserError) -> int:
