@@ -311,3 +311,39 @@ def test_declared_shapes_are_proved() -> None:
     assert "fill" in applied(report)
     assert {step.finding.claim for step in report.steps} == {Claim.PROVED}
     assert "proved" in {cell for row in ladder(report).rows for cell in row}
+
+
+FEWER = """\
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+BLOCKS = 64
+
+
+@pl.jit
+def kernel(
+    x: pl.Tensor[[1024, 128], pl.FP32],
+    n: pl.Tensor[[1], pl.INT32],
+    out: pl.Out[pl.Tensor[[1024, 128], pl.FP32]],
+):
+    for r in pl.parallel(0, pl.read(n, [0]), 16):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 16, :] = pl.exp(x[r : r + 16, :])
+    return out
+
+
+if __name__ == "__main__":
+    specs = [
+        TensorSpec("x", (1024, 128), pl.FP32, np.ones((1024, 128), np.float32)),
+        TensorSpec("n", (1,), pl.INT32, np.array([BLOCKS * 16], np.int32)),
+        TensorSpec("out", (1024, 128), pl.FP32, is_output=True),
+    ]
+    run_jit(kernel, specs)
+"""
+
+
+def test_a_number_that_decides_the_inputs_is_left_alone() -> None:
+    """Half of the blocks are faster, and half of the problem."""
+    target = Target("program.py", text=FEWER)
+    assert Advisor(target, SETTING).advise().findings == []

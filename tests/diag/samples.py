@@ -861,7 +861,7 @@ SAMPLES: dict[type[UserError], Callable[[At], UserError]] = {
     # E14xx
     tuner.UnknownKnob: lambda at: tuner.UnknownKnob("K_CHUNCK", ["K_CHUNK", "TILE"], "kernel.py"),
     tuner.NothingToVary: lambda at: tuner.NothingToVary(
-        "kernel.py", {"ROWS": "a size of the program's parameters"}
+        "kernel.py", {"ROWS": "a size of the program's parameters, or its inputs depend on it"}
     ),
     tuner.NothingFits: lambda at: tuner.NothingFits(
         "kernel.py", 12, ["12 x too large: a2a3: E0901: `acc` does not fit"]

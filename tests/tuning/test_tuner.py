@@ -34,8 +34,8 @@ def test_tiles_are_found_and_the_rest_is_left_alone(tmp_path: Path) -> None:
     assert outcome.winner.verdict is not None
     assert outcome.winner.verdict.validated
     assert outcome.left_alone == {
-        "ROWS": "a size of the program's parameters",
-        "COLUMNS": "a size of the program's parameters",
+        "ROWS": "a size of the program's parameters, or its inputs depend on it",
+        "COLUMNS": "a size of the program's parameters, or its inputs depend on it",
         "UNUSED": "nothing depends on it",
     }
     # The script was not changed; the proposed change is a diff.
@@ -186,6 +186,32 @@ def test_a_tile_that_leaves_a_remainder_at_other_lengths_is_wrong(tmp_path: Path
     assert outcome.winner.settings == {}
     assert {settings["TILE"] for settings, _ in outcome.failed} == {32, 64}
     assert all("other integers" in verdict.why for _, verdict in outcome.failed)
+
+
+FEWER = LENGTHS.replace("TIMES = 2", "TIMES = 2\nBLOCKS = 4").replace(
+    "np.array([64], np.int32)", "np.array([BLOCKS * 16], np.int32)"
+)
+
+
+def test_a_number_that_decides_the_inputs_is_no_tile_size(tmp_path: Path) -> None:
+    """Half of the blocks are twice as fast, and half of the problem."""
+    outcome = tuned(tmp_path, FEWER.replace('"out"][:]', '"out"][: 16 * BLOCKS]'))
+    assert "BLOCKS" in outcome.left_alone
+    assert "BLOCKS" not in outcome.winner.settings
+
+
+def test_a_number_that_decides_the_inputs_cannot_be_varied(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="E1404"):
+        tuned(tmp_path, FEWER, vary={"BLOCKS": (2, 4)})
+
+
+EXTENTS = SCRIPT.replace(
+    "[ROWS, COLUMNS], pl.FP32]", '[pl.dynamic("N"), COLUMNS], pl.FP32]'
+).replace("pl.range(0, ROWS, TILE)", "pl.range(0, pl.tensor.dim(x, 0), TILE)")
+
+
+def test_an_extent_that_the_arguments_decide_is_no_tile_size(tmp_path: Path) -> None:
+    assert "ROWS" in tuned(tmp_path, EXTENTS).left_alone
 
 
 def test_the_winner_tells_how_far_it_is_known_to_be_right(tmp_path: Path) -> None:

@@ -16,7 +16,11 @@ from tilelet.device.report.uncertainty import TOO_CLOSE, likelihood
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc
 from tilelet.equivalence.claims import Claim
-from tilelet.equivalence.data_control import open_parameters, overlapping_arguments
+from tilelet.equivalence.data_control import (
+    control_digest,
+    open_parameters,
+    overlapping_arguments,
+)
 from tilelet.equivalence.proof import Equivalence
 from tilelet.equivalence.trials import Outputs, Trials, difference, outputs_of
 from tilelet.runtime.progress import progress
@@ -455,6 +459,8 @@ class Advisor:
             pair = overlapping_arguments(checked.program, checked.arguments)
             if pair is not None:
                 return f"arguments `{pair[0]}` and `{pair[1]}` share memory"
+        if self._control(text) != self._control(self._programs.text):
+            return "it has other lengths, tables or scalars as inputs"
         if text not in self._compared:
             before = self._original_outputs
             after = before if text == original.subject.source.text else self._outputs(text)
@@ -466,6 +472,9 @@ class Advisor:
             # Outputs of a layer are gigabytes: only differences are kept.
             self._compared[text] = strict, loose
         return self._compared[text][rounding]
+
+    def _control(self, text: str) -> list[str]:
+        return [control_digest(run.program, run.arguments) for run in self._try(text).checked]
 
     @cached_property
     def _inputs(self) -> list[Trials]:

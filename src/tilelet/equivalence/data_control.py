@@ -8,7 +8,9 @@ decides: the function is lowered again for other shapes.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -37,6 +39,9 @@ all but their multiples; with few blocks, loops have no iteration.
 
 _MAX_ELEMENTS = 1 << 22
 """Limit on the elements of larger arguments: programs of other sizes are interpreted."""
+
+_MAX_TABLE = 1 << 20
+"""Elements of a table of indices or lengths; integer tensors with more hold weights."""
 
 _NUMBER = -1
 """In place of an axis: a number that is part of the program's text."""
@@ -85,6 +90,32 @@ def data_control(program: Program) -> DataControl:
             for op in ops
         ),
     )
+
+
+def control_digest(program: Program, given: Mapping[str, Any]) -> str:
+    """Hash the arguments that can decide the control of a program: scalars, integers, extents.
+
+    A version of a script that passes others solves another problem.
+    """
+    found = hashlib.sha256()
+    for param in program.main.params if data_control(program) else ():
+        if param.name in given and (_is_control(param.type) or _is_resizable(param.type)):
+            value = np.asarray(given[param.name])
+            found.update(f"{param.name} {value.dtype} {value.shape}".encode())
+            found.update(value.tobytes() if _is_control(param.type) else b"")
+    return found.hexdigest()
+
+
+def _is_control(kind: object) -> bool:
+    """Whether the values of such a parameter may decide trip counts, branches or offsets."""
+    if not isinstance(kind, TensorType):
+        return True
+    size = math.prod(n for n in kind.shape if isinstance(n, int))
+    return not kind.dtype.is_float and size <= _MAX_TABLE
+
+
+def _is_resizable(kind: object) -> bool:
+    return isinstance(kind, TensorType) and any(isinstance(n, SymDim) for n in kind.shape)
 
 
 def overlapping_arguments(program: Program, given: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -24,7 +24,6 @@ from tilelet.scripts.target import Target
 
 if TYPE_CHECKING:
     from tilelet.device.run import DeviceRun
-    from tilelet.ir.core import Program
     from tilelet.runtime.handlers.record import RecordedRun
 
 MODELLED, REFUSED, TOO_LARGE, LOST = "modelled", "refused", "too large", "lost"
@@ -63,7 +62,8 @@ class Score:
 
     why        the reason if there are no figures
     figures    machine -> {"us", "gm_bytes", "tasks"}: sums over all programs that the script runs
-    signature  parameters of those programs with their types: tuning must not change them
+    signature  parameters of those programs with their types, and a digest of the arguments that
+               decide their control: tuning must not change them
     sizes      extents of those parameters
     digest     of the programs, which identifies equal candidates
     """
@@ -103,11 +103,11 @@ def model(question: Question) -> Score:
 
     machines = [load_machine(name) for name in question.machines]
     with _silence():
-        recorded = record(question.target, question.recording)
+        recorded = record(question.target, replace(question.recording, keep_arguments=True))
         refusal = _refusal(recorded)
         if refusal:
             return Score(REFUSED, refusal)
-        known = _identity([run.program for run in recorded.runs])
+        known = _identity(recorded.runs)
         runs = {
             m.name: [DeviceRun(run, m, question.period) for run in recorded.runs] for m in machines
         }
@@ -260,11 +260,13 @@ def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
 
 
-def _identity(programs: list[Program]) -> Score:
+def _identity(runs: Sequence[RecordedRun]) -> Score:
     """Return digest and signature of the programs."""
+    from tilelet.equivalence.data_control import control_digest
     from tilelet.ir.printer import print_program
     from tilelet.ir.types import TensorType
 
+    programs = [run.program for run in runs]
     parameters = [p for program in programs for p in program.main.params]
     shapes = [p.type.shape for p in parameters if isinstance(p.type, TensorType)]
     digest = hashlib.sha256()
@@ -272,7 +274,10 @@ def _identity(programs: list[Program]) -> Score:
         digest.update(print_program(program).encode())
     return Score(
         MODELLED,
-        signature=tuple(f"{p.name}: {p.type}" for p in parameters),
+        signature=(
+            *(f"{p.name}: {p.type}" for p in parameters),
+            *(control_digest(run.program, run.arguments) for run in runs),
+        ),
         sizes=tuple(sorted({d for shape in shapes for d in shape if isinstance(d, int)})),
         digest=digest.hexdigest()[:16],
     )

@@ -371,7 +371,7 @@ def _why_left_alone(scores: Sequence[Score], start: Score) -> str:
     known = [s for s in scores if s.signature]
     same = [s for s in known if s.signature == start.signature]
     if known and not same:
-        return "a size of the program's parameters"
+        return "a size of the program's parameters, or its inputs depend on it"
     if same and all(s.digest == start.digest for s in same):
         return "nothing depends on it"
     if not same:

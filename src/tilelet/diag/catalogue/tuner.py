@@ -43,12 +43,12 @@ class NothingFits(UserError, code="E1403"):
 
 
 class ChangesProblem(UserError, code="E1404"):
-    """A value given to `--vary` changes the parameters of the program."""
+    """A value given to `--vary` changes the program's parameters, or what they are given."""
 
     def __init__(self, name: str, value: object) -> None:
         super().__init__(
-            f"`{name}={value}` changes the program's parameters, and with them the problem it "
-            "solves"
+            f"`{name}={value}` changes the program's parameters or lengths, and with them the "
+            "problem it solves"
         )
 
 
