@@ -140,12 +140,43 @@ def test_the_spread_of_changes_grows_with_them() -> None:
         for i, c in enumerate((1, 2))
     ]
     pairs += [reports.Pair(f"q{i}", 1.05, 1.0, 1.0) for i in range(6)]
-    spread = reports.pair_spread(pairs)
+    spread = reports.pair_spread(pairs, {})
     assert 0.03 <= spread["floor"] < 0.1
     assert spread["slope"] > 0.1
     assert spread["dispatch"] == spread["rows"] == 8
     inside = [uncertainty.ratio_interval(spread, 1.0, p.left_out) or (0.0, 0.0) for p in pairs]
     assert all(low <= p.published <= high for p, (low, high) in zip(pairs, inside))
+
+
+def test_intervals_and_likelihoods_of_changes_hold_for_families_left_out() -> None:
+    outcomes = reports.load_outcomes()
+    inside, width = reports.pair_coverage(outcomes)
+    assert inside > 0.88
+    assert width < reports.typical_width(outcomes)
+    pairs = reports.pairs_of(outcomes)
+    spread = reports.change_errors(outcomes)
+    likely = [uncertainty.likelihood(spread, 1.0, p.left_out) or 0.0 for p in pairs]
+    right = sum(p.right for p in reports.left_out(pairs))
+    assert sum(likely) == pytest.approx(right, abs=2)
+
+
+def test_errors_of_changes_are_in_units_of_their_period() -> None:
+    outcomes = reports.load_outcomes()
+    by_period = reports.Scales.of_rows(outcomes).periods
+    pairs = reports.pairs_of(outcomes)
+    assert reports.pair_spread(pairs, by_period) != reports.pair_spread(pairs, {})
+    late, other = (
+        uncertainty.pair_errors(load_machine("a2a3"), p) for p in ("2026-05-22", "2026-06")
+    )
+    assert late["within"] == other["within"]
+    ratio = by_period["2026-05-22"] / by_period["2026-06"]
+    assert late["floor"] / other["floor"] == pytest.approx(ratio, rel=1e-2)
+
+
+def test_large_changes_are_as_sure_as_two_totals() -> None:
+    pair = {"floor": 0.03, "slope": 0.3, "ceiling": 0.5, "within": 3.0}
+    low, high = uncertainty.ratio_interval(pair, 1.0, 100.0) or (0.0, 0.0)
+    assert high / 100.0 == pytest.approx(math.exp(3.0 * math.hypot(0.03, 0.5)))
 
 
 def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
@@ -158,7 +189,7 @@ def test_the_page_and_the_machine_file_are_of_the_saved_figures() -> None:
     factors = {period: (s.factor, s.rows) for period, s in machine.period_errors.items()}
     assert factors == reports.period_factors(outcomes)
     assert machine.pairs is not None
-    assert dataclasses.asdict(machine.pairs) == reports.pair_spread(reports.pairs_of(outcomes))
+    assert dataclasses.asdict(machine.pairs) == reports.change_errors(outcomes)
 
 
 def test_saved_figures_are_of_rows_that_exist() -> None:

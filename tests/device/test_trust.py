@@ -82,13 +82,13 @@ def test_old_profiles_are_read() -> None:
 
 
 def test_the_likelihood_grows_with_the_change() -> None:
-    pair = {"floor": 0.1, "slope": 0.5}
+    pair = {"floor": 0.1, "slope": 0.5, "ceiling": 0.4}
     likely = [uncertainty.likelihood(pair, 100.0, us) for us in (99.0, 90.0, 70.0, 40.0)]
     assert likely == sorted(likely)
     assert likely[0] == pytest.approx(0.54, abs=0.01)
     assert uncertainty.in_words(pair, 100.0, 99.0) == "too close to tell"
-    assert uncertainty.in_words(pair, 100.0, 40.0) == "faster, 97 % likely"
-    assert uncertainty.in_words(pair, 40.0, 100.0) == "slower, 97 % likely"
+    assert uncertainty.in_words(pair, 100.0, 40.0) == "faster, 92 % likely"
+    assert uncertainty.in_words(pair, 40.0, 100.0) == "slower, 92 % likely"
     assert uncertainty.in_words({}, 40.0, 100.0) == ""
 
 

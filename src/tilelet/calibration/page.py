@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tilelet.calibration.report import (
-    NOTICED,
     RowFit,
+    change_errors,
+    changes_text,
     coverage,
     errors_text,
+    left_out,
     load_outcomes,
-    pair_spread,
+    pair_coverage,
     pairs_of,
     period_factors,
-    ranks_of,
     spreads,
     typical_width,
 )
@@ -26,21 +27,9 @@ PAGE, PLOT = "calibration.md", "calibration.svg"
 
 def page_text(outcomes: Sequence[RowFit]) -> str:
     """Fill in `page.md`."""
-    pairs = pairs_of(outcomes)
-    noticed = [p for p in pairs if p.noticed]
-    right = sum(p.right for p in noticed)
     template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
     return template.format(
-        summary=(
-            f"{len(outcomes)} comparisons: {errors_text([o.error for o in outcomes])}. With each "
-            f"family of programs left out of the fit: "
-            f"{errors_text([o.left_out_error for o in outcomes])}, and {coverage(outcomes):.0%} of the "
-            f"published figures lie in the 90 % interval, whose median width is "
-            f"x {typical_width(outcomes):.2f} each way.\n\n"
-            f"Ratios of {len(pairs)} published changes: {errors_text([p.error for p in pairs])}. Of "
-            f"{len(noticed)} changes of {NOTICED:.0%} or more, {right} have the right direction; rank "
-            f"correlation of these: {ranks_of(noticed):.2f}, of all: {ranks_of(pairs):.2f}."
-        ),
+        summary=_summary(outcomes),
         causes="\n".join(_causes(outcomes)),
         periods="\n".join(_periods(outcomes)),
         rows="\n".join(
@@ -51,14 +40,31 @@ def page_text(outcomes: Sequence[RowFit]) -> str:
         changes="\n".join(
             f"| {p.name} | {p.published:.2f} | {p.modelled:.2f} | "
             f"{'' if not p.noticed else 'right' if p.right else 'wrong'} |"
-            for p in pairs
+            for p in pairs_of(outcomes)
         ),
+    )
+
+
+def _summary(outcomes: Sequence[RowFit]) -> str:
+    pairs = pairs_of(outcomes)
+    inside, width = pair_coverage(outcomes)
+    return (
+        f"{len(outcomes)} comparisons: {errors_text([o.error for o in outcomes])}. With each family "
+        f"of programs left out of the fit: {errors_text([o.left_out_error for o in outcomes])}, and "
+        f"{coverage(outcomes):.0%} of the published figures lie in the 90 % interval, whose median "
+        f"width is x {typical_width(outcomes):.2f} each way. With each period "
+        f"left out of what makes the interval, {coverage(outcomes, lambda o: o.period):.0%} lie in it, "
+        f"as is to be expected of periods without rows.\n\n"
+        f"Ratios of {len(pairs)} published changes: {errors_text([p.error for p in pairs])}; "
+        f"{changes_text(pairs)}. With each family left out: {changes_text(left_out(pairs))}; "
+        f"{inside:.0%} of the published ratios lie in the 90 % interval, whose median width is x "
+        f"{width:.2f} each way."
     )
 
 
 def _causes(outcomes: Sequence[RowFit]) -> Iterator[str]:
     """Yield the errors by cause; a row counts for a cause by its share of the time."""
-    pairs = pair_spread(pairs_of(outcomes))
+    pairs = change_errors(outcomes)
     for cause, (limit, rows) in spreads(outcomes).items():
         yield f"| {cause} | {rows} | {pairs[cause]:.0f} | x {math.exp(limit):.2f} |"
 
@@ -111,7 +117,6 @@ def plot_text(outcomes: Sequence[RowFit]) -> str:
 
 def with_errors(machine_file: str, outcomes: Sequence[RowFit]) -> str:
     """Return the text of a machine file with the error spreads that follow from the rows."""
-    pairs = pairs_of(outcomes)
     errors = "".join(
         f"{cause} = {{ within = {limit}, rows = {rows} }}\n"
         for cause, (limit, rows) in spreads(outcomes).items()
@@ -123,7 +128,7 @@ def with_errors(machine_file: str, outcomes: Sequence[RowFit]) -> str:
     text = machine_file
     for table, lines in (("errors", errors), ("period_errors", periods)):
         text = re.sub(rf"(?s)\[{table}\]\n.*?\n\n", f"[{table}]\n{lines}\n", text)
-    fields = "".join(f"{name} = {value:g}\n" for name, value in pair_spread(pairs).items())
+    fields = "".join(f"{name} = {value:g}\n" for name, value in change_errors(outcomes).items())
     return re.sub(r"(?s)\[pairs\]\n.*", f"[pairs]\n{fields}", text)
 
 

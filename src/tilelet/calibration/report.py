@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from tilelet.calibration.fit import fit, pair_indices
 from tilelet.calibration.rows import Line
-from tilelet.dataclasses import asdict, dataclass
+from tilelet.dataclasses import asdict, dataclass, replace
 from tilelet.device.machine.description import Machine
-from tilelet.device.report.uncertainty import CAUSES, main_cause
+from tilelet.device.report.uncertainty import CAUSES, change_deviation, main_cause
 from tilelet.diag.json_types import JsonObject
 
 RESULTS = Path(__file__).with_name("modelled.json")
@@ -75,6 +75,8 @@ class Pair:
     modelled: float
     left_out: float
     cause: str = CAUSES[0]
+    family: str = ""
+    period: str = ""
 
     @property
     def noticed(self) -> bool:
@@ -87,6 +89,10 @@ class Pair:
     @property
     def right(self) -> bool:
         return (self.published < 1) == (self.modelled < 1)
+
+
+def _family(row: RowFit) -> str:
+    return row.family
 
 
 def outcomes_of(
@@ -137,6 +143,8 @@ def _pair(before: RowFit, after: RowFit) -> Pair:
         after.modelled / before.modelled,
         after.left_out / before.left_out,
         main_cause(before.shares, before.modelled, after.shares, after.modelled),
+        after.family,
+        after.period,
     )
 
 
@@ -247,16 +255,21 @@ def _against_others(outcomes: Sequence[RowFit]) -> list[float]:
 def _widening_factor(outcomes: Sequence[RowFit]) -> float:
     """Return the smallest multiple of the scales that holds for families left out of them.
 
-    It is a tolerance limit: the order statistic that lies above the quantile `COVERED` of all
-    programs with `CONFIDENCE`, because these few rows are a sample of them.
+    It is a tolerance limit, because these few rows are a sample of all programs.
     """
-    needed = sorted(_against_others(outcomes))
-    below = 0.0  # probability that at most i - 1 rows lie inside the true interval
-    for i, value in enumerate(needed):
-        below += math.comb(len(needed), i) * COVERED**i * (1 - COVERED) ** (len(needed) - i)
+    needed = _against_others(outcomes)
+    return _tolerance_limit(needed) if needed else 1.0
+
+
+def _tolerance_limit(values: Iterable[float]) -> float:
+    """Return the order statistic above the quantile `COVERED` of a population with `CONFIDENCE`."""
+    ordered = sorted(values)
+    below = 0.0  # probability that at most i - 1 values lie below the true quantile
+    for i, value in enumerate(ordered):
+        below += math.comb(len(ordered), i) * COVERED**i * (1 - COVERED) ** (len(ordered) - i)
         if below >= CONFIDENCE:
             return value
-    return needed[-1] if needed else 1.0
+    return ordered[-1]
 
 
 def typical_width(outcomes: Sequence[RowFit]) -> float:
@@ -265,35 +278,67 @@ def typical_width(outcomes: Sequence[RowFit]) -> float:
     return math.exp(wider * median(scales.of(o) for o in outcomes))
 
 
-def pair_spread(pairs: Sequence[Pair]) -> dict[str, float]:
-    """Return the fields of `PairSpread`: floor and slope by maximum likelihood."""
+def pair_spread(pairs: Sequence[Pair], factors: Mapping[str, float]) -> dict[str, float]:
+    """Return the fields of `PairSpread`: its scale by maximum likelihood.
+
+    factors  of the errors by period, see `Scales`
+    """
     changes = np.array([math.log(p.left_out) for p in pairs])
     off = np.array([math.log(p.published) for p in pairs]) - changes
-    best = (math.inf, 0.0, 0.0)
-    for floor in np.arange(0.03, 0.4, 0.01):
-        for slope in np.arange(0.0, 1.5, 0.05):
-            deviation = np.hypot(floor, slope * changes)
-            # A heavy-tailed distribution, because single programs are far off.
-            loss = float(np.sum(np.log(deviation) + 1.5 * np.log1p((off / deviation) ** 2 / 2)))
-            best = min(best, (loss, float(floor), float(slope)))
-    floor, slope = round(best[1], 3), round(best[2], 3)
-    deviations = np.abs(off) / np.hypot(floor, slope * changes)
-    within = math.ceil(1000 * float(np.quantile(deviations, COVERED, method="higher"))) / 1000
+    off /= [factors.get(p.period, 1.0) for p in pairs]
+    best = (math.inf, {"floor": 0.03, "slope": 0.0, "ceiling": 0.1})
+    for floor in np.arange(0.02, 0.2, 0.01).tolist():
+        for slope in np.arange(0.0, 1.0, 0.05).tolist():
+            grown = slope * np.abs(changes)
+            for ceiling in np.arange(0.1, 1.3, 0.1).tolist():
+                scale = np.hypot(floor, np.minimum(grown, ceiling))
+                # A heavy-tailed distribution, because single programs are far off.
+                loss = float(np.sum(np.log(scale) + 1.5 * np.log1p((off / scale) ** 2 / 2)))
+                if loss < best[0]:
+                    best = (loss, {"floor": floor, "slope": slope, "ceiling": ceiling})
+    fields = {name: round(value, 3) for name, value in best[1].items()}
+    needed = [abs(o) / change_deviation(fields, c) for o, c in zip(off.tolist(), changes.tolist())]
+    within = math.ceil(1000 * _tolerance_limit(needed)) / 1000
     counts = {cause: float(sum(p.cause == cause for p in pairs)) for cause in CAUSES}
-    return {"floor": floor, "slope": slope, "within": within, "rows": len(pairs), **counts}
+    return {**fields, "within": within, "rows": len(pairs), **counts}
 
 
-def coverage(outcomes: Sequence[RowFit]) -> float:
+def change_errors(outcomes: Sequence[RowFit]) -> dict[str, float]:
+    """Return the fields of `PairSpread` that follow from all rows."""
+    return pair_spread(pairs_of(outcomes), Scales.of_rows(outcomes).periods)
+
+
+def pair_coverage(outcomes: Sequence[RowFit]) -> tuple[float, float]:
+    """Return the share of published changes inside the interval of their left-out ratio, and the
+    median factor between a ratio and the ends of its interval.
+
+    All that makes an interval follows from the other families.
+    """
+    pairs = pairs_of(outcomes)
+    inside: list[bool] = []
+    widths: list[float] = []
+    for family in dict.fromkeys(p.family for p in pairs):
+        factors = Scales.of_rows([o for o in outcomes if o.family != family]).periods
+        spread = pair_spread([p for p in pairs if p.family != family], factors)
+        for p in (p for p in pairs if p.family == family):
+            change = math.log(p.left_out)
+            limit = spread["within"] * factors.get(p.period, 1.0) * change_deviation(spread, change)
+            inside.append(abs(math.log(p.published) - change) <= limit)
+            widths.append(math.exp(limit))
+    return float(np.mean(inside)), median(widths)
+
+
+def coverage(outcomes: Sequence[RowFit], group: Callable[[RowFit], str] = _family) -> float:
     """Return the share of published figures inside the interval of the left-out prediction.
 
-    All that makes the interval follows from the other families.
+    All that makes the interval follows from the other groups.
     """
     inside: list[bool] = []
-    for family in dict.fromkeys(o.family for o in outcomes):
-        others = [o for o in outcomes if o.family != family]
+    for name in dict.fromkeys(map(group, outcomes)):
+        others = [o for o in outcomes if group(o) != name]
         if others:
             scales, wider = Scales.of_rows(others), _widening_factor(others)
-            mine = (o for o in outcomes if o.family == family)
+            mine = (o for o in outcomes if group(o) == name)
             inside += [_off(o) <= wider * scales.of(o) + 1e-9 for o in mine]
     return float(np.mean(inside)) if inside else math.nan
 
@@ -343,18 +388,28 @@ def summary_text(outcomes: Sequence[RowFit], missing: Sequence[str]) -> str:
 def _pair_lines(pairs: Sequence[Pair]) -> list[str]:
     if not pairs:
         return []
-    noticed = [p for p in pairs if p.noticed]
-    right = sum(p.right for p in noticed)
     lines = [f"{'change (after / before)':28}{'published':>12}{'modelled':>12}"]
     for p in pairs:
         mark = "" if not p.noticed else "right" if p.right else "wrong"
         lines.append(f"{p.name:28}{p.published:12.2f}{p.modelled:12.2f}  {mark}")
     lines.append(f"ratios of {len(pairs)} changes: {errors_text([p.error for p in pairs])}")
-    lines.append(
-        f"direction of changes of {NOTICED:.0%} or more: {right} of {len(noticed)} right; "
-        f"rank correlation of these: {ranks_of(noticed):.2f}, of all: {ranks_of(pairs):.2f}"
-    )
+    lines += [changes_text(pairs), f"with each family left out: {changes_text(left_out(pairs))}"]
     return lines
+
+
+def left_out(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the changes as modelled by fits without their families."""
+    return [replace(p, modelled=p.left_out) for p in pairs]
+
+
+def changes_text(pairs: Sequence[Pair]) -> str:
+    """Summarize directions and ranks of changes."""
+    noticed = [p for p in pairs if p.noticed]
+    return (
+        f"{sum(p.right for p in noticed)} of {len(noticed)} changes of {NOTICED:.0%} or more have "
+        f"the right direction; rank correlation of these: {ranks_of(noticed):.2f}, of all: "
+        f"{ranks_of(pairs):.2f}"
+    )
 
 
 def to_data(outcomes: Sequence[RowFit], missing: Sequence[str]) -> JsonObject:

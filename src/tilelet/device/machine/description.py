@@ -252,14 +252,15 @@ class PeriodSpread:
 
 @dataclass(frozen=True, slots=True)
 class PairSpread:
-    """Errors of modelled changes: the standard deviation of `log(after / before)` is `floor` for no
-    change and grows by `slope` with the change. Nine of ten published changes lie `within` so many
-    standard deviations. The other fields count the changes by the cause of time that they are
-    mostly in.
+    """Errors of modelled changes: the scale of the error of `log(after / before)` is `floor` for no
+    change and grows by `slope` with the change, up to `ceiling`; all three are multiplied by the
+    factor of the period. Nine of ten changes lie `within` so many scales. The other fields count
+    the published changes by the cause of time that they are mostly in.
     """
 
     floor: float = _positive()
     slope: float = _natural()
+    ceiling: float = _positive()
     within: float = _positive()
     rows: int = _count()
     dispatch: float = _natural()

@@ -25,7 +25,7 @@ from tilelet.device.machine.description import Machine, Runtime
 from tilelet.device.memory.plan import plan_memory
 from tilelet.device.report.critical import Path, critical_path
 from tilelet.device.report.traffic import Bytes, Traffic, traffic
-from tilelet.device.report.uncertainty import interval, time_shares
+from tilelet.device.report.uncertainty import interval, pair_errors, time_shares
 from tilelet.device.schedule.arrays import Stream
 from tilelet.device.schedule.simulate import Timeline
 from tilelet.diag.catalogue.device import BadProfile
@@ -299,7 +299,7 @@ class _Summary:
 
     def profile(self, findings: tuple[str, ...]) -> Profile:
         t, machine = self.timeline, self.machine
-        total, pairs = self.path.total_us, machine.pairs
+        total = self.path.total_us
         shares, period = time_shares(t, self.path), _period(machine, self.runtime)
         cores = {"AIC": machine.cores.clusters, "AIV": machine.cores.vectors}
         return Profile(
@@ -331,7 +331,7 @@ class _Summary:
             bound=t.bound,
             shares=shares,
             interval=interval(machine, period, shares, total) or (),
-            pair=dataclasses.asdict(pairs) if pairs else {},
+            pair=pair_errors(machine, period),
         )
 
     def guesses(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from tilelet.dataclasses import asdict
 from tilelet.device.machine.description import Machine
 from tilelet.device.report.critical import Path
 from tilelet.device.schedule.simulate import Timeline
@@ -62,20 +63,39 @@ def ratio_interval(
     if not pair or a_us <= 0 or b_us <= 0:
         return None
     ratio = b_us / a_us
-    factor = math.exp(pair["within"] * math.hypot(pair["floor"], pair["slope"] * math.log(ratio)))
+    factor = math.exp(pair["within"] * change_deviation(pair, math.log(ratio)))
     return ratio / factor, ratio * factor
+
+
+def pair_errors(machine: Machine, period: str) -> dict[str, float]:
+    """Return the fields of `PairSpread` for changes measured in a period; empty if unknown."""
+    if machine.pairs is None:
+        return {}
+    found: dict[str, float] = asdict(machine.pairs)
+    if period in machine.period_errors:
+        for field in ("floor", "slope", "ceiling"):
+            found[field] *= machine.period_errors[period].factor
+    return found
+
+
+def change_deviation(pair: Mapping[str, float], change: float) -> float:
+    """Return the scale of the error of a modelled change, which is a logarithm as `change` is."""
+    return math.hypot(pair["floor"], min(pair["slope"] * abs(change), pair["ceiling"]))
 
 
 def likelihood(pair: Mapping[str, float], a_us: float, b_us: float) -> float | None:
     """Return how likely the faster of two modelled programs is also faster on a board.
+
+    Errors of changes follow Student's distribution with two degrees of freedom: single programs are
+    far off.
 
     pair  fields of `PairSpread`
     """
     if not pair or a_us <= 0 or b_us <= 0:
         return None
     change = abs(math.log(b_us / a_us))
-    deviation = math.hypot(pair["floor"], pair["slope"] * change)
-    return 0.5 * (1 + math.erf(change / deviation / math.sqrt(2)))
+    distance = change / change_deviation(pair, change)
+    return 0.5 * (1 + distance / math.sqrt(2 + distance**2))
 
 
 def in_words(pair: Mapping[str, float], a_us: float, b_us: float) -> str:
