@@ -13,7 +13,7 @@ import tilelet
 import tilelet.language as pl
 from tilelet.checks.findings import Status
 from tilelet.checks.registry import CHECKS, chosen
-from tilelet.checks.verdict import verdict_on
+from tilelet.checks.verdict import MAX_NAMED, verdict_on
 from tilelet.diag.catalogue.checks import UnknownCheck
 
 X = pl.Tensor[[8, 128], pl.FP32]
@@ -137,6 +137,40 @@ def rows_of_a_table(
             row = pl.read(table, [i])
             out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
     return out
+
+
+@pl.jit
+def rows_of_a_sum(
+    x: pl.Tensor[[64, 128], pl.FP32],
+    first: pl.Tensor[[1, 16], pl.INT32],
+    unused: pl.Tensor[[1, 16], pl.INT32],
+    out: pl.Out[pl.Tensor[[64, 128], pl.FP32]],
+):
+    table = pl.create_tensor([1, 16], dtype=pl.INT32)
+    more = pl.create_tensor([1, 16], dtype=pl.INT32)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        more[:, :] = pl.add(unused[:, :], 1)
+    with pl.at(level=pl.Level.CORE_GROUP):
+        table[:, :] = pl.mul(first[:, :], 16)
+    for i in pl.range(4):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            row = pl.read(table, [0, i])
+            out[row : row + 16, :] = pl.exp(x[i * 16 : i * 16 + 16, :])
+    return out
+
+
+def test_inputs_from_which_a_task_computes_places_are_named() -> None:
+    x, first = np.zeros((64, 128), np.float32), np.arange(16, dtype=np.int32).reshape(1, 16)
+    parts = {p.check: p for p in tilelet.check(rows_of_a_sum, x, first, first, x.copy()).parts}
+    assert parts["init"].not_looked_at == "for other values of `first`"
+
+
+def test_many_inputs_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"n{i}" for i in range(MAX_NAMED + 2)]
+    monkeypatch.setattr("tilelet.checks.verdict.deciding_inputs", lambda _: names)
+    x, first = np.zeros((64, 128), np.float32), np.arange(16, dtype=np.int32).reshape(1, 16)
+    parts = {p.check: p for p in tilelet.check(rows_of_a_sum, x, first, first, x.copy()).parts}
+    assert parts["init"].not_looked_at.endswith("`n4`, `n5` or 2 more")
 
 
 def test_answers_name_the_sizes_and_inputs_that_they_cover() -> None:

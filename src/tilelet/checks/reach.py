@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilelet.analysis.aliases import Aliases
+from tilelet.analysis.aliases import Aliases, accesses, is_tensor
 from tilelet.analysis.control_reads import looked_at, parameters_read
-from tilelet.ir.core import Function, Program, Value, walk
+from tilelet.ir.core import Direction, Function, Program, Value, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, SymDim, TensorType
 from tilelet.ir.views import CallView
@@ -25,19 +25,37 @@ def free_sizes(program: Program) -> list[str]:
 
 
 def deciding_inputs(program: Program) -> list[str]:
-    """Return the tensor parameters whose contents decide control flow or places."""
+    """Return the tensor parameters whose contents decide control flow or places.
+
+    Those from which tasks compute what decides count too.
+    """
     main = program.main
     aliases = Aliases(main.body, program.functions)
     kernels = {f.name: _deciding_parameters(f) for f in program.kernels}
     roots: set[Value] = set()
+    copies: list[tuple[set[Value], set[Value]]] = []
     for op in walk(main.body):
+        values = looked_at(op)
         if op.name == "call":
             call = CallView(op)
             decides = kernels.get(call.callee, set[int]())
-            operands = [v for i, v in enumerate(call.operands) if i in decides]
-            roots.update(r for v in operands if isinstance(v, Value) for r in aliases.roots(v))
-    read = parameters_read(program)
-    return [p.name for p in main.params if p in roots or p.name in read]
+            values += [v for i, v in enumerate(call.operands) if i in decides and is_tensor(v)]
+        roots.update(r for v in values for r in aliases.roots(v))
+        read, written = set[Value](), set[Value]()
+        for value, direction in accesses(op, program.functions):
+            if direction is not Direction.Out:
+                read |= aliases.roots(value)
+            if direction is not Direction.In:
+                written |= aliases.roots(value)
+        copies.append((read, written))
+    found = -1
+    while found != len(roots):
+        found = len(roots)
+        for read, written in copies:
+            if not roots.isdisjoint(written):
+                roots |= read
+    named = parameters_read(program)
+    return [p.name for p in main.params if p in roots or p.name in named]
 
 
 def _deciding_parameters(kernel: Function) -> set[int]:

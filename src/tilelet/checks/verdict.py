@@ -236,6 +236,9 @@ class Verdict:
         return parts_html([table, *map(str, self.findings)])
 
 
+MAX_NAMED = 6
+"""Inputs that an answer names; it counts the others."""
+
 TOO_LONG = "takes long: run it with `tilelet check`"
 
 
@@ -257,7 +260,15 @@ def _with_reach(result: CheckResult, subject: Subject) -> CheckResult:
     if result.status is not Status.THIS_RUN:
         return result
     names = [*subject.free_sizes, *subject.deciding_inputs]
-    return replace(result, not_looked_at=f"for other values of {ticked(names)}" if names else "")
+    if not names:
+        return result
+    more = len(names) - MAX_NAMED
+    shown = (
+        ticked(names)
+        if more < 2
+        else f"{', '.join(f'`{n}`' for n in names[:MAX_NAMED])} or {more} more"
+    )
+    return replace(result, not_looked_at=f"for other values of {shown}")
 
 
 def _run_check(check: Check, subject: Subject) -> CheckResult:
