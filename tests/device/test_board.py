@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,38 @@ def test_broken_records_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_results(tmp_path / "nowhere", ("rows",))
     assert caught.value.code == "E0919"
+
+
+@pytest.mark.parametrize(
+    ("records", "names"),
+    [
+        ('{"tasks": ["x"]}', "{}"),
+        ('{"tasks": [{"func_id": 1e400, "start_time_us": 0, "end_time_us": 1}]}', "{}"),
+        ('{"tasks": [{"func_id": 0}]}', '{"callable_id_to_name": ["a"]}'),
+        ('{"tasks": [{"func_id": 0, "start_time_us": 2, "end_time_us": 1}]}', '{"0": "a"}'),
+        ('{"tasks": [{"func_id": 0, "start_time_us": NaN, "end_time_us": 1}]}', '{"0": "a"}'),
+    ],
+)
+def test_records_without_times_are_refused(records: str, names: str, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "l2_perf_records.json").write_text(records)
+    (tmp_path / "rows" / "name_map.json").write_text(names)
+    with pytest.raises(UserError) as caught:
+        read_results(tmp_path, ("rows",))
+    assert caught.value.code == "E0918"
+
+
+def test_times_of_other_kernels_are_refused(runs: dict[str, Recorded]) -> None:
+    with pytest.raises(UserError) as caught:
+        fit_board(A2A3, PERIOD, {"start": runs["start"]}, {"start": Measured(None, {"other": 1.0})})
+    assert "times of `other`; the kernels of `start.py` are `start`" in str(caught.value)
+
+
+def test_kernels_of_the_kit_have_the_names_of_their_scopes(runs: dict[str, Recorded]) -> None:
+    for case in CASES:
+        hints = set(re.findall(r'name_hint="(\w+)"', case.body))
+        if case.name in runs and case.timed == "kernels":
+            assert {k.name for k in runs[case.name].program.kernels} == hints, case.name
 
 
 def test_the_commands(

@@ -19,7 +19,8 @@ from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.report.sensitivity import GROUPS, field_value
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.simulate import Timeline, replay, simulate
-from tilelet.diag.text import plural
+from tilelet.diag.catalogue.device import BadResults
+from tilelet.diag.text import plural, ticked
 
 Floats = NDArray[np.float64]
 
@@ -122,6 +123,13 @@ def fit_board(
         for name in runs
     }
     seen = [o for o in observations_of(measured) if o.case in lines and _has(lines, o)]
+    if not seen:
+        case, line = next(iter(lines.items()))
+        names = ticked(measured[case].kernels) or "no kernel"
+        problem = (
+            f"it has times of {names}; the kernels of `{case}.py` are {ticked(line.kernel_names)}"
+        )
+        raise BadResults(case, problem)
     model = _Model(machine, period, lines, seen)
     free = list(GROUPS)
     before = model.predict({})

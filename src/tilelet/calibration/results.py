@@ -76,11 +76,13 @@ def _by_hand(path: Path) -> Measured:
     kernels = data.get("kernels", {})
     if not isinstance(kernels, dict):
         raise BadResults(str(path), "`kernels` is not an object of times by name")
-    times = {
-        str(name): _number(path, us, f"the time of `{name}`")
-        for name, us in cast("JsonObject", kernels).items()
-    }
-    return Measured(None if total is None else _number(path, total, "`total_us`"), times)
+    return _measured(path, total, cast("JsonObject", kernels))
+
+
+def _measured(path: Path, total: object, kernels: Mapping[str, object]) -> Measured:
+    """Return the times, which must be positive numbers."""
+    times = {name: _number(path, us, f"the time of `{name}`") for name, us in kernels.items()}
+    return Measured(None if total is None else _number(path, total, "the total"), times)
 
 
 def _from_records(path: Path) -> Measured:
@@ -90,9 +92,10 @@ def _from_records(path: Path) -> Measured:
             total, spent = _by_core(data, path.parent)
         else:
             total, spent = _by_task(data, path.parent)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BadResults(str(path), f"not as the profiler writes it: {error!r}") from None
-    return Measured(total, {name: sum(each) / len(each) for name, each in spent.items()})
+    means = {name: sum(each) / len(each) for name, each in spent.items()}
+    return _measured(path, total, means)
 
 
 Spent = dict[str, list[float]]
