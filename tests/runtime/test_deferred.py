@@ -118,8 +118,18 @@ def memory_given_out() -> list[Any]:
     return [x, y, z, x[0]]
 
 
+def filled_by_rows() -> list[Any]:
+    history = torch.rand(400, 300)
+    cache = torch.zeros(400, 300)
+    kept = cache[7]
+    for row in range(400):
+        cache[row] = history[row] * 2
+    return [cache, history + 1, kept]
+
+
 TEXTS = [
     quantised,
+    filled_by_rows,
     written_in_place,
     small_operands_change,
     draws,
@@ -219,6 +229,12 @@ def test_a_few_large_tensors_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -
     with Deferring():
         kinds = [type(torch.zeros(BIG)) for _ in range(4)]
     assert kinds == [torch.Tensor, torch.Tensor, Deferred, Deferred]
+
+
+def test_row_by_row_the_tape_ends() -> None:
+    with Deferring():
+        filled_by_rows()
+        assert pending() < 5 * deferred._MANY_ROWS
 
 
 def test_element_by_element_the_tape_ends() -> None:

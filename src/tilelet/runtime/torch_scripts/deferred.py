@@ -46,6 +46,8 @@ _FREE = 1 << 24
 # would have to be computed for the first of them.
 _BLANK = 1 << 10
 _MANY = 64  # elements written singly before a tensor is computed
+_ROW = 1 << 12  # elements of a row
+_MANY_ROWS = 256  # rows written singly before a tensor is computed
 _MOST = 20_000  # maximum number of operations on a tape
 
 _FACTORIES = [
@@ -98,12 +100,14 @@ class TapeStorage:
     is_open   the script can access it outside the tape
     is_small  deferred only to be filled from large tensors: a write of anything else opens it
     elements  single elements that the script has written; many of them open it
+    rows      writes of at most a row; many of them open it and tensors that they read
     """
 
     def __init__(self, is_small: bool = False) -> None:
         self.is_open = False
         self.is_small = is_small
         self.elements = 0
+        self.rows = 0
 
 
 @dataclass(eq=False)
@@ -398,8 +402,9 @@ def _without_elements(call: OperatorCall) -> Any | None:
     changed = _changed(call.passed())
     if not all(isinstance(value, Deferred) for value in changed):
         return None
-    if _is_plain_fill(changed, tensors):
-        for value in changed:
+    filled = changed if _is_plain_fill(changed, tensors) else _filled_by_rows(changed, tensors)
+    if filled:
+        for value in filled:
             opened(value)
         return None
     if _depends_on_elements(function, tensors):
@@ -425,6 +430,25 @@ def _is_plain_fill(changed: Sequence[Any], tensors: Sequence[Any]) -> bool:
     for value in changed:
         value.cell.storage.elements += value.numel() == 1
     return any(s.is_small or s.elements > _MANY for s in filled)
+
+
+def _filled_by_rows(changed: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
+    """Return the tensors of a write into one that the script fills row by row.
+
+    Recording the copy of a row takes much longer than the copy. Sources larger than the target
+    stay deferred.
+    """
+    storages = {value.cell.storage for value in changed if value.numel() <= _ROW}
+    for storage in storages:
+        storage.rows += 1
+    if not any(storage.rows > _MANY_ROWS for storage in storages):
+        return []
+    largest = max(_storage_bytes(value) for value in changed)
+    return [t for t in tensors if isinstance(t, Deferred) and _storage_bytes(t) <= largest]
+
+
+def _storage_bytes(value: Deferred) -> int:
+    return value.cell.meta.untyped_storage().nbytes()
 
 
 def _size(call: OperatorCall) -> int | None:
