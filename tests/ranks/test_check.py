@@ -73,8 +73,8 @@ def test_a_wait_that_can_be_overtaken(tmp_path: Path, capsys: pytest.CaptureFixt
     seed = seen.err.split("--replay ")[1].split("`")[0]
     assert main(["check", script, "--replay", seed]) == 1
     again = capsys.readouterr().err
-    assert [x for x in seen.err.splitlines() if "cell 0 of" in x] == [
-        x for x in again.splitlines() if "cell 0 of" in x
+    assert [x for x in seen.err.splitlines() if "cell [0, 0] of" in x] == [
+        x for x in again.splitlines() if "cell [0, 0] of" in x
     ]
 
 

@@ -170,8 +170,8 @@ def test_a_deadlock_is_found_in_every_process(tmp_path: Path) -> None:
     done = over_mpi(2, script(tmp_path, n="3 * n"), 2)
     assert done.returncode == 3
     assert done.stderr.count("error[E1710]") == 1, done.stderr
-    assert "cell 0 of `arrived_buf` on rank 0 is 2, waits for at least 6" in done.stderr
-    assert "cell 0 of `arrived_buf` on rank 1 is 2, waits for at least 6" in done.stderr
+    assert "cell [0, 0] of `arrived_buf` on rank 0 is 2, waits for at least 6" in done.stderr
+    assert "cell [0, 0] of `arrived_buf` on rank 1 is 2, waits for at least 6" in done.stderr
 
 
 @needs_mpiexec

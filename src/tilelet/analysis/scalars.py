@@ -181,10 +181,12 @@ def _fast_binary(name: str, result: DType) -> Callable[[Any, Any], Any] | None:
 class ScalarValues:
     """Concrete scalar values during one execution of a kernel, block `block` of `blocks`.
 
-    None for values that depend on data.
+    None for values that depend on data, or on the block if that is None.
     """
 
-    def __init__(self, values: Mapping[Value, object], block: int = 0, blocks: int = 1) -> None:
+    def __init__(
+        self, values: Mapping[Value, object], block: int | None = 0, blocks: int | None = 1
+    ) -> None:
         self.values: dict[Value, object] = dict(values)
         self._of_block = {"get_block_idx": block, "get_subblock_idx": 0, "get_block_num": blocks}
 

@@ -191,7 +191,7 @@ def lower_transfer(low: Lowering, op: Op) -> Routine:
 def signal(state: RankState, cell: Window, value: int, kind: NotifyOp, op: Op) -> None:
     """Add to or set a cell, as `notify` does."""
     state.observe("notify" if kind is NotifyOp.AtomicAdd else "set", cell, op, value)
-    state.world.has_notified.add((state.rank, op.loc))
+    state.world.sent.note(state.rank, op, cell, value, kind)
     symmetric(cell).signal(cell, value, kind)
 
 
@@ -220,9 +220,9 @@ def condition_of(low: Lowering, op: Op) -> Callable[[Frame], Condition]:
     expected, cmp = low.slot(args["expected"]), low.slot(args["cmp"])
 
     def condition(frame: Frame) -> Condition:
-        return Condition(
-            cell_of(frame[window], offsets(frame), loc), int(frame[expected]), frame[cmp]
-        )
+        signal: Window = frame[window]
+        cell = cell_of(signal, offsets(frame), loc)
+        return Condition(cell, int(frame[expected]), frame[cmp], signal)
 
     return condition
 

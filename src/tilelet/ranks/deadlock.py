@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from tilelet.analysis.aliases import Aliases
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.ranks import RanksDeadlock
 from tilelet.diag.core import Loc
-from tilelet.diag.text import plural
-from tilelet.ir.core import Block, FunctionKind, Op, Value, walk
+from tilelet.ir.core import Block, Op, walk
 from tilelet.ranks.collectives import BODIES
-from tilelet.ranks.memory import Allocation, SymmetricBuffer, TemplateBuffer
+from tilelet.ranks.memory import SymmetricBuffer, on_rank
+from tilelet.ranks.notifies import Notifies, Notify
 from tilelet.ranks.rank import RankTask
 from tilelet.ranks.requests import Condition, Request
+from tilelet.syntax.ranks import WaitCmp
 from tilelet.tasks.window import Window
 
 if TYPE_CHECKING:
-    from tilelet.ranks.host import Dispatch
     from tilelet.ranks.rank import Strand
     from tilelet.ranks.scheduler import World
 
@@ -35,7 +34,10 @@ class _Explanation:
         self._world = world
         self._notes: list[str] = []  # causes
         self._others: list[str] = []  # what else has happened to the cells
-        self._past: dict[tuple[int, str, str], list[int]] = {}  # blocks past a notify
+        self._needs: dict[int, set[int]] = {}  # ranks that a waiting rank needs a signal of
+        self._told: set[RankTask] = set()  # tasks without a core that a note names
+        self._notifies = Notifies(world.program.functions)
+        self._walked: dict[tuple[RankTask, int | None], list[Notify]] = {}
 
     def message(self) -> RanksDeadlock:
         labels: list[tuple[Loc, str]] = []
@@ -61,12 +63,8 @@ class _Explanation:
                     labels.append((op.loc, f"{who}{_wanted(c)}"))
                     self._why(None, op.name, c)
         self._unstarted()
-        for (rank, kernel, place), numbers in self._past.items():
-            blocks = sorted(set(numbers))
-            many = "are past their" if len(blocks) > 1 else "is past its"
-            shown = _blocks(blocks) if blocks != [-1] else ""
-            self._others.append(f"rank {rank}, `{kernel}`{shown} {many} notify at {place}")
-        notes = list(dict.fromkeys([*self._notes, *self._others]))
+        cycle = _cycle(self._needs)
+        notes = list(dict.fromkeys([*cycle, *self._notes, *self._others]))
         more = len(notes) - _MAX_SHOWN
         if more > 0:
             notes = [*notes[:_MAX_SHOWN], f"and {more} more"]
@@ -78,45 +76,45 @@ class _Explanation:
         """Say what happened to the statements that could raise a cell."""
         buffer = c.cell.buffer
         assert isinstance(buffer, SymmetricBuffer)
-        cell = _cell(c.cell)
         if op in BODIES:
             self._missing(buffer, c, op)
             return
-        sources = list(self._sources(buffer.allocation))
-        if not sources:
-            self._notes.append(f"no statement of the program notifies {cell}")
-        done: dict[int, int] = {}
-        for owner, at, state in sources:
-            if isinstance(owner, _Strand):
-                has_run = (owner.strand.rank, at) in self._world.has_notified
-                if owner.is_past and not has_run:
-                    text = f"has not run its notify at {_place(at)}, and is past it"
-                    self._notes.append(f"{owner.strand.title} {text}")
-                elif owner.is_past:
-                    key = (owner.strand.rank, owner.strand.name, _place(at))
-                    block = owner.strand.block if owner.strand.blocks > 1 else -1
-                    self._past.setdefault(key, []).append(block)
-                elif owner.strand is strand:
-                    text = "notifies only after this wait, or not at all"
-                    self._notes.append(f"{owner.strand.title} {text}: {_place(at)}")
-                else:
-                    self._notes.append(
-                        f"{owner.strand.title} would notify at {_place(at)}, {state}"
-                    )
-            elif isinstance(owner, RankTask):
-                if (owner.rank, at) not in self._world.has_notified:
-                    who = f"rank {owner.rank}, `{owner.kernel}`"
-                    self._notes.append(f"{who} has ended without its notify at {_place(at)}")
-            elif owner:
-                self._notes.append(f"{owner} would notify at {_place(at)}, {state}")
-        watcher = self._world.watcher
-        notified = getattr(watcher, "notified", {}).get((buffer.id, c.cell.bytes.start), [])
-        for access in notified:
-            done[access.strand.rank] = done.get(access.strand.rank, 0) + 1
-        for rank, count in done.items():
-            self._others.append(f"rank {rank} has notified {cell} {plural(count, 'time')}")
-        if sources and not done and all(isinstance(owner, RankTask) for owner, _, _ in sources):
-            self._notes.append(f"every task that could notify {cell} has ended")
+        if c.cmp is WaitCmp.Eq and c.value > c.expected:
+            self._notes.append(
+                f"{_cell(c)} has gone past {c.expected}, and `Eq` takes no other value"
+            )
+        sent = self._world.sent.to(c.cell)
+        sources = list(self._sources(strand, c))
+        to_come = [s for s in sources if s.is_to_come]
+        for source in to_come:
+            self._notes.append(source.text)
+            self._needs.setdefault(buffer.rank, set()).add(source.rank)
+            if source.task is not None:
+                self._told.add(source.task)
+        if not to_come and c.value < c.expected:
+            silent = [s for s in sources if s.rank not in {rank for rank, _, _ in sent}]
+            others = [s for s in silent if s.rank != buffer.rank]
+            self._notes += [s.text for s in others or (silent if not sent else ())]
+        self._others += [
+            f"rank {rank} has {done.told(kind, _cell(c))}, at {_place(at)}"
+            for (rank, at, kind), done in sent.items()
+        ]
+        if not sources and not sent:
+            self._notes.append(self._elsewhere(c))
+
+    def _elsewhere(self, c: Condition) -> str:
+        """Say which cells the notifies of this buffer signal instead of the one waited for."""
+        buffer = c.cell.buffer
+        assert isinstance(buffer, SymmetricBuffer)
+        found: dict[Loc, list[str]] = {}
+        for peer in buffer.allocation.slices:
+            for start, at in self._world.sent.of(peer):
+                name = "this cell" if start == c.cell.bytes.start else _indices(c, start)
+                found.setdefault(at, []).append(f"{name} on rank {peer.rank}")
+        if not found:
+            return f"no statement that runs notifies {_cell(c)}"
+        told = [f"the notify at {_place(at)} signals {_some(cells)}" for at, cells in found.items()]
+        return f"no rank notifies {_cell(c)}: {'; '.join(told)}"
 
     def _missing(self, buffer: SymmetricBuffer, c: Condition, op: str) -> None:
         """Return the rank that has not reached a collective."""
@@ -135,78 +133,85 @@ class _Explanation:
         else:
             self._notes.append(f"rank {rank} has ended without calling `{op}`")
 
-    def _sources(
-        self, allocation: Allocation
-    ) -> Iterator[tuple[_Strand | RankTask | str, Loc, str]]:
-        """Return every notify that could reach a window buffer: its strand, location, and what
-        blocks it.
-        """
+    def _sources(self, waiting: Strand | None, c: Condition) -> Iterator[_Source]:
+        """Yield the statements that could signal a cell and have not, or are still to come."""
         world = self._world
         seen: set[int] = set()
         for strand in world.strands:
-            for op in self._notifies(strand.task, allocation):
-                request = strand.request
-                assert request is not None
-                body = world.program.functions[strand.task.kernel].body
-                owner = _Strand(strand, _is_past(body, op, request))
-                yield owner, op.loc, f"and waits itself at {_place(request.loc)}"
-                seen.add(id(strand.task))
+            if strand.rank < 0:
+                continue
+            block = strand.block
+            for n in self._of(strand.task, block, strand.blocks, c):
+                yield from self._of_strand(strand, strand is waiting, n, c)
+            seen.add(id(strand.task))
         for state in world.ranks:
             for task in state.by_index.values():
                 rest = _unstarted_blocks(task)
                 if (id(task) in seen and not rest) or not task.kernel:
                     continue
-                for op in self._notifies(task, allocation):
-                    if task.started and not rest:
-                        yield task, op.loc, "ended"
-                    else:
-                        who = f"rank {state.rank}, `{task.kernel}`{rest}"
-                        yield who, op.loc, f"and has not started: {self._blocker(task)}"
+                is_single = (task.blocks or 1) == 1
+                block, blocks = (0, 1) if is_single else (None, task.blocks)
+                who = f"rank {state.rank}, `{task.kernel}`"
+                for n in self._of(task, block, blocks, c):
+                    if not task.started or rest:
+                        why = f"and has not started: {self._blocker(task)}"
+                        text = f"{who}{rest} would notify at {_place(n.op.loc)}, {why}"
+                        yield _Source(state.rank, text, not n.is_skipped, task)
+                    elif not world.sent.has_sent(state.rank, n.op.loc, c.cell):
+                        text = f"{who} has ended without its notify at {_place(n.op.loc)}"
+                        yield _Source(state.rank, f"{text}{_because(n)}")
         for i in world.pending:
             dispatch = world.plan.dispatches[i]
-            for loc in self._notifies_of(dispatch, allocation):
-                who = f"rank {dispatch.rank}, `{dispatch.function}`"
-                running = world.active.get(dispatch.rank)
-                why = (
-                    "still runs an earlier dispatch" if running is not None else "waits for others"
-                )
-                yield who, loc, f"and is not dispatched: the rank {why}"
+            running = world.active.get(dispatch.rank)
+            operands = [
+                on_rank(v, dispatch.rank) if isinstance(v, Window) else v for v in dispatch.operands
+            ]
+            why = "waits for others"
+            if running is not None:
+                earlier = world.plan.dispatches[running.dispatch]
+                name = earlier.function or earlier.op.name
+                why = f"still runs an earlier dispatch, `{name}` of {_place(earlier.loc)}"
+            for n in self._notifies.of(dispatch.function, operands, dispatch.rank):
+                if n.may_reach(c.cell):
+                    who = f"rank {dispatch.rank}, `{dispatch.function}` of {_place(dispatch.loc)}"
+                    text = f"{who} would notify at {_place(n.op.loc)}"
+                    text = f"{text}, and is not dispatched: the rank {why}"
+                    yield _Source(dispatch.rank, text, not n.is_skipped)
 
-    def _notifies(self, task: RankTask, allocation: Allocation) -> Iterator[Op]:
-        """Return the notifies of a task's kernel that reach an allocation."""
-        function = self._world.program.functions.get(task.kernel)
-        if function is None:
-            return
-        aliases = Aliases(function.body, self._world.program.functions)
-        for op in walk(function.body):
-            target = op.args.get("target") if op.name == "pld.system.notify" else None
-            if not isinstance(target, Value):
-                continue
-            for root in aliases.roots(target):
-                if root not in function.params:
-                    continue
-                value = task.values[function.params.index(root)]
-                buffer = value.buffer if isinstance(value, Window) else None
-                if isinstance(buffer, SymmetricBuffer) and buffer.allocation is allocation:
-                    yield op
+    def _of_strand(
+        self, strand: Strand, is_own: bool, n: Notify, c: Condition
+    ) -> Iterator[_Source]:
+        """Yield what a running strand does about one of its notifies."""
+        request, place = strand.request, _place(n.op.loc)
+        assert request is not None
+        body = self._world.program.functions[strand.task.kernel].body
+        if n.is_skipped:
+            yield _Source(strand.rank, f"{strand.title} skips its notify at {place}{_because(n)}")
+        elif _is_past(body, n.op, request):
+            if not self._world.sent.has_sent(strand.rank, n.op.loc, c.cell):
+                text = f"{strand.title} has not run its notify at {place}, and is past it"
+                yield _Source(strand.rank, f"{text}{_because(n)}")
+        elif is_own:
+            text = f"{strand.title} notifies only after this wait, or not at all: {place}"
+            yield _Source(strand.rank, text, True)
+        else:
+            why = f"and waits itself at {_place(request.loc)}"
+            text = f"{strand.title} would notify at {place}, {why}"
+            yield _Source(strand.rank, text, True)
 
-    def _notifies_of(self, dispatch: Dispatch, allocation: Allocation) -> Iterator[Loc]:
-        """Return the notifies in the kernels of a dispatch with a view of an allocation."""
-        mine = any(
-            isinstance(v, Window)
-            and isinstance(v.buffer, TemplateBuffer)
-            and v.buffer.allocation is allocation
-            for v in dispatch.operands
-        )
-        functions = self._world.program.functions
-        if not mine or dispatch.function not in functions:
-            return
-        for op in walk(functions[dispatch.function].body):
-            callee = functions.get(str(op.args.get("callee"))) if op.name == "call" else None
-            if callee is not None and callee.kind is FunctionKind.InCore:
-                for inner in walk(callee.body):
-                    if inner.name == "pld.system.notify":
-                        yield inner.loc
+    def _of(
+        self, task: RankTask, block: int | None, blocks: int | None, c: Condition
+    ) -> Iterator[Notify]:
+        """Yield the notifies of a task that may signal a cell, each statement once."""
+        if (task, block) not in self._walked:
+            self._walked[task, block] = self._notifies.of(
+                task.kernel, task.values, task.rank, block, blocks
+            )
+        found: dict[Op, Notify] = {}
+        for n in self._walked[task, block]:
+            if n.may_reach(c.cell) and (n.op not in found or found[n.op].is_skipped):
+                found[n.op] = n
+        yield from found.values()
 
     def _blocker(self, task: RankTask) -> str:
         if task.waits_for:
@@ -219,21 +224,53 @@ class _Explanation:
     def _unstarted(self) -> None:
         for state in self._world.ranks:
             lacking = [t for t in state.waiting if t.kernel and not t.waits_for]
-            if lacking:
+            if lacking and lacking[0] not in self._told:
                 who = f"rank {state.rank}, `{lacking[0].kernel}`{_unstarted_blocks(lacking[0])}"
                 self._notes.append(f"{who}: no core is free, {self._blocker(lacking[0])}")
 
 
-Notifier: TypeAlias = "_Strand | RankTask | str"
-"""What could notify: a running strand, a task that has ended, or the name of one to come."""
-
-
 @dataclass(frozen=True)
-class _Strand:
-    """A strand with a notify, which it may have left behind."""
+class _Source:
+    """A statement that could signal a cell.
 
-    strand: Strand
-    is_past: bool
+    is_to_come  it has not been reached, and would signal
+    task        that has no core yet
+    """
+
+    rank: int
+    text: str
+    is_to_come: bool = False
+    task: RankTask | None = None
+
+
+def _because(n: Notify) -> str:
+    return "" if n.condition is None else f": the condition at {_place(n.condition)} is false"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return f"{', '.join(names[:4])}{more}"
+
+
+def _cycle(needs: Mapping[int, set[int]]) -> list[str]:
+    """Return a note with the shortest cycle of ranks that wait for each other."""
+    best: list[int] = []
+    for start in needs:
+        paths = [[start]]
+        seen = {start}
+        while paths:
+            path = paths.pop(0)
+            following = needs.get(path[-1], set())
+            if len(path) > 1 and start in following:
+                best = path if not best or len(path) < len(best) else best
+                break
+            for rank in sorted(following - seen):
+                seen.add(rank)
+                paths.append([*path, rank])
+    if not best:
+        return []
+    pairs = zip(best, [*best[1:], best[0]])
+    return ["cycle: " + ", ".join(f"rank {a} waits for rank {b}" for a, b in pairs)]
 
 
 def _unstarted_blocks(task: RankTask) -> str:
@@ -273,14 +310,26 @@ def _loops(strand: Strand) -> str:
 
 def _wanted(c: Condition) -> str:
     least = "at least " if c.cmp.name == "Ge" else ""
-    return f"{_cell(c.cell)} is {c.value}, waits for {least}{c.expected}"
+    return f"{_cell(c)} is {c.value}, waits for {least}{c.expected}"
 
 
-def _cell(cell: Window) -> str:
-    element = cell.bytes.start // cell.dtype.itemsize
-    buffer = cell.buffer
+def _cell(c: Condition) -> str:
+    buffer = c.cell.buffer
     assert isinstance(buffer, SymmetricBuffer)
-    return f"cell {element} of `{buffer.name}` on rank {buffer.rank}"
+    return f"{_indices(c, c.cell.bytes.start)} of `{buffer.name}` on rank {buffer.rank}"
+
+
+def _indices(c: Condition, start: int) -> str:
+    """Return the name of the cell at a byte of the slice, by the axes of the waiting view."""
+    element = start // c.cell.dtype.itemsize
+    signal = c.signal
+    if signal is None or len(signal.shape) == 1 or element < signal.offset:
+        return f"cell {element}"
+    rest, at = element - signal.offset, list[int]()
+    for stride in signal.strides:
+        at.append(rest // stride)
+        rest %= stride
+    return f"cell {at}"
 
 
 def _place(loc: Loc) -> str:

@@ -188,7 +188,6 @@ class HappensBefore:
     def __init__(self) -> None:
         self.findings: dict[tuple[object, ...], UserError] = {}
         self.footprint: list[Touch] = []
-        self.notified: dict[tuple[int, int], list[Access]] = {}
         self._accesses: dict[int, SliceAccesses] = {}
         self._count = 0
         self._cells: dict[tuple[int, int], Clock] = {}
@@ -255,7 +254,6 @@ class HappensBefore:
         for other in self._accesses[buffer.id].add(now):
             self._found(other, now, buffer)
         if how in ("notify", "set"):
-            self.notified.setdefault(_key(window), []).append(now)
             self._share_line(now, buffer)
             join(self._cells.setdefault(_key(window), {}), clock)
             clock[strand.number] += 1

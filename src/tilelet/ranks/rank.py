@@ -346,8 +346,10 @@ class RankState(State):
             rest = self.unfinished.get(task.predicate[0].buffer.id, [])
             self.unfinished[task.predicate[0].buffer.id] = [u for u in rest if u.task is not task]
             task.predicate = None
-        # An explanation of a deadlock looks for views of window buffers.
-        task.values = [v if _is_slice(v) else None for v in task.values]
+        # The explanation of a deadlock reads scalars, and views of window buffers.
+        task.values = [
+            v if _is_slice(v) or not isinstance(v, Window) else None for v in task.values
+        ]
         for follower in task.followers:
             follower.waits_for.discard(task)
             if not follower.waits_for and not follower.started:

@@ -13,11 +13,15 @@ from tilelet.tasks.window import Window
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A cell of the rank's own slice, and the value that a wait expects."""
+    """A cell of the rank's own slice, and the value that a wait expects.
+
+    signal  the view that the wait names; None: in a collective
+    """
 
     cell: Window
     expected: int
     cmp: WaitCmp
+    signal: Window | None = None
 
     @property
     def value(self) -> int:

@@ -23,6 +23,7 @@ from tilelet.ranks.collectives import meet
 from tilelet.ranks.deadlock import explain
 from tilelet.ranks.host import Dispatch, Plan
 from tilelet.ranks.memory import on_rank, store
+from tilelet.ranks.notifies import SentSignals
 from tilelet.ranks.rank import RankState, RankTask, Strand
 from tilelet.tasks.window import Window
 
@@ -130,7 +131,7 @@ class World:
         self.control_reads: dict[int, list[Any]] = defaultdict(list)  # by dispatch
         self.counts: Counter[str] = Counter()
         self.steps = 0
-        self.has_notified: set[tuple[int, Loc]] = set()  # which rank has run which notify
+        self.sent = SentSignals()
         # By signal and rank: what each collective is, its shapes, and where it is called.
         self.collective_calls: dict[tuple[object, ...], list[CollectiveCall]] = {}
         self.lacked_cores = False  # a task once waited for a core
