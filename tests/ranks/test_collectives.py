@@ -102,6 +102,7 @@ def test_exchanges_in_a_kernel(ranks: int) -> None:
     for r in range(ranks):
         assert np.array_equal(y[r], np.broadcast_to(x[r], (ranks, S)))
         assert np.array_equal(z[r, r], ranks * x[r, 0])
+        assert np.isnan(np.delete(z[r], r, axis=0)).all()  # undefined
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
@@ -151,8 +152,12 @@ def test_counts_of_all_to_all_v(ranks: int) -> None:
     y, m = np.zeros_like(x), np.zeros_like(n)
     host(x, n, y, m, config=world(ranks))
     blocks = x.reshape(ranks, ranks, block, S)
-    assert np.array_equal(y.reshape(blocks.shape), blocks.transpose(1, 0, 2, 3))
-    assert np.array_equal(m[:, :, 0], np.minimum(n[:, :, 0].T, block))
+    arrived = np.minimum(n[:, :, 0].T, block)
+    assert np.array_equal(m[:, :, 0], arrived)
+    beyond = np.arange(block) >= arrived[:, :, None]
+    wanted = np.where(beyond[..., None], np.nan, blocks.transpose(1, 0, 2, 3))
+    assert beyond.any()
+    assert np.array_equal(y.reshape(blocks.shape), wanted, equal_nan=True)
 
 
 @pytest.mark.parametrize("mode", ["mesh", "ring"])

@@ -136,8 +136,7 @@ SAYS = {
     ],
     goes_past: [
         "cell [1, 2] of `s_buf` on rank 0 has gone past 1, and `Eq` takes no other value",
-        "rank 1 has added 2 to cell [1, 2] of `s_buf` on rank 0, at line",
-        "rank 2 has added 2 to cell [1, 2] of `s_buf` on rank 0, at line",
+        "ranks 1, 2 have each added 2 to cell [1, 2] of `s_buf` on rank 0, at line",
     ],
     published_zero: ["rank 0 has set cell [0, 0] of `s_buf` on rank 1 to 0, at line"],
     skips_without_data: ["rank 0, `meet` has not run its notify at line"],

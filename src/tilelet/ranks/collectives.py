@@ -17,6 +17,7 @@ from tilelet.diag.catalogue.ranks import BadCollective
 from tilelet.dtypes import Array
 from tilelet.interp.lowering import Frame, Lowering
 from tilelet.ir.core import Op
+from tilelet.numerics.undefined import poison
 from tilelet.ops.apply import Args
 from tilelet.ranks.code import LowerRoutine, Routine, Suspension
 from tilelet.ranks.collective_rules import check_collective
@@ -94,6 +95,12 @@ class Meeting:
         self.state.observe("write", window, self.op)
         store(window, data.astype(window.dtype.numpy, copy=False))
 
+    @staticmethod
+    def leave_undefined(window: Window) -> None:
+        """Poison rows that the collective does not define, so that using them shows."""
+        if 0 not in window.shape:
+            store(window, np.full(window.shape, poison(window.dtype)))
+
 
 def rows_of(window: Window, parts: int, op: Op) -> list[Window]:
     """Split the window into equal parts along its first axis."""
@@ -150,7 +157,11 @@ def _reduce_scatter(m: Meeting, args: Args) -> Suspension:
     for row in rows[1:]:
         total = numerics.add(total, m.read(row))
     yield from m.barrier()
-    m.write(rows[m.me], total)
+    for peer, row in enumerate(rows_of(m.at(args["target"], m.me), m.size, m.op)):
+        if peer == m.me:
+            m.write(row, total)
+        else:
+            m.leave_undefined(row)
 
 
 def _all_to_all(m: Meeting, args: Args) -> Suspension:
@@ -165,9 +176,14 @@ def _all_to_all_v(m: Meeting, args: Args) -> Suspension:
     limit = args["target"].shape[0] // m.size
     sent = m.read(args["send_counts"]).reshape(-1)
     for peer in range(m.size):
+        count = min(int(sent[peer]), limit)
         counts = m.at(args["recv_counts"], peer)
         at = (m.me, *(0 for _ in counts.shape[1:]))
-        m.write(counts.slice(at, (1,) * len(counts.shape)), np.array(min(int(sent[peer]), limit)))
+        m.write(counts.slice(at, (1,) * len(counts.shape)), np.array(count))
+        block = rows_of(m.at(args["target"], peer), m.size, m.op)[m.me]
+        rest = block.shape[1:]
+        tail = block.slice((count, *(0 for _ in rest)), (limit - count, *rest))
+        m.leave_undefined(tail)
 
 
 BODIES: dict[str, Body] = {

@@ -95,10 +95,15 @@ class _Explanation:
             silent = [s for s in sources if s.rank not in {rank for rank, _, _ in sent}]
             others = [s for s in silent if s.rank != buffer.rank]
             self._notes += [s.text for s in others or (silent if not sent else ())]
-        self._others += [
-            f"rank {rank} has {done.told(kind, _cell(c))}, at {_place(at)}"
-            for (rank, at, kind), done in sent.items()
-        ]
+        by_text: dict[str, list[int]] = {}
+        for (rank, at, kind), done in sent.items():
+            text = f"{done.told(kind, _cell(c))}, at {_place(at)}"
+            by_text.setdefault(text, []).append(rank)
+        for text, ranks in by_text.items():
+            several = (
+                f"ranks {_some(ranks)} have each" if len(ranks) > 1 else f"rank {ranks[0]} has"
+            )
+            self._others.append(f"{several} {text}")
         if not sources and not sent:
             self._notes.append(self._elsewhere(c))
 
@@ -247,9 +252,9 @@ def _because(n: Notify) -> str:
     return "" if n.condition is None else f": the condition at {_place(n.condition)} is false"
 
 
-def _some(names: Sequence[str]) -> str:
+def _some(names: Sequence[object]) -> str:
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return f"{', '.join(names[:4])}{more}"
+    return f"{', '.join(map(str, names[:4]))}{more}"
 
 
 def _cycle(needs: Mapping[int, set[int]]) -> list[str]:
