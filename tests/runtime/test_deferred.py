@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import random
 import re
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -441,3 +443,19 @@ def test_the_tensor_of_a_spec_is_deferred_if_that_of_the_script_is(dtype: Any) -
         own.zero_()
     assert torch.equal(stacked[300:600].clone(), made)
     assert given.abs().max() > 0
+
+
+def test_tensors_that_are_not_deferred_do_not_load_the_compiler_of_torch() -> None:
+    script = f"""
+import sys
+import torch
+from tilelet.runtime.torch_scripts.deferred import Deferring
+with Deferring():
+    made = torch.randn{BIG} / 3
+assert type(made) is torch.Tensor
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"

@@ -315,6 +315,11 @@ class Deferring(_FunctionMode):
 class _Making(_DispatchMode):
     """Active in functions that create tensors, whose operators have no tensor arguments."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Leave the compiler of torch alone: to skip it, torch would load it."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: object, args: Any = (), kwargs: Any = None
     ) -> Any:
