@@ -2,7 +2,7 @@
 
     python -m tests.diverge.score                      the programs in tests/diverge/programs
     python -m tests.diverge.score --folder held_out    programs that nothing was developed on
-    python -m tests.diverge.score --folder held_out_2  and later ones, also _3 and _4
+    python -m tests.diverge.score --folder held_out_2  and later ones, also _3 to _5
     python -m tests.diverge.score --only "paged_gqa: stale" --verbose
 
 Each program has a dictionary `FAULTS`: the text to replace, which occurs once, and its replacement.

@@ -137,6 +137,16 @@ def test_what_a_golden_computes_stays_the_same() -> None:
     assert traced == plain
 
 
+def test_reductions_of_lists_and_named_operands_are_called_as_they_are() -> None:
+    def golden(tensors: dict[str, Any]) -> Any:
+        rows = [row * 2.0 for row in tensors["x"]]
+        return np.sum(rows, axis=0), np.max(a=tensors["x"], axis=1), [1.0] * 4 @ tensors["x"]
+
+    x = RNG.normal(size=(4, 6))
+    for one, other in zip(GoldenTrace(golden).golden({"x": x}), golden({"x": x})):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_complex_arrays_and_torch_tensors_are_seen() -> None:
     torch = pytest.importorskip("torch")
 

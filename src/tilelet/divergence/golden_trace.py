@@ -206,11 +206,11 @@ class GoldenTrace:
         name = getattr(function, "__name__", "")
         if not is_golden and _is_of_arrays(function):
             if name in _FOLDS:
-                return functools.partial(self._fold, function)
+                return functools.partial(self._reduce, self._fold, function)
             if name in _PRODUCTS and not isinstance(function, types.BuiltinMethodType):
-                return functools.partial(self._product, function)
+                return functools.partial(self._reduce, self._product, function)
             if name == "einsum":
-                return functools.partial(self._einsum, function)
+                return functools.partial(self._reduce, self._einsum, function)
         if not isinstance(function, types.FunctionType):
             return function
         code = function.__code__
@@ -224,27 +224,37 @@ class GoldenTrace:
 
     # Reductions
 
-    def _fold(self, function: Any, *args: Any, **named: Any) -> Any:
-        """Reduce an array, the first argument or the object of a method, over a part of it."""
+    def _reduce(
+        self, restricted: Callable[..., Any], function: Any, *args: Any, **named: Any
+    ) -> Any:
+        """Call a function on parts of its operands; on all of them if they are not arrays."""
+        try:
+            call = restricted(function, *args, **named)
+        except (AttributeError, IndexError, TypeError):
+            call = functools.partial(function, *args, **named)
+        return call()
+
+    def _fold(self, function: Any, *args: Any, **named: Any) -> Callable[[], Any]:
+        """Reduce a part of an array: of the first argument, or of the object of a method."""
         mine = getattr(function, "__self__", None)
         array = mine if hasattr(mine, "shape") else args[0]
         rest = args if array is mine else args[1:]
         axis = named.get("axis", named.get("dim", rest[0] if rest else None))
         if axis is None:
-            return function(*args, **named)
+            return functools.partial(function, *args, **named)
         axes = cast("tuple[int, ...]", axis if isinstance(axis, tuple) else (axis,))
         cut = self._cut(array, axes)
         if array is not mine:
-            return function(cut, *rest, **named)
+            return functools.partial(function, cut, *rest, **named)
         if function.__name__ == "mean":  # blocks are summed and divided in the end
             self._seen(cut.sum(*rest, **named), "sum of the mean", "", 0)
-        return getattr(cut, function.__name__)(*rest, **named)
+        return functools.partial(getattr(cut, function.__name__), *rest, **named)
 
-    def _product(self, function: Any, lhs: Any, rhs: Any, **named: Any) -> Any:
+    def _product(self, function: Any, lhs: Any, rhs: Any, **named: Any) -> Callable[[], Any]:
         inner = max(-2, -rhs.ndim)
         if lhs.shape[-1] == rhs.shape[inner]:
             lhs, rhs = self._cut(lhs, (-1,)), self._cut(rhs, (inner,))
-        return function(lhs, rhs, **named)
+        return functools.partial(function, lhs, rhs, **named)
 
     def _einsum(self, function: Any, subscripts: Any, *operands: Any, **named: Any) -> Any:
         if isinstance(subscripts, str) and "->" in subscripts and "." not in subscripts:
@@ -254,12 +264,12 @@ class GoldenTrace:
                 for letters in inputs.split(",")
             ]
             operands = tuple(self._cut(a, axes) for a, axes in zip(operands, summed))
-        return function(subscripts, *operands, **named)
+        return functools.partial(function, subscripts, *operands, **named)
 
     def _cut(self, array: Any, axes: Iterable[int]) -> Any:
         """Return the part of an array that is reduced; note the lengths of its reduced axes."""
         if self._part is None:
-            self._lengths.update(dict.fromkeys(int(array.shape[axis]) for axis in axes))
+            self._lengths.update(dict.fromkeys([int(array.shape[axis]) for axis in axes]))
             return array
         return self._part.cut(array, axes)
 
@@ -281,7 +291,8 @@ class GoldenTrace:
         free = list(code.co_freevars)
         cells = dict(zip(free, function.__closure__ or ()))
         mine: dict[str, object] = {_SEEN: self._seen, _NAMED: self._named, _CALLEE: self._callee}
-        mine |= {_NUMBER: self._number, _PRODUCT: functools.partial(self._product, _matmul)}
+        product = functools.partial(self._reduce, self._product, _matmul)
+        mine |= {_NUMBER: self._number, _PRODUCT: product}
         instrumented = _Notes(code.co_filename).visit(node)
         text = _factory([*free, *mine], instrumented)
         module = compile(text, code.co_filename, "exec", dont_inherit=True)
