@@ -4,6 +4,7 @@
     python -m tests.diverge.score --folder held_out    programs that nothing was developed on
     python -m tests.diverge.score --folder held_out_2  and later ones, also _3 to _5
     python -m tests.diverge.score --only "paged_gqa: stale" --verbose
+    python -m tests.diverge.score --random 5 --seed 1  random changes instead, 5 of each program
 
 Each program has a dictionary `FAULTS`: the text to replace, which occurs once, and its replacement.
 A fault is found if it is repaired at a changed statement, or if the changed statement is among at
@@ -17,16 +18,20 @@ import ast
 import contextlib
 import importlib.util
 import io
+import itertools
 import linecache
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tilelet.diag.core import Loc
+from tests.diverge.mutants import Mutant, mutants
+
+from tilelet.diag.core import Loc, UserError, UserErrors
 from tilelet.divergence.answer import Answer, Options, answer
 from tilelet.divergence.case import GoldenCase
+from tilelet.divergence.replay import Replay
 from tilelet.runtime import run_jit, session
 from tilelet.runtime.handlers.examine import Examine
 from tilelet.runtime.session import Session
@@ -99,14 +104,18 @@ def changed_lines(text: str, old: str, new: str) -> set[int]:
 
 
 def score(name: str, text: str, old: str, new: str, budget: float) -> tuple[Score, Answer]:
-    assert text.split("FAULTS =", maxsplit=1)[0].count(old) == 1, (
-        f"{name}: {old!r} does not occur once"
-    )
-    kernel, rest = text.split("FAULTS =")
+    kernel = text.split("FAULTS =", maxsplit=1)[0]
+    assert kernel.count(old) == 1, f"{name}: {old!r} does not occur once"
     broken = kernel.replace(old, new)
-    by_line = statements(broken)
-    true = {by_line[line] for line in changed_lines(kernel, old, new)}
     case = case_of(load(name, broken))
+    return score_of(name, case, broken, changed_lines(kernel, old, new), budget)
+
+
+def score_of(
+    name: str, case: GoldenCase, broken: str, changed: Collection[int], budget: float
+) -> tuple[Score, Answer]:
+    by_line = statements(broken)
+    true = {by_line[line] for line in changed}
     start = time.perf_counter()
     result = answer(name, case, Options(budget))
     seconds = time.perf_counter() - start
@@ -135,15 +144,42 @@ def scores(folder: str, only: str, budget: float) -> Iterator[tuple[Score, Answe
                 yield score(name, text, old, new, budget)
 
 
+def random_scores(
+    folder: str, only: str, budget: float, count: int, seed: int
+) -> Iterator[tuple[Score, Answer]]:
+    """Score random changes that make outputs wrong, `count` of each program."""
+    for file in sorted((HERE / folder).glob("*.py")):
+        kernel = file.read_text(encoding="utf-8").split("FAULTS =")[0]
+        wrong = (m for m in mutants(kernel, seed) if only in file.stem and is_wrong(m))
+        for mutant in itertools.islice(wrong, count if only in file.stem else 0):
+            name = f"{file.stem}: {mutant.what}"
+            case = case_of(load(name, mutant.text))
+            yield score_of(name, case, mutant.text, mutant.lines, budget)
+
+
+def is_wrong(mutant: Mutant) -> bool:
+    """Return whether a changed program runs, and its outputs do not match the golden."""
+    try:
+        case = case_of(load(mutant.what, mutant.text))
+        made = Replay(case.program, case.arguments).outputs(None)
+    except (UserError, UserErrors, SyntaxError, IndexError, ArithmeticError):
+        return False
+    return bool(case.expected) and not case.passes(made)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", default="programs")
     parser.add_argument("--only", default="", help="part of the name of a fault")
     parser.add_argument("--budget", type=float, default=Options.budget)
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--verbose", action="store_true", help="print the answers, too")
     args = parser.parse_args()
     done: list[Score] = []
-    for one, result in scores(args.folder, args.only, args.budget):
+    given = args.folder, args.only, args.budget
+    found_by = random_scores(*given, args.random, args.seed) if args.random else scores(*given)
+    for one, result in found_by:
         done.append(one)
         print(one, flush=True)
         if args.verbose:

@@ -30,8 +30,8 @@ from tilelet.ir.core import Op, Program, Value
 from tilelet.numerics.casts import computable
 from tilelet.tasks.window import Window
 
-_LAST_COST = 4
-"""Edits of this cost are only tried if no other edit corrects the outputs."""
+_LAST_RESORT, _MAX_COST = 4, 5
+"""Edits from the first cost on are only tried if no other edit corrects the outputs."""
 _MAX_LEFT_WRONG = 0.02
 """Share of a wrong region that an edit may leave wrong before the whole program is tried."""
 
@@ -250,11 +250,11 @@ def _cost(edit: Edit) -> int:
 
 def _in_turn(left: Mapping[Op | None, deque[Edit]], found: Collection[object]) -> Iterator[Edit]:
     """Yield edits in order of cost; once a repair is found, op by op."""
-    for cost in range(1, _LAST_COST + 1):
-        if found and cost == _LAST_COST:
+    for cost in range(1, _MAX_COST + 1):
+        if found and cost >= _LAST_RESORT:
             return
         for some in left.values():
-            while some and some[0].cost <= (max(cost, _LAST_COST - 1) if found else cost):
+            while some and some[0].cost <= (max(cost, _LAST_RESORT - 1) if found else cost):
                 yield some.popleft()
 
 

@@ -12,7 +12,7 @@ import linecache
 import math
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tilelet.analysis.aliases import is_tensor
@@ -20,9 +20,9 @@ from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import Loc, UserError
 from tilelet.divergence import edits
 from tilelet.divergence.edits import Edit, is_float_tile, is_number_tile, rebuild_op, replace_op
-from tilelet.divergence.source_text import assignment_of
+from tilelet.divergence.source_text import assignment_of, statement_line
 from tilelet.ir.core import Arg, Block, Function, Op, Program, Value, walk
-from tilelet.ir.rebuild import make_op
+from tilelet.ir.rebuild import make_op, substitute
 from tilelet.ir.spec import REGISTRY, Cost, Trait, bind
 from tilelet.ir.types import BOOL, ScalarType, TensorType, TileType, Type
 from tilelet.ir.views import ForView
@@ -31,6 +31,7 @@ _MAX_SCALARS = 12
 _MAX_TILES = 24
 _MAX_FLOAT_SCALARS = 4
 _MAX_EXTENTS = 6
+_MAX_INTEGERS = 16
 _NEAR = 10
 """How many ops before and after a factor it may belong to."""
 _MAX_TERMS = 6
@@ -90,7 +91,14 @@ class ScopedEdits:
         self._function = {op: f for f in program.functions.values() for op in walk(f.body)}
         self._numbers = numbers
         self._near: dict[Op, Sequence[Op]] = {}
+        self._statement: dict[Op, list[Op]] = {}
         for function in program.functions.values():
+            by_line: dict[tuple[str, int], list[Op]] = {}
+            for op in walk(function.body):
+                if not op.spec.terminator:
+                    place = op.loc.file, statement_line(op.loc)
+                    self._statement[op] = by_line.setdefault(place, [])
+                    self._statement[op].append(op)
             ops = [op for op in walk(function.body) if len(op.results) == 1]
             for i, op in enumerate(ops):
                 self._near[op] = [*ops[max(0, i - _NEAR) : i], *ops[i + 1 : i + 1 + _NEAR]]
@@ -121,6 +129,7 @@ class ScopedEdits:
         visible = self.visible_in(self._function[op])
         yield from self._indices(op, visible)
         yield from self._operands(op, visible)
+        yield from self._renamed(op, visible)
         if op.spec.structural:
             return
         yield from self._scalar_ops(op, visible)
@@ -164,10 +173,10 @@ class ScopedEdits:
         found = [f for n in sorted(extents) for f in (n**-0.5, 1.0 / n)]
         return list(dict.fromkeys([-1.0, *self._reciprocals, *found]))
 
-    @property
+    @cached_property
     def likely_integers(self) -> list[int]:
         """The extents of parameters and tiles, and the integers of scalar arithmetic."""
-        return sorted({n for op in self._function for n in self._constants(op) if n > 1})
+        return sorted({n for n in self._extents.union(*self._integers.values()) if n > 1})
 
     # Indices
 
@@ -192,7 +201,7 @@ class ScopedEdits:
         extents = _extents_of(op, path) or self.small_constants(op)
         if isinstance(old, int):
             if Trait.SCALAR in op.spec.traits:
-                for n in self._constants(op):
+                for n in dict.fromkeys([*self._constants(op), *self.likely_integers]):
                     if n != old:
                         yield _New(str(n), n, cost=2)
         else:
@@ -214,14 +223,21 @@ class ScopedEdits:
 
     def _constants(self, op: Op) -> list[int]:
         """Return the integers that the function of an op uses, as extents or in arithmetic."""
-        found = set(self._extents)
-        for other in walk(self._function[op].body):
-            if Trait.SCALAR in other.spec.traits:
-                found.update(a for a in other.args.values() if type(a) is int)
-            for value in other.results:
+        own = self._integers[self._function[op].name]
+        return sorted(n for n in {*self._extents, *own} if n >= 0)[:_MAX_INTEGERS]
+
+    @cached_property
+    def _integers(self) -> dict[str, set[int]]:
+        """The extents of tiles and the integers of scalar arithmetic, by function."""
+        found: dict[str, set[int]] = {}
+        for op, function in self._function.items():
+            mine = found.setdefault(function.name, set())
+            if Trait.SCALAR in op.spec.traits:
+                mine.update(a for a in op.args.values() if type(a) is int)
+            for value in op.results:
                 if isinstance(value.type, TileType):
-                    found.update(value.type.shape)
-        return sorted(n for n in found if n >= 0)[:16]
+                    mine.update(value.type.shape)
+        return found
 
     def small_constants(self, op: Op) -> list[int]:
         """Return the factors and divisors to try for an index."""
@@ -229,6 +245,8 @@ class ScopedEdits:
 
     def _scalar_ops(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Change the op of scalar arithmetic, swap its operands, or leave it out."""
+        if op.name == "read" and is_index(op.result):
+            yield from self._scalar_sums(op, visible)
         if Trait.SCALAR not in op.spec.traits or not op.name.startswith("scalar."):
             return
         name = op.name.removeprefix("scalar.")
@@ -271,10 +289,42 @@ class ScopedEdits:
         for new in news:
             if new.ops and new.text.startswith(f"{middle.name} ") and new.arg == new.ops[-1].result:
                 last = new.ops[-1]
-                if last.result.type == op.result.type:
+                if is_index(last.result):
                     ops = (first, *new.ops[:-1], replace(last, results=op.results))
                     shown = "({})" + new.text.removeprefix(middle.name)
                     yield Edit(op, "index", f"`{new.text}`", ops, None, 2, "", shown)
+
+    # Variables of a statement
+
+    def _renamed(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Replace a variable wherever its statement uses it, or swap it with another one.
+
+        `op` is the first op of the statement that uses one of them.
+        """
+        ops = self._statement.get(op, [])
+        before = set(visible.before.get(op, ()))
+        uses = Counter(v for one in ops for v in one.operands if v in before)
+        earlier = {
+            v for one in itertools.takewhile(lambda x: x is not op, ops) for v in one.operands
+        }
+        mine = [v for v in dict.fromkeys(op.operands) if v in before and v not in earlier]
+        for old in mine:
+            if uses[old] > 1:
+                for new in self._alternatives(op, old, visible):
+                    text = f"`{new.name}` instead of `{old.name}` everywhere in it"
+                    yield from _substituted(ops, {old: new}, "wrong operand", text)
+            for other in uses:
+                is_pair = other not in mine or mine.index(other) > mine.index(old)
+                if other not in earlier and is_pair and _is_alike(old, other):
+                    text = f"swap `{old.name}` and `{other.name}`"
+                    swapped = {old: other, other: old}
+                    yield from _substituted(ops, swapped, "swapped operands", text)
+
+    def _alternatives(self, op: Op, old: Value, visible: Visible) -> list[Value]:
+        """Return the values that may stand for a variable."""
+        if is_index(old):
+            return [v for v in visible.scalars(op) if v is not old]
+        return [v for v in visible.like(op, old) if visible.is_nameable(op, v)]
 
     # Operands
 
@@ -379,31 +429,58 @@ class ScopedEdits:
         middle = _like(op.result)
         first = replace(op, results=(middle,))
         changes = self._transformed(op, middle, visible, numbers, moves)
-        more = (*self._by_unused(op, middle, visible), *self._limited(op, middle))
-        for text, ops, _ in (*changes, *more):
+        changes = [(text, ops, 3) for text, ops, _ in (*changes, *self._limited(op, middle))]
+        for text, ops, cost in (*changes, *self._by_window(op, middle, visible)):
             parts = first, *ops[:-1], replace(ops[-1], results=op.results)
             is_once = len(re.findall(rf"\b{re.escape(middle.name)}\b", text)) == 1
             shown = text.replace(f"({middle.name}", "({}", 1) if is_once else ""
             kind, effect = _kind_of_change(ops), (op.result, text)
-            yield Edit(op, kind, f"`{text}`", parts, None, 3, "", shown, effect=effect)
+            yield Edit(op, kind, f"`{text}`", parts, None, cost, "", shown, effect=effect)
 
-    def _by_unused(
+    def _by_window(
         self, op: Op, old: Value, visible: Visible
-    ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
-        """Combine a tile with an unused parameter of the program."""
+    ) -> Iterator[tuple[str, tuple[Op, ...], int]]:
+        """Combine a tile with a window of a tensor; yield the text, the ops and the cost."""
         spec = REGISTRY["slice"]
-        for tensor in visible.before[op]:
-            shape = tensor.type.shape if isinstance(tensor.type, TensorType) else ()
-            if tensor.name not in self._unused or len(shape) != 2:
-                continue
+        for tensor, extents, offset in self._windows(op, old, visible):
             try:
-                whole = bind(spec, tensor, tuple(shape), (0, 0))  # type: ignore[arg-type]
+                whole = bind(spec, tensor, extents, offset)
                 load = make_op(spec, whole, in_scope=True, loc=op.loc)
             except UserError:
                 continue
+            cost = 3 if tensor.name in self._unused else 5
+            window = ", ".join(map(_range, extents, offset))
             for name in _combining_ops(old, load.result):
-                for _, ops, value in _applied(name, (old, load.result), op.loc):
-                    yield f"pl.{name}({old.name}, {tensor.name}[:, :])", (load, *ops), value
+                for _, ops, _ in _applied(name, (old, load.result), op.loc):
+                    text = f"pl.{name}({old.name}, {tensor.name}[{window}])"
+                    yield text, (load, *ops), cost
+
+    def _windows(
+        self, op: Op, old: Value, visible: Visible
+    ) -> Iterator[tuple[Value, tuple[int, ...], tuple[Arg, ...]]]:
+        """Yield windows of visible tensors as large as a tile, one of its rows or its columns.
+
+        They begin where another load or store of the function does, or at 0.
+        """
+        if not isinstance(old.type, TileType) or len(old.type.shape) != 2:
+            return
+        rows, columns = old.type.shape
+        known: dict[tuple[Arg, ...], None] = {(0, 0): None}
+        scalars = visible.scalars(op)
+        for other in walk(self._function[op].body):
+            found = edits.window_parts(other)
+            if found is not None and all(type(v) is int or v in scalars for v in found[1]):
+                known[found[1]] = None
+        starts = [start for start in known if len(start) == 2]
+        for tensor in visible.before[op]:
+            dims = tensor.type.shape if isinstance(tensor.type, TensorType) else ()
+            shape = [n for n in dims if isinstance(n, int)]
+            if len(dims) != 2 or len(shape) != 2:
+                continue
+            for extents in dict.fromkeys(((rows, columns), (rows, 1), (1, columns))):
+                if all(n <= whole for n, whole in zip(extents, shape)):
+                    for start in dict.fromkeys(_inside(s, extents, shape) for s in starts):
+                        yield tensor, extents, start
 
     def _exchanged(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Apply two consecutive ops of a tile in the other order; move a factor behind an op."""
@@ -435,7 +512,43 @@ class ScopedEdits:
                     yield replace(dropped, kind="order", text=text, cost=3, also=added)
 
 
+def _inside(
+    start: tuple[Arg, ...], extents: Sequence[int], shape: Sequence[int]
+) -> tuple[Arg, ...]:
+    """Return the start of a window, 0 on axes that it covers."""
+    return tuple([0 if n == whole else s for s, n, whole in zip(start, extents, shape)])
+
+
+def _range(extent: int, start: Arg) -> str:
+    if isinstance(start, int):
+        return f"{start}:{start + extent}"
+    return f"{show(start)} : {show(start)} + {extent}"
+
+
 # Slots
+
+
+def _substituted(
+    ops: Sequence[Op], mapping: Mapping[Value, Value], kind: str, text: str
+) -> Iterator[Edit]:
+    """Yield the edit that maps values in all ops of a statement."""
+    edit: Edit | None = None
+    for op in reversed(ops):
+        if not mapping.keys().isdisjoint(op.operands):
+            args = {name: substitute(arg, mapping) for name, arg in op.args.items()}
+            made = replace(op, args=args) if op.spec.structural else rebuild_op(op, **args)
+            if made is None:
+                return
+            edit = Edit(op, kind, text, (made,), cost=2, also=edit)
+    if edit is not None:
+        yield edit
+
+
+def _is_alike(old: Value, other: Value) -> bool:
+    """Return whether two values of a statement may be swapped."""
+    if old is other:
+        return False
+    return old.type == other.type or (is_index(old) and is_index(other))
 
 
 def _scalar_slots(op: Op) -> Iterator[tuple[Path, Arg]]:

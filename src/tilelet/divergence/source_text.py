@@ -34,6 +34,21 @@ def _tree(file: str) -> ast.Module:
         return ast.Module([], [])
 
 
+def statement_line(loc: Loc) -> int:
+    """Return the first line of the innermost statement at a place."""
+    return _first_lines(loc.file).get(loc.line, loc.line)
+
+
+@functools.lru_cache(maxsize=64)
+def _first_lines(file: str) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for node in ast.walk(_tree(file)):  # outer statements first
+        if isinstance(node, ast.stmt):
+            lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            found.update(dict.fromkeys(lines, node.lineno))
+    return found
+
+
 def _assignments(file: str, name: str) -> Iterator[Loc]:
     for node in ast.walk(_tree(file)):
         if isinstance(node, ast.Assign) and name in assigned_names(node):
