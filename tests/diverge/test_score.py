@@ -11,7 +11,7 @@ import pytest
 from tests.diverge.score import HERE, Score, case_of, load, scores
 
 import tilelet.language as pl
-from tilelet.divergence.answer import Answer
+from tilelet.divergence.answer import Answer, Options, answer
 from tilelet.divergence.case import GoldenCase
 from tilelet.divergence.evidence import Agreement
 from tilelet.divergence.matching import Matcher
@@ -195,20 +195,67 @@ def test_after_a_loop_a_variable_has_the_value_that_the_loop_leaves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "fault", "edit"),
+    ("file", "fault", "edit"),
     [
-        ("delta_rule", "state not decayed", "`keep` instead of `1.0`"),
-        ("sorted_experts", "pair for token", "`pair // 2`"),
-        ("sorted_experts", "gate not clamped", "`pl.minimum` with 1.5 instead of"),
-        ("sorted_experts", "one missing", "1 instead of 0"),
-        ("quant_cache", "no masked tail", "`pl.min(32, length - i * 32)` instead of `left`"),
+        ("held_out_3/delta_rule", "state not decayed", "`keep` instead of `1.0`"),
+        ("held_out_3/sorted_experts", "pair for token", "`pair // 2`"),
+        ("held_out_3/sorted_experts", "gate not clamped", "`pl.minimum` with 1.5 instead of"),
+        ("held_out_3/sorted_experts", "one missing", "1 instead of 0"),
+        ("held_out_3/quant_cache", "no masked tail", "`pl.min(32, length - i * 32)` instead of"),
+        ("held_out_4/adamw", "square of the raw gradient", "`scaled` instead of `raw` everywhere"),
+        ("held_out_4/conv_pool", "taps transposed", "swap `dx` and `dy`"),
+        ("held_out_4/conv_pool", "line without its border", "`18` instead of `16`"),
+        ("held_out_4/latent_attention", "position one too far", "`position - 1`"),
+        ("held_out_4/attention_backward", "mask forgotten for queries", "`pl.add(z, below[:, :])`"),
+        ("held_out_4/gru", "both directions forward", "`4 - step` instead of `step`"),
+        (
+            "held_out_5/loss_backward",
+            "mass not rescaled",
+            "`pl.mul(mass, pl.exp(pl.sub(top, best)))`",
+        ),
+        ("held_out_5/pooled_embedding", "bag by batch", "`t * 6 + b`"),
+        ("held_out_5/pooled_embedding", "mean of a constant length", "`pl.div(total, bottom)`"),
     ],
 )
-def test_edits_of_held_out_faults_are_tried(kernel: str, fault: str, edit: str) -> None:
-    program = with_outer_values(broken("held_out_3", kernel, fault).program)
+def test_edits_of_held_out_faults_are_tried(file: str, fault: str, edit: str) -> None:
+    program = with_outer_values(broken(*file.split("/"), fault).program)
     edits = ScopedEdits(program, (1.5,))
     texts = [e.text for k in program.kernels for op in walk(k.body) for e in edits.of(op)]
     assert any(text.startswith(edit) for text in texts)
+
+
+@pl.jit
+def unweighted(
+    x: pl.Tensor[[16, 64], pl.FP32],
+    weights: pl.Tensor[[16, 1], pl.FP32],
+    out: pl.Out[pl.Tensor[[16, 1], pl.FP32]],
+):
+    with pl.at(level=pl.Level.CORE_GROUP, name_hint="squares"):
+        tile = pl.slice(x, [16, 64], [0, 0])
+        total = pl.row_sum(pl.mul(tile, tile))
+        out[:, :] = total
+    return out
+
+
+def test_a_function_of_a_value_may_be_missing_where_the_value_is_used() -> None:
+    """The store could multiply by the weights as well as the statement before it."""
+
+    def golden(tensors: dict[str, Any]) -> None:
+        squares = (tensors["x"].astype(np.float64) ** 2).sum(axis=1, keepdims=True)
+        tensors["out"][:] = squares * tensors["weights"]
+
+    rng = np.random.default_rng
+    specs = [
+        TensorSpec("x", [16, 64], pl.FP32, lambda: rng(1).normal(size=(16, 64))),
+        TensorSpec("weights", [16, 1], pl.FP32, lambda: rng(2).uniform(0.5, 2, (16, 1))),
+        TensorSpec("out", [16, 1], pl.FP32, is_output=True),
+    ]
+    module = SimpleNamespace(kernel=unweighted, SPECS=specs, golden=golden, TOLERANCE=1e-4)
+    found = answer("unweighted", case_of(module), Options(BUDGET)).divergence
+    assert found is not None
+    first = unweighted.__wrapped__.__code__.co_firstlineno
+    assert found.grade == "bounded"
+    assert {s.loc.line - first for s in found.listed} == {8, 9}
 
 
 def test_counts_stay_whole_in_other_inputs() -> None:
@@ -219,9 +266,10 @@ def test_counts_stay_whole_in_other_inputs() -> None:
     assert "for these inputs and 2 others" in str(answer)
 
 
-def test_held_out_faults_are_found(thorough: bool) -> None:
+@pytest.mark.parametrize("folder", ["held_out_3", "held_out_4", "held_out_5"])
+def test_held_out_faults_are_found(thorough: bool, folder: str) -> None:
     if not thorough:
         pytest.skip("with --thorough")
-    found = [score for score, _ in scores("held_out_3", "", 40.0)]
+    found = [score for score, _ in scores(folder, "", 40.0)]
     assert sum(score.found for score in found) >= 0.8 * len(found)
     assert not any(score.innocent for score in found)

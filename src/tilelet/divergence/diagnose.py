@@ -271,6 +271,8 @@ class Diagnosis:
             places = [part.loc for part in repair.edit.parts]
             # The repair may as well be in a statement that computes one of the replaced indices.
             places += [op.loc for op in self._slicer.computing(replaced_scalars(repair.edit))]
+            if repair.edit.effect is not None:
+                places += self._slicer.around_value(repair.edit.effect[0])
             beside = assignments_without_op(
                 repair.edit.loc, self._slicer.lines, self._search.edits.carrying_lines
             )

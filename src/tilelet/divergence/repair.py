@@ -19,7 +19,7 @@ from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.core import UserError, UserErrors
 from tilelet.diag.internal import InternalError
 from tilelet.divergence.case import GoldenCase, Trial
-from tilelet.divergence.edits import Edit, apply_edit
+from tilelet.divergence.edits import Edit, apply_edit, scale_result
 from tilelet.divergence.error_map import Bools
 from tilelet.divergence.replay import Replay
 from tilelet.divergence.reuse import RejectedError
@@ -129,6 +129,13 @@ class RepairSearch:
                 repair = self._repair(edit, region)
                 if repair is not None:
                     found[repair.place] = repair
+        for repair in list(found.values()):
+            # The factor may belong to another statement, of whose likely factors it is none.
+            if repair.edit.kind == "scale" and not self.is_spent:
+                numbers = _new_numbers(repair.edit)
+                edits = [e for op in ranked for e in scale_result(op, numbers)]
+                for other in self.run_inferred(edits, region):
+                    found.setdefault(other.place, other)
         return sorted(found.values(), key=lambda repair: repair.edit.cost)
 
     def run_inferred(self, edits: Sequence[Edit], region: WrongElements) -> list[Repair]:

@@ -32,6 +32,7 @@ _MAX_TILES = 24
 _MAX_FLOAT_SCALARS = 4
 _MAX_EXTENTS = 6
 _MAX_INTEGERS = 16
+_MAX_ROW_MAJOR = 6
 _NEAR = 10
 """How many ops before and after a factor it may belong to."""
 _MAX_TERMS = 6
@@ -150,6 +151,7 @@ class ScopedEdits:
         yield from edits.constants(op, self.factors(op), self.factors(op))
         yield from _float_scalars(op, visible)
         yield from self._results(op, visible)
+        yield from self._other_combinations(op, visible)
         yield from self._exchanged(op, visible)
         yield from self._moved_factor(op)
 
@@ -207,6 +209,7 @@ class ScopedEdits:
         else:
             yield _New("0", 0, cost=2)
         yield from (_New(v.name, v) for v in scalars if v is not old)
+        yield from self._reversed(scalars, op.loc)
         yield from _shifted(old, [*extents, 1], op.loc)
         if Trait.SCALAR in op.spec.traits:
             # Sums with multiples are sums with the result: `_scalar_sums`.
@@ -220,6 +223,25 @@ class ScopedEdits:
             yield from _more(old, scalars, extents, op.loc)
         if path[0] in _EXTENT_PARAMS:
             yield from _remainders(op, path, scalars, made)
+
+    def _reversed(self, scalars: Sequence[Value], loc: Loc) -> Iterator[_New]:
+        """Yield the indices of loops with constant bounds from the end."""
+        for value in scalars:
+            last = self._last.get(value.name)
+            made = scalar_op("sub", last, value, loc) if last is not None else None
+            if made is not None:
+                yield _New(f"{last} - {value.name}", made.result, (made,), cost=2)
+
+    @cached_property
+    def _last(self) -> dict[str, int]:
+        """First plus last index, by the name of the loop's variable."""
+        found: dict[str, int] = {}
+        for op in self.loops.values():
+            start, stop, step = ForView(op).bounds
+            if isinstance(start, int) and isinstance(stop, int) and isinstance(step, int):
+                for last in range(start, stop, step)[-1:]:
+                    found[ForView(op).index.name] = start + last
+        return found
 
     def _constants(self, op: Op) -> list[int]:
         """Return the integers that the function of an op uses, as extents or in arithmetic."""
@@ -269,6 +291,19 @@ class ScopedEdits:
         if name in ("floordiv", "mod"):
             yield from self._other_parts(op, name, lhs)
         yield from self._scalar_sums(op, visible)
+        if self._statement[op][-1] is op:
+            yield from self._row_major(op, visible)
+
+    def _row_major(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Compute an index from two variables, as that of an element of a matrix."""
+        for row, column in itertools.permutations(visible.scalars(op)[:_MAX_ROW_MAJOR], 2):
+            for columns in self.small_constants(op):
+                scaled = scalar_op("mul", row, columns, op.loc)
+                args: dict[str, Arg] = {"lhs": scaled.result, "rhs": column} if scaled else {}
+                made = replace_op(op, REGISTRY["scalar.add"], args) if scaled else None
+                if scaled is not None and made is not None:
+                    text = f"`{row.name} * {columns} + {column.name}`"
+                    yield Edit(op, "index", text, (scaled, made), cost=4)
 
     def _other_parts(self, op: Op, name: str, lhs: Arg) -> Iterator[Edit]:
         """Take the remainder for the quotient, or the quotient for the remainder, by a constant."""
@@ -356,7 +391,9 @@ class ScopedEdits:
                         edit = Edit(op, kind, what, ops, None, 3, old.name, text, effect=effect)
                         yield edit if visible.uses[old] == 1 else replace(edit, effect=None)
                 others = [*_expressions(op, old, visible)]
-                for text, before, value in [*others, *(self._limited(op, old) if is_left else ())]:
+                if is_left:
+                    others += [*self._limited(op, old), *self._shifted_by_numbers(op, old)]
+                for text, before, value in others:
                     made = _with(op, path, value)
                     if made is not None:
                         what = f"`{text}` in place of `{old.name}`"
@@ -393,6 +430,7 @@ class ScopedEdits:
                 yield from _applied(spec.name, (old,), op.loc)
             yield from _applied("mul", (old, old), op.loc)
         yield from _normalized(old, op.loc)
+        yield from _corrected(op, old, visible)
         yield from _masked(op, old, visible)
         is_float = is_float_tile(old)
         for number in numbers if is_float else ():
@@ -406,17 +444,24 @@ class ScopedEdits:
                     yield from _applied(name, (old, other), op.loc)
 
     def _limited(self, op: Op, old: Value) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
-        """Add a number to a tile, or limit it by one."""
-        if not is_float_tile(old):
-            for number in (1, -1):
-                yield from _applied("add", (old, number), op.loc)
-            return
-        signed = [f for n in self._numbers[:_LIKELY_NUMBERS] for f in (n, -n)]
-        for number in (1.0, -1.0, *signed):
-            yield from _applied("add", (old, number), op.loc)
-        for number in signed:
+        """Add 1 to a tile, subtract it, or limit the tile by a number of the golden."""
+        is_float = is_float_tile(old)
+        for number in (1, -1):
+            yield from _applied("add", (old, float(number) if is_float else number), op.loc)
+        for number in self._signed if is_float else ():
             for name in ("maximum", "minimum"):
                 yield from _applied(name, (old, number), op.loc)
+
+    def _shifted_by_numbers(
+        self, op: Op, old: Value
+    ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+        """Add a number of the golden to a tile."""
+        for number in self._signed if is_float_tile(old) else ():
+            yield from _applied("add", (old, number), op.loc)
+
+    @property
+    def _signed(self) -> list[float]:
+        return [f for n in self._numbers[:_LIKELY_NUMBERS] for f in (n, -n)]
 
     # Results
 
@@ -429,27 +474,39 @@ class ScopedEdits:
         middle = _like(op.result)
         first = replace(op, results=(middle,))
         changes = self._transformed(op, middle, visible, numbers, moves)
-        changes = [(text, ops, 3) for text, ops, _ in (*changes, *self._limited(op, middle))]
-        for text, ops, cost in (*changes, *self._by_window(op, middle, visible)):
+        ranked = [(text, ops, 3) for text, ops, _ in (*changes, *self._limited(op, middle))]
+        ranked += [(text, ops, 4) for text, ops, _ in self._shifted_by_numbers(op, middle)]
+        for text, ops, cost in (*ranked, *self._by_window(op, middle, visible)):
             parts = first, *ops[:-1], replace(ops[-1], results=op.results)
             is_once = len(re.findall(rf"\b{re.escape(middle.name)}\b", text)) == 1
             shown = text.replace(f"({middle.name}", "({}", 1) if is_once else ""
             kind, effect = _kind_of_change(ops), (op.result, text)
             yield Edit(op, kind, f"`{text}`", parts, None, cost, "", shown, effect=effect)
 
+    def _other_combinations(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Combine an operand with another value in place of the op."""
+        if len(op.results) != 1 or Trait.ELEMENTWISE not in op.spec.traits:
+            return
+        for _, kept in _value_slots(op):
+            if kept.type != op.result.type or not is_number_tile(kept):
+                continue
+            for text, ops, _ in self._transformed(op, kept, visible, self.likely, is_moved=True):
+                made = (*ops[:-1], replace(ops[-1], results=op.results))
+                yield Edit(op, "wrong operand", f"`{text}`", made, cost=4)
+
     def _by_window(
         self, op: Op, old: Value, visible: Visible
     ) -> Iterator[tuple[str, tuple[Op, ...], int]]:
         """Combine a tile with a window of a tensor; yield the text, the ops and the cost."""
         spec = REGISTRY["slice"]
-        for tensor, extents, offset in self._windows(op, old, visible):
+        for tensor, shape, extents, offset in self._windows(op, old, visible):
             try:
                 whole = bind(spec, tensor, extents, offset)
                 load = make_op(spec, whole, in_scope=True, loc=op.loc)
             except UserError:
                 continue
             cost = 3 if tensor.name in self._unused else 5
-            window = ", ".join(map(_range, extents, offset))
+            window = ", ".join(map(_range, extents, offset, shape))
             for name in _combining_ops(old, load.result):
                 for _, ops, _ in _applied(name, (old, load.result), op.loc):
                     text = f"pl.{name}({old.name}, {tensor.name}[{window}])"
@@ -457,7 +514,7 @@ class ScopedEdits:
 
     def _windows(
         self, op: Op, old: Value, visible: Visible
-    ) -> Iterator[tuple[Value, tuple[int, ...], tuple[Arg, ...]]]:
+    ) -> Iterator[tuple[Value, Sequence[int], tuple[int, ...], tuple[Arg, ...]]]:
         """Yield windows of visible tensors as large as a tile, one of its rows or its columns.
 
         They begin where another load or store of the function does, or at 0.
@@ -480,7 +537,7 @@ class ScopedEdits:
             for extents in dict.fromkeys(((rows, columns), (rows, 1), (1, columns))):
                 if all(n <= whole for n, whole in zip(extents, shape)):
                     for start in dict.fromkeys(_inside(s, extents, shape) for s in starts):
-                        yield tensor, extents, start
+                        yield tensor, shape, extents, start
 
     def _exchanged(self, op: Op, visible: Visible) -> Iterator[Edit]:
         """Apply two consecutive ops of a tile in the other order; move a factor behind an op."""
@@ -519,7 +576,9 @@ def _inside(
     return tuple([0 if n == whole else s for s, n, whole in zip(start, extents, shape)])
 
 
-def _range(extent: int, start: Arg) -> str:
+def _range(extent: int, start: Arg, whole: int) -> str:
+    if extent == whole:
+        return ":"
     if isinstance(start, int):
         return f"{start}:{start + extent}"
     return f"{show(start)} : {show(start)} + {extent}"
@@ -761,6 +820,23 @@ def _normalized(old: Value, loc: Loc) -> Iterator[tuple[str, tuple[Op, ...], Val
     for _, ops, value in _applied("row_expand_div", (old, total.result), loc):
         text = f"pl.row_expand_div({old.name}, pl.row_sum({old.name}))"
         yield text, (total, *ops), value
+
+
+def _corrected(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+    """Multiply a carried tile by the exponential of the change of a carried column."""
+    carried = visible.carried.get(op, ())
+    if old not in carried or not isinstance(old.type, TileType):
+        return
+    type_ = replace(old.type, shape=(*old.type.shape[:-1], 1))
+    columns = [v for v in visible.tiles(op) if v.type == type_ and v is not old]
+    by = "mul" if type_ == old.type else "row_expand_mul"
+    for before, after in itertools.permutations(columns, 2):
+        for change, first, less in _applied("sub", (before, after), op.loc):
+            for _, second, factor in _applied("exp", (less,), op.loc):
+                for _, ops, value in _applied(by, (old, factor), op.loc):
+                    if before in carried:
+                        text = f"pl.{by}({old.name}, pl.exp({change}))"
+                        yield text, (*first, *second, *ops), value
 
 
 def _masked(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tuple[Op, ...], Value]]:

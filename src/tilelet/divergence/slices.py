@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from tilelet.dataclasses import dataclass, field
+from tilelet.diag.core import Loc
 from tilelet.divergence.case import Statement
 from tilelet.divergence.evidence import Agreement
 from tilelet.divergence.matching import Match
 from tilelet.divergence.record import NOBODY, Trace
+from tilelet.divergence.source_text import statement_line
 from tilelet.ir.core import Block, Function, FunctionKind, Op, Value, values_in
 from tilelet.ir.views import CallView
 
@@ -114,6 +116,17 @@ class Slicer:
         """
         given = [v for scalar in scalars for v in self._passed.get(scalar, (scalar,))]
         return [op for op in self._sources(given) if not op.blocks and not op.spec.structural]
+
+    def around_value(self, value: Value) -> list[Loc]:
+        """Return where a value is computed, and where it is used if that is one statement.
+
+        A function of the value can be applied at either place.
+        """
+        users = [op.loc for op in self._around if value in op.operands]
+        if len({(loc.file, statement_line(loc)) for loc in users}) != 1:
+            return []
+        maker = self._made_by.get(value)
+        return [*users[:1], *([maker.loc] if maker is not None and not maker.blocks else [])]
 
     def _scalars(self, op: Op) -> Iterator[Op]:
         """Yield the scalar ops, loops and branches that an op's arguments come from."""
