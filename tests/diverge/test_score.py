@@ -13,6 +13,7 @@ from tests.diverge.score import HERE, Score, case_of, load, scores
 import tilelet.language as pl
 from tilelet.divergence.answer import Answer, Options, answer
 from tilelet.divergence.case import GoldenCase
+from tilelet.divergence.edits import replaced_scalars
 from tilelet.divergence.evidence import Agreement
 from tilelet.divergence.matching import Matcher
 from tilelet.divergence.misplaced import WindowSearch
@@ -218,10 +219,22 @@ def test_after_a_loop_a_variable_has_the_value_that_the_loop_leaves() -> None:
     ],
 )
 def test_edits_of_held_out_faults_are_tried(file: str, fault: str, edit: str) -> None:
-    program = with_outer_values(broken(*file.split("/"), fault).program)
+    folder, name = file.split("/")
+    program = with_outer_values(broken(folder, name, fault).program)
     edits = ScopedEdits(program, (1.5,))
     texts = [e.text for k in program.kernels for op in walk(k.body) for e in edits.of(op)]
     assert any(text.startswith(edit) for text in texts)
+
+
+def test_a_scaled_load_replaces_none_of_its_indices() -> None:
+    """The statements that compute the indices are no candidates then."""
+    program = broken("programs", "causal_flash", "scale after the maximum").program
+    edits = ScopedEdits(program, (0.5,))
+    ops = [op for k in program.kernels for op in walk(k.body)]
+    (load,) = (op for op in ops if op.name == "slice" and op.result.name == "query")
+    scaled = [e for e in edits.of(load) if e.text.startswith("`pl.mul(query, ")]
+    assert scaled
+    assert not any(replaced_scalars(e) for e in scaled)
 
 
 @pl.jit

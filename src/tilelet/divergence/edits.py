@@ -61,7 +61,7 @@ class Edit:
 
 def replaced_scalars(edit: Edit) -> list[Value]:
     """Return the scalars that an edit replaces by an expression, which may contain them."""
-    if len(edit.ops) == 1:
+    if len(edit.ops) == 1 or any(op.args == edit.op.args for op in edit.ops):
         return []
     kept = {v for op in edit.ops[-1:] for v in op.operands}
     return [v for v in edit.op.operands if v not in kept and isinstance(v.type, ScalarType)]

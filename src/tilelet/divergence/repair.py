@@ -133,7 +133,8 @@ class RepairSearch:
             # The factor may belong to another statement, of whose likely factors it is none.
             if repair.edit.kind == "scale" and not self.is_spent:
                 numbers = _new_numbers(repair.edit)
-                edits = [e for op in ranked for e in scale_result(op, numbers)]
+                others = [op for op in ranked if not op.spec.structural]
+                edits = [e for op in others for e in scale_result(op, numbers)]
                 for other in self.run_inferred(edits, region):
                     found.setdefault(other.place, other)
         return sorted(found.values(), key=lambda repair: repair.edit.cost)
