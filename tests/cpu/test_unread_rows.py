@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 from tests.cpu.differential import agree
 from tests.interp.build import Build, tensor
 
+from tilelet.cpu.emit.program import emit_program
 from tilelet.cpu.plan.unread_rows import without_unread_rows
 from tilelet.dtypes import BF16, FP32
 from tilelet.ir.core import Program, Value, walk
@@ -61,7 +63,7 @@ def _padded(rows_read: int = HEADS, *, is_returned: bool = False, whole: bool = 
 def _product_rows(program: Program) -> list[int]:
     """Return the number of rows of every product."""
     rows: list[int] = []
-    for function in without_unread_rows(run_passes(program)).functions.values():
+    for function in without_unread_rows(run_passes(program))[0].functions.values():
         for op in walk(function.body):
             if op.name == "matmul":
                 assert isinstance(op.result.type, TileType)
@@ -84,7 +86,7 @@ def test_rows_of_padding_are_left_out() -> None:
     program = _padded()
     assert _product_rows(program) == [HEADS]
     lowered = run_passes(program)
-    assert _stores(without_unread_rows(lowered)) == _stores(lowered) - 1  # that of the zero fill
+    assert _stores(without_unread_rows(lowered)[0]) == _stores(lowered) - 1  # that of the zero fill
     agree(program, **_arguments())
 
 
@@ -92,6 +94,13 @@ def test_rows_of_padding_are_left_out() -> None:
 def test_as_many_rows_as_are_read(rows: int) -> None:
     assert _product_rows(_padded(rows)) == [rows]
     agree(_padded(rows), **_arguments(rows))
+
+
+@pytest.mark.parametrize(("rows", "filled"), [(HEADS, []), (15, ["15"]), (PADDED, ["16"])])
+def test_poison_fills_rows_that_are_read(rows: int, filled: list[str]) -> None:
+    """None if the first store of each temporary writes all of them."""
+    text = emit_program(run_passes(_padded(rows, whole=rows == PADDED))).units[-1]
+    assert re.findall(r"tl_create\(.*, (\w+), UINT64_C", text) == filled
 
 
 def test_rows_that_are_read_stay() -> None:

@@ -148,11 +148,12 @@ int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank
 }
 
 int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
-              uint64_t pattern) {
+              int64_t rows, uint64_t pattern) {
     int kind = tl_allocate(c, site, out, shape, rank, itemsize);
     if (kind) return kind;
-    if (out->buf->bytes > LONG_FILL) tl_publish(c->rt);
-    tl_fill(out->data, out->buf->bytes, pattern);
+    int64_t bytes = rows < shape[0] ? rows * out->stride[0] * itemsize : out->buf->bytes;
+    if (bytes > LONG_FILL) tl_publish(c->rt);
+    tl_fill(out->data, bytes, pattern);
     return TL_OK;
 }
 

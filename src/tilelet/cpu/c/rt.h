@@ -189,11 +189,11 @@ int64_t tl_skip(tl_ctx *c, tl_task *t, int64_t blocks, const int64_t *deps, int6
 int64_t tl_join(tl_ctx *c, int32_t call, const int64_t *deps, int64_t dep_count);
 /* Wait for all tasks that touch the window (unless `writing`: that write it). */
 int tl_wait(tl_ctx *c, const tl_win *w, int writing);
-/* Allocate memory for a task that overwrites it completely; or filled with repetitions of
- * `pattern`. */
+/* Allocate memory for a task that overwrites it completely; or with its first `rows` rows filled
+ * with repetitions of `pattern`. */
 int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize);
 int tl_create(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank, int itemsize,
-              uint64_t pattern);
+              int64_t rows, uint64_t pattern);
 void tl_retain(const tl_win *w);
 void tl_release(tl_ctx *c, const tl_win *w);
 /* Assign to a variable that owns a reference: retain the new window, release the old one. */

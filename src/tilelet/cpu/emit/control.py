@@ -60,14 +60,14 @@ def emits(*names: str) -> Callable[[Emit], Emit]:
 
 @dataclass(frozen=True)
 class KernelEntry:
-    """What a call needs to know about a kernel: its number, which arguments are windows, and which
-    of these it overwrites completely before any other use.
+    """What a call needs to know about a kernel: its number, which arguments are windows, and of
+    which of these it overwrites how many first rows before any other use.
     """
 
     number: int
     windows: tuple[int, ...]
     scalars: tuple[int, ...]
-    fills: frozenset[int]
+    fills: Mapping[int, int]
 
 
 class ControlEmitter(Emitter):
@@ -81,10 +81,12 @@ class ControlEmitter(Emitter):
         host: OpNumbers,
         kernels: Mapping[str, KernelEntry],
         calls: OpNumbers,
+        rows_read: Mapping[Value, int],
     ) -> None:
         super().__init__(function, functions, sites, host)
         self.kernels = kernels
         self.calls = calls
+        self.rows_read = rows_read  # of new tensors that are not read completely
         self._owned: dict[Value, str] = {}  # C names of memory allocated in the block, by root
         self._visible_until = _last_sights(self)
 
@@ -317,13 +319,15 @@ def _create(e: ControlEmitter, op: Op, shape: str, rank: int, pattern: int) -> N
     if _is_filled_at_once(e, op):
         e.check(f"tl_allocate({memory})")
     else:
-        e.check(f"tl_create({memory}, UINT64_C({pattern}))")
+        rows = e.rows_read.get(op.result, "INT64_MAX")
+        e.check(f"tl_create({memory}, {rows}, UINT64_C({pattern}))")
     e.own(op.result, name)
 
 
 def _is_filled_at_once(e: ControlEmitter, op: Op) -> bool:
-    """Whether the tensor's first use is a task that always runs and writes all of it."""
+    """Whether the first use is a task that always runs and writes all rows that are read."""
     made = op.result
+    assert isinstance(made.type, TensorType)
     use = first_use(e.uses.home[made], made)
     if use is None or use.name != "call":
         return False
@@ -332,8 +336,11 @@ def _is_filled_at_once(e: ControlEmitter, op: Op) -> bool:
     if callee.kind is not FunctionKind.InCore or view.operands.count(made) != 1:
         return False
     at = view.operands.index(made)
+    rows = made.type.shape[0] if made.type.shape else 1
+    written = e.kernels[callee.name].fills.get(at, 0)
     return (
-        at in e.kernels[callee.name].fills
+        isinstance(rows, int)
+        and written >= min(rows, e.rows_read.get(made, rows))
         and callee.directions[at] is Direction.Out
         and callee.params[at].type == made.type
         and use.args["count"] is None

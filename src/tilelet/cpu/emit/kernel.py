@@ -139,7 +139,7 @@ class KernelCode:
     windows: tuple[int, ...]  # positions of its tensor parameters
     scalars: tuple[int, ...]  # positions of its scalar parameters
     batch_hint: BatchHint
-    fills: frozenset[int]  # positions of tensors whose first use writes every element
+    fills: Mapping[int, int]  # tensors whose first use writes whole leading rows, and their number
     has_products: bool
     iterations: int = 1  # calls per task
 
@@ -171,7 +171,7 @@ class KernelEmitter(Emitter):
         self.nest_operands: list[EmittedTile] = []  # tiles that it reads from outside
         self._nest_starts = {nest.ops[0]: nest for nest in plan.nests}
         self._innermost: Text | None = None  # insertion point before the element loop being emitted
-        self._fills: set[int] = set()
+        self._fills: dict[int, int] = {}
         self.has_products = False
 
     def emit(self) -> KernelCode:
@@ -194,7 +194,7 @@ class KernelEmitter(Emitter):
             head.append(f"    (void){slot};")
         head += [f"    {line}" for line in self.declarations]
         lines = [*head, *self.out.lines, "}", ""]
-        plan, fills = self.plan, frozenset(self._fills)
+        plan, fills = self.plan, self._fills
         return KernelCode(
             name, lines, plan.scratch, windows, numbers, plan.batch_hint, fills, self.has_products
         )
@@ -224,12 +224,12 @@ class KernelEmitter(Emitter):
                 numbers.append(at)
         return tuple(windows), tuple(numbers)
 
-    def note_whole_store(self, op: Op, tensor: Value) -> None:
-        """Note that the op writes every element of a tensor, perhaps as the first use of a
+    def note_store_of_rows(self, op: Op, tensor: Value, rows: int) -> None:
+        """Note that the op writes the first rows of a tensor, perhaps as the first use of a
         parameter.
         """
         if tensor in self.function.params and first_use(self.function.body, tensor) is op:
-            self._fills.add(self.function.params.index(tensor))
+            self._fills[self.function.params.index(tensor)] = rows
 
     # --- tiles and tensors -----------------------------------------------------------------------
 

@@ -271,8 +271,10 @@ def store(k: KernelEmitter, op: Op, target: str, source: str, offset: str) -> No
             k.evaluate(tile, to, written, sum_)
         else:
             _write(k, tile, to, written, ref)
-            if ref.is_full and tile.is_full and tile.shape == into.type.shape:
-                k.note_whole_store(op, into)  # it fits, so its offset is 0
+            # Where it fits exactly, its offset is 0.
+            is_first = tile.shape == into.type.shape or starts[0] == 0
+            if ref.is_full and tile.is_full and is_first and tile.shape[1:] == into.type.shape[1:]:
+                k.note_store_of_rows(op, into, tile.shape[0])
         is_over = f" && {k.row} == {k.nest.rows - 1}" if k.nest else ""
         k.out.add(
             f"if (!is_direct{is_over}) tl_copy_out({there}, {to}, {array_text(tile.shape)}, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilelet.analysis.aliases import Aliases
 from tilelet.analysis.overhang import may_overhang
@@ -30,7 +30,7 @@ from tilelet.cpu.plan.verify import verify
 from tilelet.cpu.run.native import RANK
 from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.catalogue.unsupported import UnsupportedConstruct
-from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, walk
+from tilelet.ir.core import Direction, Function, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import CallView
 
@@ -56,7 +56,7 @@ _MOST = 1 << 62
 def emit_program(program: Program, parts: int = 2) -> Compiled:
     """Return the program (after all passes) as C."""
     _check_ranks(program)
-    program = without_unread_rows(program)
+    program, rows_read = without_unread_rows(program)
     sites, host = Sites(), OpNumbers()
     for p in program.main.params:
         sites.number(p.loc, "param", p.name)
@@ -76,7 +76,7 @@ def emit_program(program: Program, parts: int = 2) -> Compiled:
         codes.append((part, replace(emitter.emit(), iterations=iterations)))
     units = _kernel_units(codes, parts)
     calls = OpNumbers()
-    units[-1] += "\n" + _control_unit(program, control, codes, sites, host, calls)
+    units[-1] += "\n" + _control_unit(program, control, codes, sites, host, calls, rows_read)
     return Compiled(units, [f.name for f in used], sites.all(), host.ops, calls.ops, plans)
 
 
@@ -119,6 +119,7 @@ def _control_unit(
     sites: Sites,
     host: OpNumbers,
     calls: OpNumbers,
+    rows_read: Mapping[Value, int],
 ) -> str:
     entries = {
         fn.name: KernelEntry(i, code.windows, code.scalars, _fills(code))
@@ -130,7 +131,8 @@ def _control_unit(
     lines += [f"{signature(fn)};" for fn in control]
     lines.append("")
     for fn in control:
-        lines += ControlEmitter(fn, program.functions, sites, host, entries, calls).emit()
+        emitter = ControlEmitter(fn, program.functions, sites, host, entries, calls, rows_read)
+        lines += emitter.emit()
     footprints: list[str] = []
     for fn, _ in codes:
         name, text = footprint_lines(fn, program.functions)
@@ -140,9 +142,9 @@ def _control_unit(
     return "\n".join(lines) + "\n"
 
 
-def _fills(code: KernelCode) -> frozenset[int]:
+def _fills(code: KernelCode) -> Mapping[int, int]:
     """Return what a task fills; one of several iterations may fill only its own part."""
-    return code.fills if code.iterations == 1 else frozenset()
+    return code.fills if code.iterations == 1 else {}
 
 
 def _tables(

@@ -27,30 +27,37 @@ _STORES = {"assemble": ("target", "source", "offset"), "store": ("tensor", "tile
 _LOADS = {"slice": ("x", "offset", "shape"), "load": ("tensor", "offsets", "shapes")}
 
 
-def without_unread_rows(program: Program) -> Program:
-    """Return the program without the rows; what is left out may leave more rows unread."""
+def without_unread_rows(program: Program) -> tuple[Program, dict[Value, int]]:
+    """Return the program without the rows, and how many first rows of its temporaries are read.
+
+    What is left out may leave more rows unread. Temporaries that are not in the dict may be read
+    completely.
+    """
     while True:
-        limits = _limits(program)
+        limits, rows_of = _limits(program)
         functions = dict(program.functions)
         for name, rows in limits.items():
             functions[name] = _Cut(functions[name], rows, program.functions).cut()
         if all(functions[name] is program.functions[name] for name in limits):
-            return program
+            return program, rows_of
         program = replace(program, functions=functions)
 
 
 # --- rows that are read ---------------------------------------------------------------------------
 
 
-def _limits(program: Program) -> dict[str, dict[Value, int]]:
-    """Return, by kernel, the parameters of which only the first rows are read, and their number."""
+def _limits(program: Program) -> tuple[dict[str, dict[Value, int]], dict[Value, int]]:
+    """Return, by kernel, the parameters of which only the first rows are read, and their number;
+    and the same of the temporaries of the control program.
+    """
     functions = program.functions
     reads = {name: _Reads(fn, functions) for name, fn in functions.items() if _is_kernel(fn)}
     limits: dict[str, dict[Value, int]] = {}
+    rows_of: dict[Value, int] = {}
     for fn in functions.values():
         if _is_kernel(fn):
             continue
-        rows_of = _rows_of_temporaries(fn, functions, reads)
+        rows_of |= _rows_of_temporaries(fn, functions, reads)
         for op in walk(fn.body):
             if op.name != "call" or CallView(op).callee not in reads:
                 continue
@@ -60,7 +67,7 @@ def _limits(program: Program) -> dict[str, dict[Value, int]]:
                 rows = rows_of.get(operand, ALL) if isinstance(operand, Value) else ALL
                 known[param] = max(known.get(param, 0), rows)
     found = {n: {p: r for p, r in known.items() if r < ALL} for n, known in limits.items()}
-    return {name: known for name, known in found.items() if known}
+    return {name: known for name, known in found.items() if known}, rows_of
 
 
 def _is_kernel(fn: Function) -> bool:
