@@ -1,4 +1,5 @@
-/* Memory of temporaries: reference counts, and a pool for reuse. */
+/* Memory of temporaries: reference counts, and a pool for reuse. Only the control thread uses this:
+ * it drops the references of a task after another thread has run it. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -23,10 +24,10 @@ static int64_t class_bytes(int class) {
     return ((int64_t)(part + 9)) << (log - 3);
 }
 
-/* A buffer without references is returned to the pool; call with the lock held. */
+/* A buffer without references is returned to the pool. */
 static void to_pool(tl_rt *rt, tl_buf *b) {
     int64_t bytes = class_bytes(size_class(b->bytes));
-    STORE(rt->live_bytes, rt->live_bytes - bytes);
+    rt->live_bytes -= bytes;
     tl_forget_uses(b);
     tl_buf **list = &rt->pool[size_class(b->bytes)];
     if (rt->pooled_bytes + bytes > POOLED_BYTES) {
@@ -40,36 +41,35 @@ static void to_pool(tl_rt *rt, tl_buf *b) {
     *list = b;
 }
 
-void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked) {
-    if (!b || !b->is_temporary || __atomic_sub_fetch(&b->references, 1, __ATOMIC_ACQ_REL)) return;
-    if (!locked) lock(rt);
-    to_pool(rt, b);
-    if (!locked) unlock(rt);
+void tl_drop_reference(tl_rt *rt, tl_buf *b) {
+    if (b && b->is_temporary && --b->references == 0) to_pool(rt, b);
 }
 
 void tl_add_reference(tl_buf *b) {
-    if (b && b->is_temporary) __atomic_add_fetch(&b->references, 1, __ATOMIC_RELAXED);
+    if (b) b->references++;
 }
 
 void tl_retain(const tl_win *w) { tl_add_reference(w->buf); }
-void tl_release(tl_ctx *c, const tl_win *w) { tl_drop_reference(c->rt, w->buf, 0); }
+void tl_release(tl_ctx *c, const tl_win *w) { tl_drop_reference(c->rt, w->buf); }
 
 void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w) {
     tl_buf *old = variable->buf;
     tl_add_reference(w->buf);
     if (variable != w) *variable = *w;
-    tl_drop_reference(c->rt, old, 0);
+    tl_drop_reference(c->rt, old);
 }
 
 static tl_buf *from_pool(tl_rt *rt, int class) {
-    lock(rt);
     tl_buf *b = rt->pool[class];
+    if (!b) {
+        tl_retire(rt);
+        b = rt->pool[class];
+    }
     if (b) {
         rt->pool[class] = b->next;
         rt->pooled_bytes -= class_bytes(class);
-        STORE(rt->live_bytes, rt->live_bytes + class_bytes(class));
+        rt->live_bytes += class_bytes(class);
     }
-    unlock(rt);
     return b;
 }
 
@@ -81,7 +81,6 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
     /* Rows of a wide matrix lie on different pages: with small pages each row costs a TLB miss. */
     if (bytes >= HUGE_PAGE) madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
-    lock(rt);
     tl_buf *b = rt->empty;
     if (b) {
         rt->empty = b->next;
@@ -90,12 +89,12 @@ static tl_buf *new_buffer(tl_rt *rt, int class) {
         b->older = rt->all;
         rt->all = b;
     }
-    if (b) STORE(rt->live_bytes, rt->live_bytes + class_bytes(class));
-    unlock(rt);
-    if (b)
-        b->base = memory;
-    else
+    if (!b) {
         free(memory);
+        return NULL;
+    }
+    b->base = memory;
+    rt->live_bytes += class_bytes(class);
     return b;
 }
 
@@ -115,20 +114,20 @@ int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank
         int class = size_class(bytes);
         int64_t needed = class_bytes(class);
         /* Only running tasks may still hold memory. */
-        for (;;) {
+        while (rt->live_bytes + needed > rt->args->memory) {
             uint64_t finished = LOAD(rt->finished);
-            if (LOAD(rt->live_bytes) + needed <= rt->args->memory || finished == rt->submitted)
-                break;
+            tl_retire(rt);
+            if (rt->live_bytes + needed <= rt->args->memory || finished == rt->submitted) break;
             if (tl_stopping(rt)) return TL_STOPPED;
             if (!tl_help(c, 1)) tl_wait_for_progress(c, finished);
         }
-        if (LOAD(rt->live_bytes) + needed <= rt->args->memory && class < SIZE_CLASSES) {
+        if (rt->live_bytes + needed <= rt->args->memory && class < SIZE_CLASSES) {
             b = from_pool(rt, class);
             if (!b) b = new_buffer(rt, class);
         }
     }
     if (!b)
-        return tl_fail(c, TL_MEMORY, site, bytes, rt->args->memory - LOAD(rt->live_bytes), 0, 0);
+        return tl_fail(c, TL_MEMORY, site, bytes, rt->args->memory - rt->live_bytes, 0, 0);
     b->bytes = bytes;
     b->references = 1;
     b->name = site;
@@ -136,7 +135,8 @@ int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank
     out->data = b->base;
     out->buf = b;
     out->rank = rank;
-    out->itemsize = itemsize;
+    out->itemsize = (int16_t)itemsize;
+    out->is_far = bytes >= FAR_BYTES;
     int64_t step = 1;
     for (int i = rank - 1; i >= 0; i--) {
         out->shape[i] = out->valid[i] = out->reach[i] = shape[i];

@@ -52,7 +52,7 @@ typedef struct {
 struct tl_buf {
     char *base;
     int64_t bytes;
-    int32_t references; /* atomic: one of the control program, one per unfinished task */
+    int32_t references; /* those of the control program, and one per task that is not retired */
     int32_t is_temporary, is_readonly;
     int32_t name;               /* site with its name */
     int64_t number;             /* index among all buffers of the run, arguments first */

@@ -8,7 +8,6 @@
 #include "state.h"
 
 enum {
-    FAR_BYTES = 64 << 20,
     PLENTY = 32, /* tasks per thread */
     /* A thread takes up to TOGETHER tasks without products at once, as many as run in TURN_NS. */
     TOGETHER = 8,
@@ -98,16 +97,8 @@ static void run_together(tl_ctx *c, tl_task *const *tasks, int count, const char
 /* With the lock held. */
 static void finish(tl_rt *rt, tl_task *t, const outcome *o) {
     if (o->kind) note_fault(rt, &o->fault, t->number);
-    if (t->kernel)
-        for (int i = 0; i < t->kernel->windows; i++) tl_drop_reference(rt, t->windows[i].buf, 1);
-    for (edge *e = t->successors; e;) {
-        edge *next = e->next;
+    for (edge *e = t->successors; e; e = e->next)
         if (--e->to->pending == 0) tl_push_ready(rt, e->to);
-        e->next = rt->free_edges;
-        rt->free_edges = e;
-        e = next;
-    }
-    STORE(t->successors, NULL);
     STORE(t->is_done, 1);
     STORE(rt->finished, rt->finished + 1);
     if (rt->control_sleeps) pthread_cond_signal(&rt->progress);
@@ -170,13 +161,49 @@ static int work(tl_ctx *c, int plain) {
     return 1;
 }
 
+/* With the lock held: let the task wait for its unfinished predecessors; return whether it can run
+ * at once. */
+static int add_edges(tl_rt *rt, tl_task *t, edge *edges) {
+    for (edge *e = edges, *next; e; e = next) {
+        next = e->next;
+        tl_task *before = e->from;
+        if (before->is_done) {
+            e->next = rt->free_edges;
+            rt->free_edges = e;
+            continue;
+        }
+        e->next = NULL;
+        if (before->successors)
+            before->last_successor->next = e;
+        else
+            STORE(before->successors, e);
+        before->last_successor = e;
+        t->pending++;
+    }
+    return t->pending == 0;
+}
+
 void tl_publish(tl_rt *rt) {
     if (!rt->held_count) return;
     lock(rt);
-    for (uint32_t i = 0; i < rt->held_count; i++) tl_push_ready(rt, rt->held[i]);
+    for (uint32_t i = 0; i < rt->held_count; i++)
+        if (add_edges(rt, rt->held[i], rt->held_edges[i])) tl_push_ready(rt, rt->held[i]);
     unlock(rt);
-    rt->held_count = 0;
-    if (rt->held_limit < MAX_HELD) rt->held_limit *= 2;
+    rt->held_count = rt->held_ready = 0;
+    if (rt->held_limit < MAX_HELD / 2) rt->held_limit *= 2;
+}
+
+void tl_retire(tl_rt *rt) {
+    for (; rt->retired < rt->submitted; rt->retired++) {
+        tl_task *t = task_of(rt, rt->retired + 1);
+        if (!LOAD(t->is_done)) return;
+        for (int i = 0; t->kernel && i < t->kernel->windows; i++)
+            tl_drop_reference(rt, t->windows[i].buf);
+        if (!t->successors) continue;
+        t->last_successor->next = rt->free_edges;
+        rt->free_edges = t->successors;
+        t->successors = NULL;
+    }
 }
 
 int tl_help(tl_ctx *c, int plain) {
@@ -294,11 +321,14 @@ static int wait_task(tl_ctx *c, uint64_t number) {
 static tl_task *next_task(tl_ctx *c) {
     tl_rt *rt = c->rt;
     if (tl_stopping(rt)) return NULL;
-    if (rt->submitted >= MAX_IN_FLIGHT) wait_task(c, rt->submitted + 1 - MAX_IN_FLIGHT);
+    if (rt->submitted >= MAX_IN_FLIGHT) {
+        wait_task(c, rt->submitted + 1 - MAX_IN_FLIGHT);
+        if (rt->submitted - rt->retired == MAX_IN_FLIGHT) tl_retire(rt);
+    }
     tl_task *t = task_of(rt, rt->submitted + 1);
     t->number = ++rt->submitted;
     uint64_t slot = t->number & (MAX_IN_FLIGHT - 1);
-    t->windows = rt->space->windows + slot * (uint64_t)rt->program->max_windows;
+    t->windows = rt->arguments;
     t->scalars = rt->space->scalars + slot * (uint64_t)rt->program->max_scalars;
     t->is_done = 0;
     t->pending = 0;
@@ -318,8 +348,6 @@ tl_task *tl_begin(tl_ctx *c, int32_t kernel, int32_t call) {
     c->rt->args->counts[kernel]++;
     return t;
 }
-
-int tl_bypasses_cache(const tl_win *w) { return w->buf && w->buf->bytes >= FAR_BYTES; }
 
 tl_win *tl_task_windows(tl_task *t) { return t->windows; }
 tl_word *tl_task_scalars(tl_task *t) { return t->scalars; }
@@ -351,36 +379,6 @@ static edge *new_edge(tl_rt *rt) {
     return e;
 }
 
-/* Let the task wait for its predecessors; return whether it can run at once. If edges cannot be
- * allocated, wait for the predecessors here. */
-static int add_edges(tl_ctx *c, tl_task *t) {
-    tl_rt *rt = c->rt;
-    t->pending = 1; /* this function's own */
-    lock(rt);
-    for (uint32_t i = 0; i < rt->found_count; i++) {
-        tl_task *before = rt->found[i];
-        if (before->is_done) continue;
-        edge *e = new_edge(rt);
-        if (!e) {
-            unlock(rt);
-            wait_task(c, before->number);
-            lock(rt);
-            continue;
-        }
-        e->to = t;
-        e->next = NULL;
-        if (before->successors)
-            before->last_successor->next = e;
-        else
-            STORE(before->successors, e);
-        before->last_successor = e;
-        t->pending++;
-    }
-    int can_run = --t->pending == 0;
-    unlock(rt);
-    return can_run;
-}
-
 /* Whether the control thread should execute tasks before it submits more. Tasks that benefit from a
  * batch find each other among those submitted ahead, up to MAX_IN_FLIGHT. */
 static int is_ahead(const tl_rt *rt) {
@@ -393,10 +391,20 @@ static int is_ahead(const tl_rt *rt) {
 static int64_t launch(tl_ctx *c, tl_task *t) {
     tl_rt *rt = c->rt;
     int64_t id = (int64_t)t->number - 1;
-    if (rt->found_count == 0 || add_edges(c, t)) {
-        rt->held[rt->held_count++] = t;
-        if (rt->held_count >= rt->held_limit) tl_publish(rt);
+    edge *edges = NULL;
+    for (uint32_t i = 0; i < rt->found_count; i++) {
+        edge *e = new_edge(rt);
+        if (!e) { /* out of memory */
+            wait_task(c, rt->found[i]->number);
+            continue;
+        }
+        *e = (edge){rt->found[i], t, edges};
+        edges = e;
     }
+    rt->held[rt->held_count] = t;
+    rt->held_edges[rt->held_count++] = edges;
+    rt->held_ready += !edges;
+    if (rt->held_ready >= rt->held_limit || rt->held_count == MAX_HELD) tl_publish(rt);
     int helps = rt->is_ahead = is_ahead(rt);
     if (rt->args->seed >= 0) {
         lock(rt);
@@ -417,14 +425,13 @@ static void find_dependencies(tl_ctx *c, tl_task *t) {
     tl_rt *rt = c->rt;
     const tl_kernel *kernel = t->kernel;
     int out_of_memory = 0;
-    const tl_win *touched = t->windows;
-    if (kernel->footprint) {
-        memcpy(rt->touched, t->windows, (size_t)kernel->windows * sizeof *rt->touched);
-        kernel->footprint(t->scalars, t->block, rt->touched);
-        touched = rt->touched;
-    }
+    tl_win *touched = rt->arguments;
+    uint64_t slot = t->number & (MAX_IN_FLIGHT - 1);
+    t->windows = rt->space->windows + slot * (uint64_t)rt->program->max_windows;
+    memcpy(t->windows, touched, (size_t)kernel->windows * sizeof *touched);
+    if (kernel->footprint) kernel->footprint(t->scalars, t->block, touched);
     for (int i = 0; i < kernel->windows; i++) {
-        tl_buf *b = t->windows[i].buf;
+        tl_buf *b = touched[i].buf;
         tl_add_reference(b);
         if (b->is_readonly) continue;
         int64_t use = tl_use_of(b, &touched[i], is_done, rt);
@@ -566,7 +573,7 @@ static int prepare(tl_rt *rt, const tl_program *program, const tl_run_args *args
     if (!s) return -1;
     rt->tasks = s->tasks;
     rt->found = s->found;
-    rt->touched = s->touched;
+    rt->arguments = s->arguments;
     rt->of_blocks = s->of_blocks;
     rt->of_blocks_scalars = s->of_blocks_scalars;
     return 0;
@@ -604,6 +611,8 @@ static tl_buf *bind_params(const tl_run_args *args) {
         for (int k = 0; k < args->windows[i].rank; k++) bytes *= args->windows[i].shape[k];
         if (bytes > b->bytes) b->bytes = bytes;
     }
+    for (int64_t i = 0; params && i < args->window_count; i++)
+        args->windows[i].is_far = args->windows[i].buf->bytes >= FAR_BYTES;
     return params;
 }
 

@@ -28,11 +28,14 @@ typedef union {
 } tl_word;
 
 /* A strided box of a buffer. valid: the part that loads read; reach: the part backed by memory, if
- * the window overhangs its tensor. Otherwise both equal `shape`. Strides are in elements. */
+ * the window overhangs its tensor. Otherwise both equal `shape`. Strides are in elements. is_far:
+ * the buffer is larger than any cache. Kernels look at windows only: the control thread writes
+ * buffers all the time. */
 typedef struct {
     char *data;
     tl_buf *buf;
-    int32_t rank, itemsize;
+    int32_t rank;
+    int16_t itemsize, is_far;
     int64_t shape[TL_RANK], stride[TL_RANK], valid[TL_RANK], reach[TL_RANK];
 } tl_win;
 
@@ -200,8 +203,6 @@ void tl_release(tl_ctx *c, const tl_win *w);
 void tl_assign(tl_ctx *c, tl_win *variable, const tl_win *w);
 
 int tl_stopping(const tl_rt *rt);
-/* Whether the window's tensor is larger than any cache. */
-int tl_bypasses_cache(const tl_win *w);
 int tl_call_host(tl_ctx *c, int site, int64_t op, tl_win *tiles, const tl_word *scalars);
 
 /* --- faults and windows: for kernels too -------------------------------------------------------- */

@@ -1,6 +1,6 @@
-/* State of a run, shared by the files of the runtime. One lock guards the ready tasks, the edges
- * between tasks and the memory pool; dependencies are computed by the control thread alone
- * (depend.c). */
+/* State of a run, shared by the files of the runtime. One lock guards the ready tasks and the edges
+ * between tasks; dependencies and memory are managed by the control thread alone (depend.c,
+ * buffers.c). */
 #ifndef TL_STATE_H
 #define TL_STATE_H
 
@@ -13,8 +13,9 @@ enum {
     MAX_IN_FLIGHT = 1024, /* limit of unfinished tasks; a power of two */
     BUCKETS = 512,        /* buckets of ready tasks by batch; a power of two */
     SIZE_CLASSES = 256,
+    FAR_BYTES = 64 << 20, /* tensors from here on bypass the caches */
     LOCK_SPINS = 200,
-    MAX_HELD = 8 /* ready tasks that the control thread publishes at once */
+    MAX_HELD = 16 /* tasks that the control thread publishes at once */
 };
 #define NEVER UINT64_MAX
 #define ALIGNMENT 64 /* a cache line */
@@ -23,8 +24,8 @@ enum {
 #define STORE(x, v) __atomic_store_n(&(x), (v), __ATOMIC_RELEASE)
 
 typedef struct edge {
-    tl_task *to;
-    struct edge *next;
+    tl_task *from, *to;
+    struct edge *next; /* of the same `from`; before it is published, of the same `to` */
 } edge;
 
 /* Each task has cache lines of its own: the first is written by the control thread only. */
@@ -68,7 +69,7 @@ typedef struct {
 typedef struct {
     const tl_program *program; /* the program it is large enough for */
     tl_task *tasks, **found;
-    tl_win *windows, *touched, *of_blocks;
+    tl_win *windows, *arguments, *of_blocks;
     tl_word *scalars, *of_blocks_scalars;
     tl_scratch *scratch; /* per thread */
     int64_t threads;
@@ -83,7 +84,9 @@ struct tl_rt {
     tl_workspace *space; /* allocation of the following arrays */
     tl_task *tasks;      /* MAX_IN_FLIGHT of them, used as a ring */
     tl_task **found;     /* predecessors of the task being submitted */
-    tl_win *touched;     /* footprints of its arguments */
+    /* Its arguments, and then their footprints. They are written here first: those of an earlier
+     * task in the same slot may be in another thread's cache, and reading them back would wait. */
+    tl_win *arguments;
     tl_win *of_blocks;   /* arguments of the blocks being submitted */
     tl_word *of_blocks_scalars;
     const tl_ctx *control; /* context of the control thread */
@@ -95,11 +98,19 @@ struct tl_rt {
     int32_t is_waiting;    /* atomic: the control thread waits for a task to finish */
     NEXT_LINE(control_only);
     uint64_t submitted; /* number of tasks so far */
+    uint64_t retired;   /* number of tasks that hold no references any more */
     uint32_t found_count;
-    /* Tasks that can run, but are not published yet: taking the lock for each would make the
-     * threads wait for each other. */
-    uint32_t held_count, held_limit;
+    /* Tasks that are not published yet, and the number of these that can run: taking the lock for
+     * each would make the threads wait for each other. */
+    uint32_t held_count, held_ready, held_limit;
     tl_task *held[MAX_HELD];
+    edge *held_edges[MAX_HELD]; /* from their predecessors */
+    edge *free_edges;
+    void *edge_blocks;          /* allocations of edges, linked */
+    tl_buf *pool[SIZE_CLASSES]; /* pooled temporaries by size class */
+    tl_buf *empty;              /* temporaries whose memory was freed */
+    tl_buf *all;                /* all temporaries, linked by `older` */
+    int64_t pooled_bytes, live_bytes;
     int64_t buffers; /* number of buffers so far, including the arguments' */
     /* Enough tasks are queued: the control thread executes any that is ready. A task's record
      * should not be written long before the task runs: it would have left the caches by then. */
@@ -110,18 +121,11 @@ struct tl_rt {
     int32_t closing;                  /* no more tasks will be submitted */
     int32_t busy;                     /* threads that run tasks */
     uint64_t finished;                /* atomic */
-    edge *free_edges;
     uint64_t random;
     tl_ready ready;
     NEXT_LINE(seldom);
     pthread_cond_t work, progress;
-    void *edge_blocks;          /* allocations of edges, linked */
-    tl_fault fault;             /* fault of the task `stop_at` */
-    tl_buf *pool[SIZE_CLASSES]; /* pooled temporaries by size class */
-    tl_buf *empty;              /* temporaries whose memory was freed */
-    tl_buf *all;                /* all temporaries, linked by `older` */
-    int64_t pooled_bytes;
-    int64_t live_bytes; /* atomic: written with the lock held, read without */
+    tl_fault fault; /* fault of the task `stop_at` */
 };
 
 static inline void relax(void) {
@@ -144,9 +148,9 @@ static inline void unlock(tl_rt *rt) { pthread_mutex_unlock(&rt->lock); }
 
 static inline int cancelled(const tl_rt *rt) { return *rt->args->cancel != 0; }
 
-/* buffers.c: references to temporaries; `locked`: the caller holds the lock. */
+/* buffers.c: references to temporaries, counted by the control thread. */
 void tl_add_reference(tl_buf *b);
-void tl_drop_reference(tl_rt *rt, tl_buf *b, int locked);
+void tl_drop_reference(tl_rt *rt, tl_buf *b);
 void tl_free_buffers(tl_rt *rt);
 
 /* ready.c, all with the lock held. `tl_take_ready` returns up to `batch_max` tasks that should run
@@ -168,9 +172,10 @@ void tl_note_task(tl_ctx *c, const tl_task *t, const tl_kernel *kernel, int is_r
 tl_workspace *tl_take_workspace(const tl_program *program, int64_t threads);
 void tl_leave_workspace(tl_workspace *s, uint64_t submitted);
 
-/* rt.c, on the control thread: publish the tasks that it holds; run ready tasks, as in
- * `tl_take_ready`; or wait until something changes. */
+/* rt.c, on the control thread: publish the tasks that it holds; drop the references of tasks that
+ * are done; run ready tasks, as in `tl_take_ready`; or wait until something changes. */
 void tl_publish(tl_rt *rt);
+void tl_retire(tl_rt *rt);
 int tl_help(tl_ctx *c, int plain);
 void tl_wait_for_progress(tl_ctx *c, uint64_t finished_before);
 

@@ -216,7 +216,7 @@ int tl_reinterpret(tl_ctx *c, int site, tl_win *w, int itemsize, const int64_t *
         w->shape[last] = w->shape[last] * old / itemsize;
         w->reach[last] = w->shape[last];
     }
-    w->itemsize = itemsize;
+    w->itemsize = (int16_t)itemsize;
     int full = is_full(&before);
     if (!full && (shape || before.valid[last] * w->shape[last] % before.shape[last]))
         return tl_fail_region(c, site, before.valid, before.shape, before.rank);

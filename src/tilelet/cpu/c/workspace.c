@@ -5,7 +5,7 @@
 #include "state.h"
 
 enum {
-    FEW_TASKS = 64, /* a run with more tasks has touched much memory, which is freed ... */
+    FEW_TASKS = 64, /* a run with more tasks has arguments much memory, which is freed ... */
     FEW_RUNS = 2    /* ... unless the program has run more often, and will probably run again */
 };
 
@@ -17,7 +17,7 @@ static void free_workspace(tl_workspace *s) {
     free(s->tasks);
     free(s->found);
     free(s->windows);
-    free(s->touched);
+    free(s->arguments);
     free(s->of_blocks);
     free(s->scalars);
     free(s->of_blocks_scalars);
@@ -61,11 +61,11 @@ static tl_workspace *new_workspace(const tl_program *program) {
     s->tasks = new_tasks();
     s->found = calloc(MAX_IN_FLIGHT, sizeof *s->found);
     s->windows = calloc(MAX_IN_FLIGHT * windows + 1, sizeof *s->windows);
-    s->touched = calloc(windows + 1, sizeof *s->touched);
+    s->arguments = calloc(windows + 1, sizeof *s->arguments);
     s->of_blocks = calloc(windows + 1, sizeof *s->of_blocks);
     s->scalars = calloc(MAX_IN_FLIGHT * scalars + 1, sizeof *s->scalars);
     s->of_blocks_scalars = calloc(scalars + 1, sizeof *s->of_blocks_scalars);
-    if (s->tasks && s->found && s->windows && s->touched && s->of_blocks && s->scalars &&
+    if (s->tasks && s->found && s->windows && s->arguments && s->of_blocks && s->scalars &&
         s->of_blocks_scalars)
         return s;
     free_workspace(s);

@@ -74,6 +74,6 @@ def _window(tile: EmittedTile) -> str:
     strides = ", ".join(map(str, row_major(tile.shape)))
     valid = ", ".join(map(str, tile.valid))
     return (
-        f"{{(char *){tile.leaf.pointer}, NULL, {len(tile.shape)}, {tile.dtype.itemsize}, "
+        f"{{(char *){tile.leaf.pointer}, NULL, {len(tile.shape)}, {tile.dtype.itemsize}, 0, "
         f"{{{shape}}}, {{{strides}}}, {{{valid}}}, {{{shape}}}}}"
     )

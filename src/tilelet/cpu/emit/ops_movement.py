@@ -292,7 +292,7 @@ def _write(
     if k.nest:
         k.evaluate(tile, to, strides)
         return
-    k.out.add(f"const int bypasses_cache = is_direct && tl_bypasses_cache({ref.pointer});")
+    k.out.add(f"const int bypasses_cache = is_direct && {ref.pointer}->is_far;")
     k.evaluate_bypassing_cache(tile, to, strides, "bypasses_cache")
 
 
