@@ -151,6 +151,43 @@ def test_a_deadlock_tells_notifies_that_are_past_from_those_to_come(rounds: int)
     assert ("waits itself" in notes) == (rounds == 2)
 
 
+@pytest.mark.parametrize("is_notified", [True, False])
+def test_a_loop_that_polls_a_signal_lets_others_run(is_notified: bool) -> None:
+    step = int(is_notified)
+
+    @pl.jit.incore
+    def meet(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        peer = 1 - pld.rank(pld.get_comm_ctx(s))
+        pld.system.notify(s, peer=peer, offsets=[0, 0], value=step, op=pld.NotifyOp.AtomicAdd)
+        seen = pl.read(s, [0, 0])
+        while seen < 1:
+            seen = pl.read(s, [0, 0])
+        pl.write(y, [0, 0], seen)
+        return y
+
+    @pl.jit
+    def chip(s: pld.DistributedTensor[[1, 1], pl.INT32], y: pl.Out[pl.Tensor[[1, 1], pl.INT32]]):
+        return meet(s, y)
+
+    @pl.jit.host
+    def host(y: pl.Out[pl.Tensor[[2, 1, 1], pl.INT32]]):
+        buf = pld.alloc_window_buffer(4)
+        for r in pl.range(pld.world_size()):
+            s = pld.window(buf, [1, 1], dtype=pl.INT32)
+            chip(s, y[r], device=r)
+
+    y = np.zeros((2, 1, 1), np.int32)
+    if is_notified:
+        host(y, config=world(2))
+        assert y.all()
+        return
+    with pytest.raises(RanksDeadlock) as caught:
+        host(y, config=world(2))
+    (label,) = caught.value.diagnostic.labels
+    assert "rank 0, `meet` reads cell 0 of `buf` on rank 0, which stays 0" in label.text
+    assert "rank 1 has added 0 to cell 0 of `buf` on rank 0" in caught.value.diagnostic.notes[0]
+
+
 # --- mistakes at their line ----------------------------------------------------------------------
 
 

@@ -48,6 +48,13 @@ class _Explanation:
             unmet = [c for c in request.conditions if not c.holds]
             if request.ready is not None:
                 labels.append((request.loc, f"{strand.title} needs the results of its tasks"))
+            if request.polled is not None:
+                value = int(request.polled.array.item())
+                c = Condition(request.polled, value + 1, WaitCmp.Ge)
+                labels.append(
+                    (request.loc, f"{strand.title} reads {_cell(c)}, which stays {value}")
+                )
+                self._why(strand, request.op, c)
             for c in unmet[:1]:
                 key = (request.loc, strand.rank, strand.name, _loops(strand), _wanted(c))
                 waiting.setdefault(key, []).append(strand.block if strand.blocks > 1 else -1)

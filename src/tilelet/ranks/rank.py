@@ -13,10 +13,12 @@ from tilelet.diag.catalogue.windows import BlockCount
 from tilelet.diag.core import UNKNOWN
 from tilelet.dtypes import Array
 from tilelet.interp.lowering import Frame, Lowering, Step
+from tilelet.interp.movement import as_tuple
 from tilelet.interp.state import State
 from tilelet.interp.submit import COMPARISONS, CalleeSketch, flat_deps
-from tilelet.ir.core import Direction, Function, FunctionKind, Op, walk
+from tilelet.ir.core import Block, Direction, Function, FunctionKind, Op, walk
 from tilelet.ir.spec import Engine
+from tilelet.ir.types import DistributedType
 from tilelet.ir.views import CallView
 from tilelet.ops.tasks import CLUSTERS, LANES
 from tilelet.ranks import collectives, comm
@@ -61,6 +63,10 @@ class Strand:
     @property
     def is_ready(self) -> bool:
         return self.request is None or self.request.holds
+
+    @property
+    def polls(self) -> bool:
+        return self.request is not None and self.request.polled is not None
 
     @property
     def title(self) -> str:
@@ -206,15 +212,17 @@ class RankState(State):
         if name not in self._resumable:
             function = self.functions[name]
             in_core = function.kind is FunctionKind.InCore
-            suspends = _suspends_kernel if in_core else _ControlSuspension(self, function).find
-            self._resumable[name] = ResumableFunction(self, function, suspends)
+            suspension = _KernelSuspension if in_core else _ControlSuspension
+            find = suspension(self, function).find
+            self._resumable[name] = ResumableFunction(self, function, find)
         return self._resumable[name]
 
     def communicates(self, kernel: str) -> bool:
         """Whether a kernel communicates: its blocks are then separate strands."""
         if kernel not in self._suspending:
             body = self.functions[kernel].body
-            self._suspending[kernel] = any(op.name in ROUTINES for op in walk(body))
+            talks = any(op.name in ROUTINES for op in walk(body))
+            self._suspending[kernel] = talks or bool(_polled_reads(body))
         return self._suspending[kernel]
 
     def sees_windows(self, task: RankTask) -> bool:
@@ -382,8 +390,39 @@ def _is_slice(value: object) -> bool:
     return isinstance(value, Window) and isinstance(value.buffer, SymmetricBuffer)
 
 
-def _suspends_kernel(op: Op) -> LowerRoutine | None:
-    return ROUTINES.get(op.name)
+def _polled_reads(body: Block) -> set[Op]:
+    """Return the reads of windows in `while` loops, which may poll a cell."""
+    loops = [op for op in walk(body) if op.name == "while"]
+    return {
+        op
+        for loop in loops
+        for block in loop.blocks
+        for op in walk(block)
+        if op.name == "read" and any(isinstance(v.type, DistributedType) for v in op.operands)
+    }
+
+
+class _KernelSuspension:
+    """Communication ops of a kernel, and reads that may poll a window."""
+
+    def __init__(self, state: RankState, function: Function) -> None:
+        del state
+        self._polled = _polled_reads(function.body)
+
+    def find(self, op: Op) -> LowerRoutine | None:
+        return self._lower if op in self._polled else ROUTINES.get(op.name)
+
+    def _lower(self, low: Lowering, op: Op) -> Routine:
+        step, window = low.op(op), low.slot(op.args["x"])
+        at = low.get(as_tuple(op.args["indices"]))
+
+        def run(frame: Frame) -> Suspension:
+            indices = at(frame)
+            cell = frame[window].slice(indices, (1,) * len(indices))
+            yield Request(op.name, op.loc, polled=cell)
+            step(frame)
+
+        return run
 
 
 class _ControlSuspension:

@@ -44,12 +44,14 @@ class Request:
     op          the statement, as the program writes it
     conditions  of a wait: all must hold
     ready       of a control program that needs results of tasks: whether they are available
+    polled      the cell that a `while` loop reads until it changes
     """
 
     op: str
     loc: Loc
     conditions: Sequence[Condition] = ()
     ready: Callable[[], bool] | None = None
+    polled: Window | None = None
 
     @property
     def holds(self) -> bool:

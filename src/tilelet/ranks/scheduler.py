@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from tilelet.ranks.regions import Regions
 
 
+MAX_IDLE_POLLS = 1_000
+"""Reads by one polling strand while no other step is possible, before the run is a deadlock."""
+
+
 class Policy(Protocol):
     """Choose which ready strand runs next."""
 
@@ -144,6 +148,7 @@ class World:
         self._callbacks = callbacks or {}
         self.pending = list(range(len(plan.dispatches)))
         self._started = 0
+        self._idle_polls = 0  # polls since another step
 
     # Running
 
@@ -163,11 +168,23 @@ class World:
                     return
 
     def _choose(self, last: Strand | None) -> Strand | None:
-        """Return the strand to run next; None if none is ready."""
+        """Return the strand to run next; None if none is ready.
+
+        Strands that poll a cell run only if no other can; if that changes nothing, none is ready.
+        """
         if type(self.policy) is InOrder:  # as `choose`, without looking at all strands
-            return next((s for s in self._in_order if s.is_ready), None)
-        ready = [s for s in self.strands if s.is_ready]
-        return self.policy.choose(ready, last) if ready else None
+            chosen = next((s for s in self._in_order if s.is_ready and not s.polls), None)
+        else:
+            ready = [s for s in self.strands if s.is_ready and not s.polls]
+            chosen = self.policy.choose(ready, last) if ready else None
+        if chosen is not None:
+            self._idle_polls = 0
+            return chosen
+        polling = [s for s in self._in_order if s.polls]
+        self._idle_polls += 1
+        if not polling or self._idle_polls > MAX_IDLE_POLLS * len(polling):
+            return None
+        return polling[self._idle_polls % len(polling)]
 
     def stall(self) -> None:
         """Handle that no strand here can proceed: raise an error unless another process can change

@@ -211,7 +211,7 @@ class NotInRanks(UserError, code="E1713"):
         self.name = name
         instead = "`pld.tensor.put` or `pld.tensor.get`, which wait until they are done"
         if name.endswith(".test"):
-            instead = "`pld.system.wait`, or read the cell with `pl.read`"
+            instead = "`pld.system.wait`, or `pld.system.defer_wait`, which holds no core"
         super().__init__(
             f"`{name}` is not supported",
             [Label(loc, "below the language")],
