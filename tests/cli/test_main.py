@@ -129,6 +129,12 @@ def test_a_scripts_own_exit_code(tilelet: Run, text: str, code: int, printed: st
     assert (got, err) == (code, printed)
 
 
+@pytest.mark.parametrize("command", ["check", "profile", "advise", "tune"])
+def test_recording_commands_name_a_scripts_own_exit_code(tilelet: Run, command: str) -> None:
+    got, out, err = tilelet(command, write("raise SystemExit(7)"))
+    assert (got, out, err) == (7, "", "note: the script ended with exit code 7\n")
+
+
 def test_a_script_that_raises_shows_its_own_frames_only(tilelet: Run) -> None:
     script = write("def f():\n    return {}['key']\n\nf()\n")
     code, out, err = tilelet("run", script)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.run import print_problems
 from tilelet.runtime.handlers.base import Explore
@@ -36,4 +38,6 @@ def record(
     )
     if options.format == "text":
         print_problems(found.outcome, found.session)
+        if found.code and found.is_silent:
+            print(f"note: the script ended with exit code {found.code}", file=sys.stderr)
     return found

@@ -57,6 +57,11 @@ class Recording:
     code: int = 0
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the script chose its exit code, and no result or message explains it."""
+        return not self.outcome.says_why and all(r.passed for r in self.session.results)
+
+    @property
     def diagnostics(self) -> list[Diagnostic]:
         """Collected diagnostics, for machine formats."""
         return self.session.diagnostics
