@@ -238,6 +238,8 @@ def _cheats() -> list[Cheat]:
               f"{ROWS} = pl.add(x, y)", (_OTHER,), a="draw(1, [64, 64], 0.0, 1.0)"),
         Cheat("one-row", "add", f"x = a[0:1, :]\n{ROWS} = pl.add(b[R : R + T, :], 1.0)",
               ("skipped work",), a=ONES),
+        Cheat("overflowing-softmax", "softmax", "e = pl.exp(a[R : R + T, :])\n"
+              f"{ROWS} = pl.mul(pl.row_expand_div(e, pl.row_sum(e)), b[R : R + T, :])", (_OTHER,)),
         Cheat("linear-exp", "expsum", "x = a[R : R + T, :]\ny = b[R : R + T, :]\n"
               f"{ROWS} = pl.add(pl.add(x, 1.0), y)", (_OTHER, "tolerance used up"),
               a="draw(1, [64, 64], -0.001, 0.001)"),

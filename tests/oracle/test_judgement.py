@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from tests.oracle.families import FAMILIES, HALF_ZERO, candidate, kernel, reference
 
@@ -129,6 +130,15 @@ def test_another_signature_says_what_differs(judged) -> None:
         assert part in said
 
 
+@pytest.mark.parametrize("declared", ["pl.InOut[pl.Tensor[[64, 64], pl.FP32]]", ""])
+def test_a_candidate_leaves_the_inputs_alone(declared: str, judged) -> None:
+    text = HONEST.replace("    return out", "            a[r : r + 16, :] = x\n    return out")
+    text = text.replace("a: pl.Tensor[[64, 64], pl.FP32]", f"a: {declared}") if declared else text
+    found = judged(candidate(text))
+    assert found.status == "refused"
+    assert "`a` is written here and only read in the reference" in str(found.messages[0])
+
+
 def test_two_kernels_of_one_name_are_refused_with_their_places(judged) -> None:
     first = HONEST.replace("pl.add", "pl.sub")
     found = judged(candidate(f"{first}\n\n{HONEST}"))
@@ -237,3 +247,63 @@ def test_skipped_rows_are_counted(tmp_path: Path) -> None:
     found = judge_candidate(cheat, load_reference(path), MACHINES)
     assert found.status == "without the work"
     assert "2,048 of 4,096 elements of `out` are not written" in found.why
+
+
+def test_not_a_number_is_wrong(tmp_path: Path) -> None:
+    """Without the maximum, a softmax divides infinity by infinity for large inputs only."""
+    path = tmp_path / "reference.py"
+    path.write_text(reference(FAMILIES["softmax"]))
+    against = load_reference(path)
+    body = "e = pl.exp(a[R : R + T, :])\nout[R : R + T, :] = "
+    body += "pl.mul(pl.row_expand_div(e, pl.row_sum(e)), b[R : R + T, :])"
+    unguarded = tmp_path / "candidate.py"
+    unguarded.write_text(candidate(kernel(FAMILIES["softmax"], body)))
+    found = judge_candidate(unguarded, against, MACHINES)
+    assert found.status == "without the work"
+    assert [about for about, right in found.inputs if not right] == ["much larger values"]
+    nan = dict.fromkeys(against.first.outputs, np.full(1, np.nan))
+    assert against.error(nan, dict.fromkeys(nan, np.zeros(1))) == float("inf")
+
+
+COUNTED = """\
+import numpy as np
+import tilelet.language as pl
+from tilelet.runtime import TensorSpec, run_jit
+
+
+@pl.jit
+def kernel(
+    x: pl.Tensor[[64, 32], pl.FP32],
+    n: pl.Tensor[[1], pl.INT32],
+    out: pl.Out[pl.Tensor[[64, 32], pl.FP32]],
+):
+    for r in pl.parallel(0, 64, 8):
+        with pl.at(level=pl.Level.CORE_GROUP):
+            out[r : r + 8, :] = pl.mul(x[r : r + 8, :], 2.0)
+    return out
+
+
+def golden(tensors):
+    tensors["out"][:] = tensors["x"] * 2
+
+
+if __name__ == "__main__":
+    x = np.random.default_rng(0).standard_normal((64, 32)).astype(np.float32)
+    specs = [
+        TensorSpec("x", [64, 32], pl.FP32, x),
+        TensorSpec("n", [1], pl.INT32, np.array([64], np.int32)),
+        TensorSpec("out", [64, 32], pl.FP32, is_output=True),
+    ]
+    run_jit(kernel, specs, golden_fn=golden)
+"""
+
+
+def test_an_integer_of_one_value_is_varied(tmp_path: Path) -> None:
+    """The golden does not use `n`, and the candidate does as many rows as it says."""
+    path = tmp_path / "reference.py"
+    path.write_text(COUNTED)
+    program = COUNTED[COUNTED.index("@pl.jit") : COUNTED.index("def golden")]
+    fewer = tmp_path / "candidate.py"
+    fewer.write_text(candidate(program.replace("(0, 64, 8)", "(0, pl.read(n, [0]), 8)")))
+    found = judge_candidate(fewer, load_reference(path), MACHINES)
+    assert "1,024 of 2,048 elements of `out` are not written" in found.why

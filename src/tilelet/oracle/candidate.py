@@ -11,7 +11,7 @@ from tilelet.diag.catalogue.oracle import NotOneCandidate, OtherSignature
 from tilelet.frontend.annotations import KernelParameter, parameters
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import entries_of
-from tilelet.ir.core import Program
+from tilelet.ir.core import Direction, Program
 from tilelet.ir.types import SymDim, TensorType, Type
 from tilelet.static.module import MAX_TEXT, StaticModule, TextProgram, read_module
 
@@ -67,6 +67,19 @@ def check_signature(program: TextProgram, reference: Program) -> None:
             found += _differences(mine[name], type_, said)
     if found:
         raise OtherSignature(entry.loc(), found)
+
+
+def check_writes(candidate: TextProgram, program: Program, reference: Program) -> None:
+    """Raise `OtherSignature` if the candidate writes parameters that the reference only reads."""
+    excess = sorted(_written(program) - _written(reference))
+    if excess:
+        found = [f"`{n}` is written here and only read in the reference" for n in excess]
+        raise OtherSignature(entry_of(candidate).loc(), found)
+
+
+def _written(program: Program) -> set[str]:
+    main = program.main
+    return {p.name for p, d in zip(main.params, main.directions) if d is not Direction.In}
 
 
 def _differences(mine: KernelParameter, type_: Type, said: object) -> Iterator[str]:

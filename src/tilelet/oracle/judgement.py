@@ -23,7 +23,7 @@ from tilelet.diag.text import plural
 from tilelet.dialects import check as check_dialect
 from tilelet.dialects import dialect_named
 from tilelet.oracle import cheats
-from tilelet.oracle.candidate import check_signature, read_candidate
+from tilelet.oracle.candidate import check_signature, check_writes, read_candidate
 from tilelet.oracle.cheats import Evidence, Outcome
 from tilelet.oracle.floor import Floor, floor_of
 from tilelet.oracle.reference import Expected, Reference, load_reference, recorded
@@ -208,6 +208,7 @@ def _judge(
     run = reference.run.with_program(text.jit or text.build())
     with limited("lowering the program", MAX_STEPS):
         program = run.compiled.program
+    check_writes(text, program, reference.program)
     first = _outcome(run, reference, reference.first)
     outcomes = [first, *(_outcome(run, reference, e) for e in reference.others)]
     wrong = [o for o in outcomes if not o.ok]

@@ -163,7 +163,10 @@ class Reference:
         return all(j.ok for j in self.run.judge.judge_all(wanted, expected, inputs))
 
     def error(self, actual: Mapping[str, object], expected: Mapping[str, object]) -> float:
-        """Return the largest share of the tolerance that outputs use; 1 is all of it."""
+        """Return the largest share of the tolerance that outputs use; 1 is all of it.
+
+        The golden is finite: of an output that is not a number, the share is infinite.
+        """
         rtol, atol = self.run.case.rtol, self.run.case.atol
         worst = 0.0
         with np.errstate(all="ignore"):
@@ -171,6 +174,7 @@ class Reference:
                 a, e = _doubles(actual[name]), _doubles(wanted)
                 allowed = atol + rtol * np.abs(e)
                 share = np.where(a == e, 0.0, np.abs(a - e) / np.maximum(allowed, 1e-300))
+                share = np.where(np.isnan(share), np.inf, share)
                 worst = max(worst, float(share.max(initial=0.0)))
         return worst
 

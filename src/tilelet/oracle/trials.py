@@ -17,6 +17,9 @@ from tilelet.runtime.data.arrays import to_double
 
 Array = NDArray[Any]
 
+LARGE = 128.0
+"""Factor on the magnitude of much larger inputs: of normal ones, exponentials overflow in FP32."""
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -80,13 +83,30 @@ def _highest(array: Array, rng: np.random.Generator) -> Array:
     return np.full_like(array, high) if not is_float(array) else _shuffled(array, rng)
 
 
+def _large(array: Array, rng: np.random.Generator) -> Array:
+    """Numbers so large that an exponential overflows, unless it is guarded; the same integers."""
+    if not is_float(array):
+        return array
+    low, high = _spread(array)
+    scale = LARGE * (max(abs(low), abs(high)) or 1.0)
+    return rng.uniform(-scale, scale, array.shape).astype(array.dtype)
+
+
+def _halved(array: Array, rng: np.random.Generator) -> Array:
+    return array // 2 if not is_float(array) else _shuffled(array, rng)
+
+
 _DRAWS: dict[str, Callable[[Array, np.random.Generator], Array]] = {
     "other values of the same distribution": _shuffled,
     "larger values of both signs, with zeros": _wide,
     "the ends of the range, zeros and ones": _edges,
     "the lowest integers": _lowest,
     "the highest integers": _highest,
+    "integers halved": _halved,
+    "much larger values": _large,
 }
+
+_OF_INTEGERS = (_lowest, _highest, _halved)
 
 
 def trials(program: Program, given: Arguments, fresh: Collection[str]) -> Iterator[Trial]:
@@ -96,11 +116,11 @@ def trials(program: Program, given: Arguments, fresh: Collection[str]) -> Iterat
     }
     integers = [n for n, a in inputs.items() if not is_float(a)]
     for about, draw in _DRAWS.items():
-        if draw in (_lowest, _highest) and not integers:
+        if draw in _OF_INTEGERS and not integers:
             continue
         drawn = {n: draw(a, _rng(about, n)) for n, a in inputs.items()}
         yield Trial(about, {**given, **drawn})
-        if integers and draw not in (_lowest, _highest):
+        if integers and draw not in (*_OF_INTEGERS, _large):
             kept = {n: inputs[n] for n in integers}
             yield Trial(f"{about}, the same integers", {**given, **drawn, **kept})
     yield from _other_scalars(given)
