@@ -251,7 +251,7 @@ def test_as_json(tilelet: Run) -> None:
 def test_profile_of_what_does_not_fit(tilelet: Run) -> None:
     code, out, err = tilelet("profile", "k.py", "--tile", "32")
     assert code == 1
-    assert "a2a3 would refuse this program (1 errors)" in out
+    assert "a2a3 would refuse this program (1 error)" in out
     assert "error[E0911]: kernel `rows` needs 512 KiB of Vec" in err
     assert "k.py:" in err
 

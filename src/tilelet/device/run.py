@@ -34,6 +34,7 @@ from tilelet.device.schedule.pricing import CostCache
 from tilelet.device.schedule.simulate import Timeline, simulate
 from tilelet.diag.core import UserError
 from tilelet.diag.tables import Table
+from tilelet.diag.text import plural
 from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
 
@@ -141,13 +142,14 @@ class DeviceRun:
             )
         parts.append(memory_table(self.plans))
         if self.findings:
+            errors = plural(len(self.findings), "error")
             parts.append(
-                f"{self.machine.name} would refuse this program ({len(self.findings)} errors); "
-                "the figures are those of a machine that takes it"
+                f"{self.machine.name} would refuse this program ({errors}); the figures are those "
+                "of a machine that takes it"
             )
         if self.hints:
             parts.append(
-                f"{len(self.hints)} kinds of transfer have rows shorter than "
+                f"{plural(len(self.hints), 'kind')} of transfer with rows shorter than "
                 f"{self.machine.gm.granule} bytes: see report/perf_hints.log"
             )
         return parts
