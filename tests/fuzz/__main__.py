@@ -21,12 +21,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.fuzz import quick
-from tests.fuzz.cases import Case, draw
+from tests.fuzz.cases import KINDS, Case, draw
 from tests.fuzz.pool import Pool, judged
 from tests.fuzz.reduce import reduced
 from tests.fuzz.search import Counts, Tally
 from tests.fuzz.verdict import FAILURES, Verdict
-from tests.generated.generator import FOCUSES
 
 from tilelet.cpu.run import sanitize
 from tilelet.native.toolchain import find_compiler
@@ -165,7 +164,7 @@ def main(arguments: Sequence[str] | None = None, worker: str = "tests.fuzz.worke
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, help="else a new one, which is printed")
     parser.add_argument("--programs", type=int, default=sys.maxsize, help="no more than so many")
-    parser.add_argument("--focus", choices=FOCUSES, default="", help="else all of them")
+    parser.add_argument("--focus", choices=KINDS, default="", help="else all of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--output", default="build_output", help="where the run directory is made")
     parser.add_argument(

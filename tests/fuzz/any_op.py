@@ -18,6 +18,7 @@ ROWS, COLUMNS = (1, 4, 8, 16), (8, 16, 32, 64)
 SOURCE = (64, 64)  # the shape of every input
 FLOATS, SIGNED = ("FP32", "FP16", "BF16"), ("INT32", "INT16", "INT8")
 INTEGERS = (*SIGNED, "UINT32", "UINT16", "UINT8")
+TARGETS = (("y0", "FP32"), ("y1", "INT32"), ("y2", "FP16"), ("y3", "BF16"))
 INPUTS = ("FP32", "FP32", "FP16", "BF16", "INT32", "INT16", "INT8", "UINT32", "UINT8")
 PATTERNS = {"P0101": 2, "P1010": 2, "P0001": 4, "P0010": 4, "P0100": 4, "P1000": 4, "P1111": 1}
 BYTES = {"FP32": 4, "INT32": 4, "UINT32": 4, "INT8": 1, "UINT8": 1}
@@ -36,6 +37,7 @@ class Writer:
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
         self.lines: list[str] = []
+        self.created: list[str] = []
         self.names: list[Tile] = []
         self.params: list[tuple[str, tuple[int, int], str]] = []
         self.indices: list[str] = []
@@ -83,6 +85,17 @@ class Writer:
             text = f"pl.slice({source}, {texts[1]}, {texts[0]}, valid_shape={valid})"
             return Tile(text, shape, dtype)
         return Tile(f"pl.load({source}, {texts[0]}, {texts[1]})", shape, dtype)
+
+    def memory(self, columns: int, dtype: str) -> str:
+        """Create a tensor of one row outside the scope."""
+        name = self.fresh("g")
+        self.created.append(f"    {name} = pl.create_tensor([1, {columns}], dtype=pl.{dtype})")
+        return name
+
+    def window(self, name: str, shape: tuple[int, int], dtype: str) -> Tile:
+        """Draw a window of a tensor as it is now."""
+        at = ", ".join(self.offset(whole - part) for whole, part in zip(SOURCE, shape))
+        return Tile(f"pl.load({name}, [{at}], [{shape[0]}, {shape[1]}])", shape, dtype)
 
     def offset(self, most: int) -> str:
         if self.indices and self.chance(40) and most >= 3:
@@ -195,7 +208,9 @@ _table(FLOATS, 2, "pl.prelu({0}, {1})", "pl.div({0}, {1})")
 _table(
     FLOATS, 1,
     "pl.lrelu({0}, 0.5)", "pl.sqrt(pl.abs({0}))", "pl.rsqrt(pl.add(pl.abs({0}), 0.5))",
-    "pl.recip({0})", "pl.divs({0}, 3.0)", "pl.exp({0})",
+    "pl.recip({0})", "pl.divs({0}, 3.0)", "pl.exp({0})", "pl.log({0})", "pl.sin({0})",
+    "pl.cos({0})", "pl.recip({0}, high_precision=True)", "pl.div({0}, 3.0, high_precision=True)",
+    "pl.rsqrt(pl.abs({0}), high_precision=True)",
 )  # fmt: skip
 _table(
     ("FP32", "FP16", "INT32"), 2,
@@ -402,6 +417,8 @@ def _made(w: Writer) -> Tile:
         Tile(f"pl.ci({start}, [1, {n}], dtype=pl.INT32)", (1, n), "INT32"),
         Tile(f"pl.arange({abs(start)}, [1, {n}], dtype=pl.UINT32)", (1, n), "UINT32"),
         Tile(f"pl.tile.tri({start % 7 - 3}, [{m}, {n}], dtype=pl.FP32)", (m, n), "FP32"),
+        Tile(f"pl.tile.tri({start % 9 - 4}, [{m}, {n}], upper=True)", (m, n), "INT32"),
+        Tile(f"pl.arange({start}, [1, {n}], dtype=pl.INT16, descending=True)", (1, n), "INT16"),
         Tile(f"pl.random({start}, 1, 2, 3, 4, 5, [{m}, {n}])", (m, n), "UINT32"),
     ]
     return w.pick(forms)
@@ -416,7 +433,8 @@ def _reread(w: Writer) -> Tile:
         return Tile(f"pl.reshape({x.text}, [{n}, {m}])", (n, m), x.dtype)
     other = w.pick([d for d in BYTES if BYTES[d] <= BYTES[x.dtype]])
     columns = n * BYTES[x.dtype] // BYTES[other]
-    return Tile(f"pl.reinterpret_view({x.text}, pl.{other})", (m, columns), other)
+    op = w.pick(("reinterpret_view", "bitcast", "tile.bitcast"))
+    return Tile(f"pl.{op}({x.text}, pl.{other})", (m, columns), other)
 
 
 @maker
@@ -431,6 +449,205 @@ def _across_ranks(w: Writer) -> Tile:
         pair.reverse()
     name = w.pick(("add", "sub", "mul", "maximum", "minimum"))
     return Tile(f"pl.reshape(pl.{name}({', '.join(pair)}), [{m}, {n}])", (m, n), x.dtype)
+
+
+@maker
+def _stored_elements(w: Writer) -> Tile:
+    """Draw elements or rows that are stored in memory at positions, and load some of it."""
+    name, dtype = w.pick(TARGETS)
+    if w.chance(50):
+        shape = (w.pick(ROWS), w.pick(COLUMNS))
+        index = w.index(shape, SOURCE[0] * SOURCE[1])
+        w.line(f"{name} = pl.mscatter({w.tile(dtype, shape).text}, {index}, {name})")
+    else:
+        shape = (w.pick((1, 2)), w.pick((1, 4, 8)))
+        index = w.index(shape, SOURCE[0])
+        rows = w.tile(dtype, (shape[0] * shape[1], SOURCE[1])).text
+        w.line(f"{name} = pl.scatter_update({name}, -2, {index}, {rows})")
+    return w.window(name, (w.pick(ROWS), w.pick(COLUMNS)), dtype)
+
+
+@maker
+def _stored_window(w: Writer) -> Tile:
+    """Draw a tile that is stored in, or added to, a window of memory, and load some of it."""
+    name, dtype = w.pick(TARGETS)
+    shape = (w.pick(ROWS), w.pick(COLUMNS))
+    value = w.tile(dtype, shape).text
+    if value.startswith("pl.full("):
+        value = f"pl.neg({value})"
+    at = ", ".join(w.offset(whole - part) for whole, part in zip(SOURCE, shape))
+    add = ", atomic=pl.AtomicType.Add" * w.chance(50)
+    forms = [
+        f"pl.assemble({name}, {value}, [{at}]{add})",
+        f"pl.store({value}, [{at}], {name}{add})",
+    ]
+    if shape[0] > 1:
+        other = f"[{shape[0] // 2}, {shape[1] * 2}]"
+        if shape[1] * 2 <= SOURCE[1]:
+            forms.append(f"pl.store({value}, [0, 0], {name}{add}, shapes={other})")
+    w.line(f"{name} = {w.pick(forms)}")
+    return w.window(name, (w.pick(ROWS), w.pick(COLUMNS)), dtype)
+
+
+@maker
+def _gathered_rows(w: Writer) -> Tile:
+    """Draw an operand that is filled window by window."""
+    sources = [(n, d) for n, _, d in w.params if n[0] == "x"]
+    name, dtype = w.pick(sources)
+    m, n = w.pick((8, 16)), w.pick((16, 32))
+    made = w.fresh("g")
+    w.line(f"{made} = pl.create_l1([{m}, {n}], pl.{dtype}{', transpose=True' * w.chance(30)})")
+    w.line(f"{made} = pl.gather_row({made}, {name}, [0, 0], [{w.offset(64 - m)}, 0], [{m}, {n}])")
+    for _ in range(w.pick((0, 1, 2))):
+        rows, columns = w.pick((1, 1, 4)), w.pick((n, 8))
+        to = f"[{w.offset(m - rows)}, {w.offset(n - columns)}]"
+        size, turned = f"[{rows}, {columns}]", ""
+        if columns <= m and rows <= n and w.chance(40):
+            to, turned = f"[{w.offset(m - columns)}, {w.offset(n - rows)}]", ", transpose=True"
+        elif w.chance(30):
+            turned = (
+                f", valid_shape=[{w.rng.integers(1, rows + 1)}, {w.rng.integers(1, columns + 1)}]"
+            )
+        at = f"[{w.offset(SOURCE[0] - rows)}, {w.offset(SOURCE[1] - columns)}]"
+        w.line(f"{made} = pl.gather_row({made}, {name}, {to}, {at}, {size}{turned})")
+    return Tile(made, (m, n), dtype)
+
+
+@maker
+def _paged_rows(w: Writer) -> Tile:
+    name, dtype = w.pick([(n, d) for n, _, d in w.params if n[0] == "x"])
+    block, count, size = w.pick((4, 8, 16)), w.pick((8, 16)), w.pick((8, 16, 32))
+    table, index = (w.memory(n, "INT32") for n in (16, count))
+    w.line(f"{table}[:, :] = pl.fillpad({w.index((1, 16), SOURCE[0] // block)})")
+    w.line(f"{index}[:, :] = pl.fillpad({w.index((1, count), min(SOURCE[0], 16 * block))})")
+    rows = w.pick((count, count, 2 * count))
+    turned = w.chance(30)
+    text = (
+        f"pl.paged_gather({name}, {index}, {table}, block_size={block}, size={size}, "
+        f"max_indices={rows}, col_off={w.rng.integers(SOURCE[1] - size + 1)}"
+        f"{', is_trans=True' * turned}, space=pl.Mem.Vec)"
+    )
+    return Tile(text, (size, rows) if turned else (rows, size), dtype)
+
+
+@maker
+def _alternated(w: Writer) -> Tile:
+    """Draw one or both results of ops that have two."""
+    x = w.tile(w.pick(ALL))
+    y = w.tile(x.dtype, x.shape)
+    a, b = w.fresh("p"), w.fresh("p")
+    w.line(f"{a}, {b} = pl.tile.{w.pick(('interleave', 'deinterleave'))}({x.text}, {y.text})")
+    if w.chance(50):
+        return Tile(f"pl.maximum({a}, {b})", x.shape, x.dtype)
+    return Tile(w.pick((a, b)), x.shape, x.dtype)
+
+
+@maker
+def _batched(w: Writer) -> Tile:
+    """Draw products over a leading axis, which one operand may lack or have with extent 1."""
+    dtype, count = w.pick(("FP32", "FP16", "BF16", "INT8")), w.pick((2, 4))
+    m, k, n = w.pick((1, 4, 8)), w.pick((8, 16)), w.pick((8, 16, 32))
+    out = "INT32" if dtype == "INT8" else "FP32"
+    shapes = ((count * m, k), (count * k, n), (k, n))
+    a, b, one = (f"pl.move({w.tile(dtype, s).text}, pl.Mem.Mat)" for s in shapes)
+    forms = [f"pl.reshape({b}, [{count}, {k}, {n}])"]
+    forms += [f"pl.reshape({one}, [1, {k}, {n}])", one]
+    name = w.pick(("batch_matmul", "matmul", "tile.batch_matmul"))
+    product = f"pl.{name}(pl.reshape({a}, [{count}, {m}, {k}]), {w.pick(forms)})"
+    return Tile(f"pl.reshape({product}, [{count * m}, {n}])", (count * m, n), out)
+
+
+@maker
+def _scaled_product(w: Writer) -> Tile:
+    """Draw a product of operands with a scale for every 32 elements."""
+    m, k, n = w.pick((16, 32)), w.pick((32, 64)), w.pick((16, 32))
+    names = [w.fresh("q") for _ in range(4)]
+    for quantized, scales, rows in ((*names[:2], m), (*names[2:], n)):
+        x = w.tile(w.pick(FLOATS), (rows, k)).text
+        w.line(f"{quantized}, {scales} = pl.tquant({x})")
+    left = f"{names[0]}, {names[1]}"
+    right = f"pl.transpose({names[2]}, 0, 1), pl.transpose({names[3]}, 0, 1)"
+    forms = [f"pl.matmul_mx({left}, {right})"]
+    forms.append(f"pl.matmul_mx_acc({w.tile('FP32', (m, n)).text}, {left}, {right})")
+    forms.append(f"pl.matmul_mx_bias({left}, {right}, {w.tile('FP32', (1, n)).text})")
+    return Tile(w.pick(forms), (m, n), "FP32")
+
+
+@maker
+def _dequantized(w: Writer) -> Tile:
+    x = w.tile(w.pick(INTEGERS[:3]))
+    scale, zero = (w.tile("FP32", (x.shape[0], 1)).text for _ in range(2))
+    return Tile(f"pl.tdequant({x.text}, {scale}, {zero})", x.shape, "FP32")
+
+
+@maker
+def _compared_positions(w: Writer) -> Tile:
+    """Draw the columns at which elements compare to a number, or their counts."""
+    x = w.tile(w.pick(("FP32", "INT32", "FP16")))
+    columns = w.pick((8, 16))
+    found, counts = w.fresh("p"), w.fresh("p")
+    w.line(
+        f"{found}, {counts} = pl.gather({x.text}, kvalue={w.number(x.dtype)}, "
+        f"cmp_mode={w.rng.integers(6)}, out_cols={columns}{', offset=100' * w.chance(30)})"
+    )
+    forms = [Tile(found, (x.shape[0], columns), "INT32"), Tile(counts, (1, x.shape[0]), "INT32")]
+    return w.pick(forms)
+
+
+@maker
+def _merged_blocks(w: Writer) -> Tile:
+    runs = w.pick((1, 2))
+    x, index = (w.tile(d, (1, 128 * runs)).text for d in ("FP32", "UINT32"))
+    merged = f"pl.mrgsort(pl.sort32({x}, {index}), block_len=64)"
+    pattern, output = w.pick((("P0101", "FP32"), ("P1010", "INT32"), ("P1010", "UINT32")))
+    picked = f"pl.gather({merged}, mask_pattern=pl.tile.MaskPattern.{pattern}"
+    other = f", output_dtype=pl.{output}" * (output != "FP32")
+    return Tile(f"{picked}{other})", (1, 128 * runs), output)
+
+
+@maker
+def _early_reduced(w: Writer) -> Tile:
+    x = w.tile(w.pick(("FP32", "FP16", "INT32")))
+    m, n = x.shape
+    op, axis = w.pick(("sum", "max", "min")), w.pick((0, 1, -1, -2))
+    shape = (1, n) if axis in (0, -2) else (m, 1)
+    if w.chance(30):  # to one axis
+        text = f"pl.tile.{op}({x.text}, {axis})"
+        return Tile(f"pl.reshape({text}, [{shape[0]}, {shape[1]}])", shape, x.dtype)
+    return Tile(f"pl.tile.{op}({x.text}, {axis}, keepdim=True)", shape, x.dtype)
+
+
+@maker
+def _with_element(w: Writer) -> Tile:
+    """Draw a tile and a number that an array or another tile holds."""
+    x = w.tile(w.pick(("FP32", "INT32")))
+    held, at = w.tile(x.dtype, (1, 8)), w.rng.integers(8)
+    if x.dtype == "INT32" and w.chance(50):
+        array, first = w.fresh("a"), w.fresh("v")
+        w.line(f"{array} = pl.array.create(4, pl.INT32)")
+        w.line(f"{first} = pl.maximum({held.text}, -5)")
+        w.line(f"{array}[{w.rng.integers(4)}] = pl.read({first}, [0, {at}])")
+        number = f"{array}[{w.rng.integers(4)}]"
+    else:
+        first = w.fresh("v")
+        w.line(f"{first} = pl.maximum({held.text}, 1)")
+        number = f"pl.read({first}, [0, {at}])"
+    op = w.pick(("add", "sub", "mul", "maximum", "minimum", "adds", "muls"))
+    return Tile(f"pl.{op}({x.text}, {number})", x.shape, x.dtype)
+
+
+@maker
+def _loaded_turned(w: Writer) -> Tile:
+    """Draw a product of an operand that is transposed while it is loaded or moved."""
+    name, dtype = w.pick([(n, d) for n, _, d in w.params if d in ("FP32", "FP16", "BF16", "INT8")])
+    m, k, n = w.pick((4, 8, 16)), w.pick((8, 16, 32)), w.pick((8, 16, 32))
+    out = "INT32" if dtype == "INT8" else "FP32"
+    at = f"[{w.offset(SOURCE[0] - n)}, {w.offset(SOURCE[1] - k)}]"
+    turned = f"pl.load({name}, {at}, [{n}, {k}], target_memory=pl.Mem.Mat, transpose=True)"
+    if w.chance(40):
+        turned = f"pl.move({w.tile(dtype, (n, k)).text}, pl.Mem.Mat, transpose=True)"
+    a = w.tile(dtype, (m, k)).text
+    return Tile(f"pl.matmul({a}, {turned}, out_dtype=pl.{out})", (m, n), out)
 
 
 @maker
@@ -458,8 +675,14 @@ def program(rng: np.random.Generator) -> tuple[str, list[tuple[str, tuple[int, i
             form = w.pick(("{0}[:, :] = {1}", "{0} = pl.assemble({0}, {1}, [0, 0])"))
             w.line(form.format(name, t.text))
     declared = [f"{n}: pl.Tensor[[{s[0]}, {s[1]}], pl.{d}]" for n, s, d in w.params]
+    declared += [
+        f"{n}: pl.InOut[pl.Tensor[[{SOURCE[0]}, {SOURCE[1]}], pl.{d}]]" for n, d in TARGETS
+    ]
     declared += [f"{n}: pl.Out[pl.Tensor[[{s[0]}, {s[1]}], pl.{d}]]" for n, s, d in outputs]
     head = f"@pl.jit\ndef main({', '.join(declared)}):"
-    result = ", ".join(n for n, _, _ in outputs)
-    text = "\n".join(["import tilelet.language as pl\n\n", head, *w.lines, f"    return {result}"])
-    return text + "\n", [*w.params, *outputs]
+    result = ", ".join([n for n, _, _ in outputs] + [n for n, _ in TARGETS])
+    text = "\n".join(
+        ["import tilelet.language as pl\n\n", head, *w.created, *w.lines, f"    return {result}"]
+    )
+    targets = [(name, SOURCE, dtype) for name, dtype in TARGETS]
+    return text + "\n", [*w.params, *targets, *outputs]

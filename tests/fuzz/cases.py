@@ -5,18 +5,22 @@ A case is a few plain values, so that it can be sent to a process, kept in a fil
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from tests.fuzz import any_op, families
+from tests.fuzz.drawing import CALLS, Sizes
 from tests.fuzz.mutations import mutated
 from tests.generated.core import Choices, Param
 from tests.generated.generator import FOCUSES, TAPE, Kernel, make
 from tests.generated.spellings import respelt
 
 SHORTEST = 60  # bytes of a tape for a program of a few statements
-INPUT_SETS = 4  # per program, because compiling dominates
+INPUT_SETS = CALLS  # per program, because compiling dominates
+ANY_OP = "any op"
+KINDS = (*FOCUSES, ANY_OP, *families.FAMILIES)  # what a run can be limited to
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,7 @@ class Case:
     text    of any other program; the engines must agree about it
     inputs  not 0: the arguments are spoilt in a way that this number chooses
     words   not 0: the text is written in other words, which this number chooses
+    sizes   extents that differ from one set of inputs to the next, by name
     family  what is counted together
     """
 
@@ -38,6 +43,7 @@ class Case:
     inputs: int = 0
     words: int = 0
     origin: dict[str, int] = field(default_factory=dict)
+    sizes: Sizes = field(default_factory=dict)
     family: str = ""
 
     @property
@@ -53,15 +59,23 @@ class Case:
         """Number of inputs to try; texts that may have an endless loop are tried once."""
         return 1 if self.family == "changed texts" else INPUT_SETS
 
-    def kernel(self) -> Kernel:
-        """Return the program; without an oracle if it is given by its text."""
+    def kernel(self, number: int = 0) -> Kernel:
+        """Return the program with one of its sets of inputs; without an oracle if it is given by
+        its text.
+        """
         if self.is_generated:
             kernel = make(Choices(bytes.fromhex(self.tape)), self.focus)
             return replace(kernel, text=respelt(kernel.text, self.words)) if self.words else kernel
         params = tuple(
-            Param(n, tuple(s), d, "", seed, nasty) for n, s, d, seed, nasty in self.params
+            Param(n, self._extents(s, number), d, "", seed, nasty)
+            for n, s, d, seed, nasty in self.params
         )
         return Kernel(self.text, self.style, params, ())
+
+    def _extents(self, shape: Iterable[int | str], number: int) -> tuple[int, ...]:
+        """Return a shape with numbers for the names of extents."""
+        chosen = {name: values[number % len(values)] for name, values in self.sizes.items()}
+        return tuple(chosen[e] if isinstance(e, str) else e for e in shape)
 
     def as_text(self) -> Case:
         """Return the same program, given by its text."""
@@ -83,9 +97,11 @@ class Case:
 def draw(seed: int, number: int, focus: str = "") -> Case:
     """Draw case `number` of a run: three of four are valid, most of them with an oracle."""
     rng = np.random.default_rng([seed, number])
+    origin = {"seed": seed, "number": number}
+    if focus in (ANY_OP, *families.FAMILIES):
+        return _of_family(focus, rng, origin)
     focus = focus or str(rng.choice([*FOCUSES, "accumulators"]))
     length = int(rng.choice([SHORTEST, 150, 400, TAPE]))
-    origin = {"seed": seed, "number": number}
     case = Case(focus, rng.bytes(length).hex(), origin=origin, family=focus)
     kind = rng.integers(0, 10)
     if kind == 0:
@@ -95,20 +111,16 @@ def draw(seed: int, number: int, focus: str = "") -> Case:
         text = case.as_text()
         return replace(text, text=mutated(text.text, rng), family="changed texts")
     if kind == 2:
-        return _from_text("any op", any_op.program(rng), rng, origin)
+        return _of_family(ANY_OP, rng, origin)
     if kind in (3, 4, 5):
-        name = str(rng.choice(list(families.FAMILIES)))
-        return _from_text(name, families.program(rng, name), rng, origin)
+        return _of_family(str(rng.choice(list(families.FAMILIES))), rng, origin)
     return replace(case, words=int(rng.integers(1, 1 << 30))) if kind == 6 else case
 
 
-def _from_text(
-    family: str,
-    drawn: tuple[str, families.Params],
-    rng: np.random.Generator,
-    origin: dict[str, int],
-) -> Case:
-    text, params = drawn
+def _of_family(family: str, rng: np.random.Generator, origin: dict[str, int]) -> Case:
+    text, params, sizes = (
+        (*any_op.program(rng), {}) if family == ANY_OP else families.program(rng, family)
+    )
     nasty = bool(rng.integers(0, 2))
     given = tuple((n, s, d, int(rng.integers(1 << 30)), nasty) for n, s, d in params)
-    return Case(text=text, style="jit", params=given, origin=origin, family=family)
+    return Case(text=text, style="jit", params=given, origin=origin, sizes=sizes, family=family)

@@ -6,61 +6,11 @@ clamped in the program, so that any input is allowed.
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
-
-Params = list[tuple[str, tuple[int, ...], str]]
-SCOPE = "with pl.at(level=pl.Level.CORE_GROUP):"
-
-
-class Draw:
-    """Draws one program, written as statements of its body."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-        self.params: Params = []
-        self.outputs: Params = []
-        self.helpers = ""
-
-    def one(self, *options: Any) -> Any:
-        return options[int(self._rng.integers(len(options)))]
-
-    def given(self, name: str, shape: Sequence[int], dtype: str = "FP32") -> None:
-        self.params.append((name, tuple(shape), dtype))
-
-    def made(self, name: str, shape: Sequence[int], dtype: str = "FP32") -> None:
-        self.outputs.append((name, tuple(shape), dtype))
-
-    def elementwise(self, tile: str, depth: int = 3) -> str:
-        """Draw an expression of up to `depth` elementwise ops on a tile."""
-        for _ in range(self.one(*range(depth + 1))):
-            tile = self.one(
-                *(f"pl.{op}({tile})" for op in ("exp", "neg", "abs", "relu")),
-                *(f"pl.{op}({tile}, {self.number()})" for op in ("add", "mul", "sub")),
-                *(f"pl.{op}({tile}, {self.number()})" for op in ("maximum", "minimum")),
-            )
-        return tile
-
-    def number(self) -> str:
-        return f"{self.one(*range(-40, 41)) / 8}"
-
-    def loop(self) -> str:
-        return self.one("range", "parallel")
-
-    def text(self, body: str) -> str:
-        declared = [f"{n}: pl.Tensor[{list(s)}, pl.{d}]" for n, s, d in self.params]
-        declared += [f"{n}: pl.Out[pl.Tensor[{list(s)}, pl.{d}]]" for n, s, d in self.outputs]
-        head = f"@pl.jit\ndef main({', '.join(declared)}):\n"
-        result = ", ".join(n for n, _, _ in self.outputs)
-        inner = textwrap.indent(textwrap.dedent(body).strip("\n") + f"\nreturn {result}\n", " " * 4)
-        return "import tilelet.language as pl\n\n\n" + self.helpers + head + inner
-
-
-def clamped(value: str, most: int) -> str:
-    return f"pl.max(pl.min({value}, {most}), 0)"
+from tests.fuzz import graphs, runtime_sizes, wide_products
+from tests.fuzz.drawing import SCOPE, Draw, Params, Sizes, clamped
 
 
 def views_of_views(d: Draw) -> str:
@@ -309,11 +259,16 @@ FAMILIES: dict[str, Callable[[Draw], str]] = {
     "quantised layers": quantised_layer,
     "index chains": index_chain,
     "long rows": long_rows,
+    **graphs.FAMILIES,
+    **runtime_sizes.FAMILIES,
+    **wide_products.FAMILIES,
 }
 
 
-def program(rng: np.random.Generator, family: str) -> tuple[str, Params]:
-    """Return the text of a `@pl.jit` function of a family, and its parameters."""
+def program(rng: np.random.Generator, family: str) -> tuple[str, Params, Sizes]:
+    """Return the text of a `@pl.jit` function of a family, its parameters, and the extents that
+    differ from call to call.
+    """
     d = Draw(rng)
     text = d.text(FAMILIES[family](d))
-    return text, [*d.params, *d.outputs]
+    return text, [*d.params, *d.outputs], d.sizes

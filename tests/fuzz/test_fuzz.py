@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.fuzz import any_op, families, quick
+from tests.fuzz import any_op, quick
 from tests.fuzz import pool as pools
 from tests.fuzz.__main__ import main
 from tests.fuzz.cases import INPUT_SETS, Case, draw
@@ -72,13 +72,25 @@ def test_a_seed_gives_the_same_cases_again() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_programs_of_every_family_are_taken(family: str, tmp_path: Path) -> None:
-    for seed in range(2):
-        text, params = families.program(np.random.default_rng(seed), family)
-        drawn = tuple((n, s, d, i + 1, False) for i, (n, s, d) in enumerate(params))
-        prepared = prepare(Case(text=text, style="jit", params=drawn), tmp_path)
+    for number in range(2):
+        case = draw(7, number, family)
+        assert case.family == family
+        prepared = prepare(case, tmp_path)
         assert isinstance(prepared, Prepared), prepared
         assert len(prepared.trials) == INPUT_SETS
         assert all(isinstance(trial.expected, dict) for trial in prepared.trials)
+
+
+def test_extents_and_scalars_differ_from_call_to_call(tmp_path: Path) -> None:
+    seen: set[tuple[int, ...]] = set()
+    for number in range(4):
+        prepared = prepare(draw(7, number, "tails"), tmp_path)
+        assert isinstance(prepared, Prepared)
+        for trial in prepared.trials:
+            assert type(trial.arguments["count"]) is int
+            assert type(trial.arguments["factor"]) is float
+            seen.add(trial.arguments["x"].shape)
+    assert len(seen) > 4
 
 
 def test_programs_of_any_op_are_taken(tmp_path: Path) -> None:
@@ -91,7 +103,7 @@ def test_programs_of_any_op_are_taken(tmp_path: Path) -> None:
     taken = [isinstance(prepare(case, tmp_path), Prepared) for case in cases]
     assert sum(taken) > 50
     called = set(re.findall(r"pl\.([a-z_0-9.]+)\(", "".join(text for text, _ in drawn)))
-    assert len(called) > 80
+    assert len(called) > 100
 
 
 @pytest.mark.parametrize("focus", FOCUSES)

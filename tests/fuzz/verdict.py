@@ -115,7 +115,7 @@ def _arguments(case: Case, kernel: Kernel, number: int) -> dict[str, Any]:
     """Return the arguments of one trial; those of a text also with and without extreme values."""
     params = tuple(
         replace(p, seed=p.seed + 1009 * number, nasty=p.nasty ^ (number % 2 and case.is_text))
-        for p in kernel.params
+        for p in (case.kernel(number).params if case.sizes else kernel.params)
     )
     arguments = replace(kernel, params=params).arguments()
     return spoilt(arguments, case.inputs + number) if case.inputs else arguments

@@ -220,7 +220,9 @@ class Param:
     nasty: bool
 
     def data(self) -> Any:
-        return random_array(self.seed, self.shape, oracle.NUMPY[self.dtype], self.nasty)
+        """Return an array, or a number for a parameter without axes."""
+        array = random_array(self.seed, self.shape, oracle.NUMPY[self.dtype], self.nasty)
+        return array if self.shape else array.item()
 
     @property
     def annotation(self) -> str:

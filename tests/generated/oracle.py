@@ -34,7 +34,8 @@ INTEGERS: dict[str, Any] = {
     "UINT8": np.uint8,
     "UINT16": np.uint16,
 }
-NUMPY: dict[str, Any] = {**FLOATS, **INTEGERS, "UINT32": np.uint32, "BOOL": np.bool_}
+_OTHERS = {"UINT32": np.uint32, "INT64": np.int64, "BOOL": np.bool_}
+NUMPY: dict[str, Any] = {**FLOATS, **INTEGERS, **_OTHERS}
 SIGNIFICANT_BITS = {"FP32": 24, "FP16": 11, "BF16": 8}
 
 
