@@ -215,3 +215,54 @@ def test_scalars_wrap_and_round() -> None:
     program = b.program()
     for i, v in ((-2147483648, 0.3), (-15, -7.5), (2147483647, 1e30)):
         agree(program, n=i, f=v, ints=np.zeros(12, np.int32), floats=np.zeros(6, np.float32))
+
+
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+
+
+@pytest.mark.parametrize(
+    ("types", "values", "equal", "least", "quotient"),
+    [
+        (("UINT64", "FP32"), (5, 5.5), 0, 5.0, 5 / 5.5),
+        (("UINT64", "FP32"), (2**64 - 1, 5.5), 0, 5.5, 2.0**64 / 5.5),
+        (("FP32", "UINT64"), (5.5, 5), 0, 5.0, 5.5 / 5),
+        (("INT64", "FP32"), (2**53 + 1, 2.0**53), 1, 2.0**53, 1.0),
+        (("INT64", "INT64"), (2**60 + 2**36 + 1, 1), 0, 1.0, 2.0**60 + 2.0**37),
+        (("UINT64", "INT64"), (2**64 - 1, -1), 0, -1.0, -(2.0**64)),
+        (("UINT64", "UINT64"), (2**64 - 1, 2**63), 0, 2.0**63, 2.0),
+    ],
+)
+def test_scalars_of_two_types(
+    types: tuple[str, str],
+    values: tuple[float, float],
+    equal: int,
+    least: float,
+    quotient: float,
+) -> None:
+    """A comparison converts an integer to a double beside a float; a quotient rounds once."""
+    b = Build()
+    lhs, rhs = (
+        b.param(name, ScalarType(getattr(dtypes, dtype))) for name, dtype in zip("ab", types)
+    )
+    holds, floats = b.param("holds", tensor([6], INT32)), b.param("floats", tensor([3]))
+
+    def numbers(s: Build) -> list[Value]:
+        for i, name in enumerate(_COMPARISONS):
+            found = s.op(f"scalar.{name}", lhs=lhs, rhs=rhs)
+            s.op(
+                "write", x=holds, indices=[i], value=s.op("scalar.cast", x=found, target_type=INT32)
+            )
+        for i, name in enumerate(("min", "max", "truediv")):
+            real = s.op(f"scalar.{name}", lhs=lhs, rhs=rhs)
+            s.op(
+                "write", x=floats, indices=[i], value=s.op("scalar.cast", x=real, target_type=FP32)
+            )
+        return []
+
+    numbers(b)
+    b.scope(numbers)
+    given = {"holds": np.zeros(6, np.int32), "floats": np.zeros(3, np.float32)}
+    found = agree(b.program(), a=values[0], b=values[1], **given)
+    assert found["holds"][0] == equal
+    assert found["floats"][0] == np.float32(least)
+    assert found["floats"][2] == np.float32(quotient)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from tests.fuzz import graphs, runtime_sizes, wide_products
+from tests.fuzz import graphs, runtime_sizes, scalars, wide_products
 from tests.fuzz.drawing import SCOPE, Draw, Params, Sizes, clamped
 
 
@@ -261,6 +261,7 @@ FAMILIES: dict[str, Callable[[Draw], str]] = {
     "long rows": long_rows,
     **graphs.FAMILIES,
     **runtime_sizes.FAMILIES,
+    **scalars.FAMILIES,
     **wide_products.FAMILIES,
 }
 

@@ -28,6 +28,7 @@ _VECTORS = re.compile(r"\btl_\w+x[48]\b|\btl_bytes\b|\btl_words\b")
 _ATTRIBUTES = re.compile(r"__attribute__\(\(.*?\)\)")
 _INCLUDES = "".join(f"#include <{name}.h>\n" for name in _STANDARD)
 _MACROS = (
+    "#define __builtin_inf() ((double)INFINITY)\n"
     f"#define TL_IVDEP\n#define TL_LINE {LINE_BYTES}\n#define TL_CANCELLED(c) (*(c)->cancel != 0)\n"
 )
 

@@ -195,9 +195,11 @@ def random_array(seed: int, shape: tuple[int, ...], dtype: Any, nasty: bool) -> 
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
         small = rng.integers(max(low, -9), 10, shape)
         if nasty:
-            wild = rng.integers(low, high, shape, endpoint=True)
-            ends = rng.choice([low, high], shape)
-            small = np.choose(rng.integers(0, 4, shape), [small, small, wild, ends])
+            wide = np.uint64 if high > np.iinfo(np.int64).max else np.int64
+            wild = rng.integers(low, high, shape, wide, endpoint=True)
+            ends = rng.choice(np.array([low, high], wide), shape)
+            usual = small.astype(wide)
+            small = np.choose(rng.integers(0, 4, shape), [usual, usual, wild, ends])
         return small.astype(dtype)
     values = rng.standard_normal(shape) * 4
     values = np.where(rng.random(shape) < 0.3, np.round(values), values)

@@ -34,7 +34,7 @@ INTEGERS: dict[str, Any] = {
     "UINT8": np.uint8,
     "UINT16": np.uint16,
 }
-_OTHERS = {"UINT32": np.uint32, "INT64": np.int64, "BOOL": np.bool_}
+_OTHERS = {"UINT32": np.uint32, "INT64": np.int64, "UINT64": np.uint64, "BOOL": np.bool_}
 NUMPY: dict[str, Any] = {**FLOATS, **INTEGERS, **_OTHERS}
 SIGNIFICANT_BITS = {"FP32": 24, "FP16": 11, "BF16": 8}
 

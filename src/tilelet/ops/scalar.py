@@ -153,7 +153,27 @@ def _remainder(lhs: int, rhs: int) -> int:
 
 def _divide(lhs: Number, rhs: Number) -> float:
     with np.errstate(all="ignore"):
-        return float(np.divide(np.float32(lhs), np.float32(rhs)))
+        return float(np.divide(_in_fp32(lhs), _in_fp32(rhs)))
+
+
+def _in_fp32(number: Number) -> np.float32:
+    """Round once: `np.float32` of a Python integer rounds to a double first."""
+    return np.float32(number if isinstance(number, float) else _integer_type(number)(number))
+
+
+def _integer_type(number: int) -> type[np.integer[Any]]:
+    return np.uint64 if number > np.iinfo(np.int64).max else np.int64
+
+
+def _in_double(operation: Operation) -> Operation:
+    """An operation on an integer and a float converts the integer, as arithmetic does."""
+
+    def convert(lhs: Number, rhs: Number) -> Any:
+        if isinstance(lhs, float) or isinstance(rhs, float):
+            return operation(float(lhs), float(rhs))
+        return operation(lhs, rhs)
+
+    return convert
 
 
 _WIDEST = 64
@@ -207,7 +227,7 @@ def _cast(x: Number, target_type: DType, mode: str | int, result_type: ScalarTyp
     elif isinstance(x, bool):
         source = np.asarray(x)
     else:
-        source = np.asarray(x, np.uint64 if x > np.iinfo(np.int64).max else np.int64)
+        source = np.asarray(x, _integer_type(x))
     found = numerics.cast(source, target_type, mode_name(mode))
     if target_type.is_float:
         return float(found)
@@ -254,14 +274,14 @@ _BINARY: tuple[tuple[str, str, str, Callable[[str], Infer], Operation], ...] = (
     ("shr", ">>", "Right shift of integers", _integers_only, _shift_right),
     ("and", "and", "Both hold; both are evaluated", _bools_only, _both),
     ("or", "or", "Either holds; both are evaluated", _bools_only, _either),
-    ("eq", "==", "Whether they are equal", _comparison, operator.eq),
-    ("ne", "!=", "Whether they differ", _comparison, operator.ne),
-    ("lt", "<", "Whether lhs is less", _comparison, operator.lt),
-    ("le", "<=", "Whether lhs is less or equal", _comparison, operator.le),
-    ("gt", ">", "Whether lhs is greater", _comparison, operator.gt),
-    ("ge", ">=", "Whether lhs is greater or equal", _comparison, operator.ge),
-    ("min", "min", "The smaller; NaN if one is", _arithmetic, _extreme(min)),
-    ("max", "max", "The greater; NaN if one is", _arithmetic, _extreme(max)),
+    ("eq", "==", "Whether they are equal", _comparison, _in_double(operator.eq)),
+    ("ne", "!=", "Whether they differ", _comparison, _in_double(operator.ne)),
+    ("lt", "<", "Whether lhs is less", _comparison, _in_double(operator.lt)),
+    ("le", "<=", "Whether lhs is less or equal", _comparison, _in_double(operator.le)),
+    ("gt", ">", "Whether lhs is greater", _comparison, _in_double(operator.gt)),
+    ("ge", ">=", "Whether lhs is greater or equal", _comparison, _in_double(operator.ge)),
+    ("min", "min", "The smaller; NaN if one is", _arithmetic, _in_double(_extreme(min))),
+    ("max", "max", "The greater; NaN if one is", _arithmetic, _in_double(_extreme(max))),
 )
 
 OPERATIONS: Mapping[str, Operation] = {name: operation for name, *_, operation in _BINARY}

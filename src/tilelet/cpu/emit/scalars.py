@@ -46,8 +46,8 @@ def as_type(number: str, dtype: DType) -> str:
     return element(dtype).wrapped(number)
 
 
-def _wrapping(symbol: str) -> Callable[[str, str, DType, bool], str]:
-    def emit(a: str, b: str, result: DType, _: bool) -> str:
+def _wrapping(symbol: str) -> Callable[[str, str, DType, str], str]:
+    def emit(a: str, b: str, result: DType, _: str) -> str:
         if result.is_float:
             return as_type(f"{_real(a)} {symbol} {_real(b)}", result)
         return as_type(f"(uint64_t)({a}) {symbol} (uint64_t)({b})", result)
@@ -59,18 +59,16 @@ def _real(number: str) -> str:
     return f"(double)({number})"
 
 
-def _compare(symbol: str) -> Callable[[str, str, DType, bool], str]:
-    def emit(a: str, b: str, _: DType, wide: bool) -> str:
-        if wide:
-            return f"((__int128)({a}) {symbol} (__int128)({b}))"
-        return f"(({a}) {symbol} ({b}))"
+def _compare(symbol: str) -> Callable[[str, str, DType, str], str]:
+    def emit(a: str, b: str, _: DType, common: str) -> str:
+        return f"({common}({a}) {symbol} {common}({b}))"
 
     return emit
 
 
-def _extreme(symbol: str) -> Callable[[str, str, DType, bool], str]:
-    def emit(a: str, b: str, result: DType, wide: bool) -> str:
-        chosen = f"{_compare(symbol)(b, a, result, wide)} ? ({b}) : ({a})"
+def _extreme(symbol: str) -> Callable[[str, str, DType, str], str]:
+    def emit(a: str, b: str, result: DType, common: str) -> str:
+        chosen = f"{_compare(symbol)(b, a, result, common)} ? ({b}) : ({a})"
         if result.is_float:
             chosen = f"({a}) != ({a}) ? ({a}) : ({b}) != ({b}) ? ({b}) : {chosen}"
         return as_type(chosen, result)
@@ -78,8 +76,8 @@ def _extreme(symbol: str) -> Callable[[str, str, DType, bool], str]:
     return emit
 
 
-def _shift(symbol: str) -> Callable[[str, str, DType, bool], str]:
-    def emit(a: str, b: str, result: DType, _: bool) -> str:
+def _shift(symbol: str) -> Callable[[str, str, DType, str], str]:
+    def emit(a: str, b: str, result: DType, _: str) -> str:
         beyond = "0" if symbol == "<<" else f"(({a}) < 0 ? -1 : 0)"
         left = f"(uint64_t)({a})" if symbol == "<<" else f"({a})"
         return as_type(f"({b}) >= 0 && ({b}) < 64 ? {left} {symbol} ({b}) : {beyond}", result)
@@ -87,18 +85,18 @@ def _shift(symbol: str) -> Callable[[str, str, DType, bool], str]:
     return emit
 
 
-def _logical(symbol: str) -> Callable[[str, str, DType, bool], str]:
-    def emit(a: str, b: str, _: DType, __: bool) -> str:
+def _logical(symbol: str) -> Callable[[str, str, DType, str], str]:
+    def emit(a: str, b: str, _: DType, __: str) -> str:
         return f"(({a}) {symbol} ({b}))"
 
     return emit
 
 
-def _true_division(a: str, b: str, result: DType, _: bool) -> str:
+def _true_division(a: str, b: str, result: DType, _: str) -> str:
     return as_type(f"(double)((float)({a}) / (float)({b}))", result)
 
 
-BINARY: dict[str, Callable[[str, str, DType, bool], str]] = {
+BINARY: dict[str, Callable[[str, str, DType, str], str]] = {
     "scalar.add": _wrapping("+"),
     "scalar.sub": _wrapping("-"),
     "scalar.mul": _wrapping("*"),
@@ -127,13 +125,19 @@ UNARY: dict[str, Callable[[str, DType], str]] = {
 DIVISIONS = {"scalar.floordiv": "tl_divide", "scalar.mod": "tl_remainder"}
 
 
-def is_wide(*args: Arg) -> bool:
-    """Whether signed 64-bit arithmetic cannot represent all operands."""
-    for a in args:
-        number = constant_of(a)
-        if scalar_dtype(a) is dtypes.UINT64 or (isinstance(number, int) and number >= 1 << 63):
-            return True
-    return False
+def common_cast(lhs: Arg, rhs: Arg) -> str:
+    """Return a cast to the C type that represents both operands, where C would choose another."""
+    operands = [(scalar_dtype(a), constant_of(a)) for a in (lhs, rhs)]
+    floats = [dtype is not None and dtype.is_float for dtype, _ in operands]
+    if any(floats):
+        return "" if all(floats) else "(double)"
+    wide = [
+        dtype is dtypes.UINT64 or (isinstance(number, int) and number >= 1 << 63)
+        for dtype, number in operands
+    ]
+    natural = [isinstance(number, int) and number >= 0 for _, number in operands]
+    is_mixed = any(wide) and not all(w or n for w, n in zip(wide, natural))
+    return "(__int128)" if is_mixed else ""
 
 
 def scalar_expression(op: Op, text: Callable[[Arg], str]) -> str:
@@ -142,7 +146,7 @@ def scalar_expression(op: Op, text: Callable[[Arg], str]) -> str:
     dtype = op.result.type.dtype
     if op.name in BINARY:
         lhs, rhs = op.args["lhs"], op.args["rhs"]
-        return BINARY[op.name](text(lhs), text(rhs), dtype, is_wide(lhs, rhs))
+        return BINARY[op.name](text(lhs), text(rhs), dtype, common_cast(lhs, rhs))
     if op.name in UNARY:
         return UNARY[op.name](text(op.args["x"]), dtype)
     return cast_expression(text(op.args["x"]), scalar_dtype(op.args["x"]) or dtype, dtype)
@@ -152,9 +156,10 @@ def division_expression(op: Op, text: Callable[[Arg], str]) -> str:
     """Return `//` or `%` of integers; the divisor is known to be nonzero."""
     assert isinstance(op.result.type, ScalarType)
     lhs, rhs = op.args["lhs"], op.args["rhs"]
-    if is_wide(lhs, rhs):
+    common = common_cast(lhs, rhs)
+    if common or dtypes.UINT64 in (scalar_dtype(lhs), scalar_dtype(rhs)):
         symbol = "/" if op.name == "scalar.floordiv" else "%"
-        number = f"(__int128)({text(lhs)}) {symbol} (__int128)({text(rhs)})"
+        number = f"{common}({text(lhs)}) {symbol} {common}({text(rhs)})"
     else:
         number = f"{DIVISIONS[op.name]}({text(lhs)}, {text(rhs)})"
     return as_type(number, op.result.type.dtype)
