@@ -36,6 +36,18 @@ def test_fix_shows_the_ladder_and_writes_only_if_asked(tilelet: Run, tmp_path: P
     assert (tmp_path / "k.py").read_text() != text
 
 
+def test_a_script_keeps_its_encoding_and_line_ends(tilelet: Run, tmp_path: Path) -> None:
+    text = "# -*- coding: latin-1 -*-\n# caf\u00e9\n" + script(scripts.ROUND_TRIP)
+    path = tmp_path / "k.py"
+    path.write_text(text, encoding="latin-1", newline="\r\n")
+    before = path.read_bytes()
+    tilelet("advise", "k.py", "--fix", "--in-place")
+    after = path.read_bytes()
+    assert after != before
+    assert after.startswith(b"# -*- coding: latin-1 -*-\r\n# caf\xe9\r\n")
+    assert after.count(b"\n") == after.count(b"\r\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [

@@ -18,7 +18,7 @@ from tilelet.cli.page import wants_page, write_page
 from tilelet.cli.profile import failed, machines_for, period_of
 from tilelet.cli.recording import record
 from tilelet.diag.core import UserError
-from tilelet.diag.files import write_text
+from tilelet.diag.files import read_script, rewrite_script
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
@@ -56,7 +56,7 @@ def advise_command(options: AdviseCommand) -> int:
             lambda: with_advice(profile_document(runs), reports.to_data(report), target.name),
         )
     if options.fix and options.in_place and report.text != report.original:
-        write_text(Path(target.name), report.text)
+        rewrite_script(Path(target.name), report.text)
     return exit_codes.of_findings(bool(report.findings))
 
 
@@ -94,7 +94,7 @@ def _advisor(target: Target, setting: Setting, *, unproved: bool) -> Advisor:
         with progress(f"writing {target.name} as one file"):
             programs = ExportedPrograms.of(target, setting)
             return Advisor(target, setting, programs=programs, unproved=unproved)
-    text = Path(target.name).read_text(encoding="utf-8")
+    text = read_script(Path(target.name))
     return Advisor(dataclasses.replace(target, text=text), setting, unproved=unproved)
 
 

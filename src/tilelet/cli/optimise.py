@@ -9,7 +9,7 @@ from tilelet.cli.advise import advice_setting
 from tilelet.cli.commands.speed import OptimiseCommand
 from tilelet.cli.profile import failed, machines_for
 from tilelet.cli.recording import record
-from tilelet.diag.files import write_text
+from tilelet.diag.files import rewrite_script
 from tilelet.diag.tables import show
 from tilelet.optimise.search import optimise
 from tilelet.scripts import exit_codes
@@ -35,5 +35,5 @@ def optimise_command(options: OptimiseCommand) -> int:
     else:
         show(found.parts())
     if options.in_place and found.text != found.original:
-        write_text(Path(options.target.name), found.text)
+        rewrite_script(Path(options.target.name), found.text)
     return exit_codes.PASSED

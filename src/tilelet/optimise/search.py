@@ -18,6 +18,7 @@ from tilelet.device.run import DeviceRun
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.catalogue.tuner import NothingFits, NothingToVary
 from tilelet.diag.core import UserError
+from tilelet.diag.files import read_script
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 from tilelet.equivalence.claims import Claim
@@ -123,7 +124,7 @@ def optimise(
     """
     if target.is_model:
         raise CannotAdvise(target.name, "it has no file to rewrite; `tilelet export` writes one")
-    text = Path(target.name).read_text(encoding="utf-8")
+    text = read_script(Path(target.name))
     first = _recorded(target, text, setting)
     runs = [DeviceRun(run, setting.machine, setting.period) for run in first.runs]
     if not runs:

@@ -13,6 +13,7 @@ from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.command import FileMissing, NotAScript
 from tilelet.diag.core import Loc
 from tilelet.diag.editing import Edit, SourceText
+from tilelet.diag.files import read_script
 from tilelet.scripts.target import Target
 
 Setting: TypeAlias = int | str
@@ -97,10 +98,10 @@ class ScriptText:
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return read_script(Path(path))
     except FileNotFoundError:
         raise FileMissing(path) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, SyntaxError) as error:
         raise NotAScript(path, str(error)) from None
 
 
