@@ -215,6 +215,7 @@ def test_after_a_loop_a_variable_has_the_value_that_the_loop_leaves() -> None:
             "`pl.mul(mass, pl.exp(pl.sub(top, best)))`",
         ),
         ("held_out_5/pooled_embedding", "bag by batch", "`t * 6 + b`"),
+        ("programs/chunked_scan", "swapped indices", "`c * 32 + h * 96`"),
         ("held_out_5/pooled_embedding", "mean of a constant length", "`pl.div(total, bottom)`"),
     ],
 )

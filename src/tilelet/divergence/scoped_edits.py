@@ -32,7 +32,7 @@ _MAX_TILES = 24
 _MAX_FLOAT_SCALARS = 4
 _MAX_EXTENTS = 6
 _MAX_INTEGERS = 16
-_MAX_ROW_MAJOR = 6
+_MAX_LINEAR = 6
 _NEAR = 10
 """How many ops before and after a factor it may belong to."""
 _MAX_TERMS = 6
@@ -292,18 +292,26 @@ class ScopedEdits:
             yield from self._other_parts(op, name, lhs)
         yield from self._scalar_sums(op, visible)
         if self._statement[op][-1] is op:
-            yield from self._row_major(op, visible)
+            yield from self._linear(op, visible)
 
-    def _row_major(self, op: Op, visible: Visible) -> Iterator[Edit]:
-        """Compute an index from two variables, as that of an element of a matrix."""
-        for row, column in itertools.permutations(visible.scalars(op)[:_MAX_ROW_MAJOR], 2):
-            for columns in self.small_constants(op):
-                scaled = scalar_op("mul", row, columns, op.loc)
-                args: dict[str, Arg] = {"lhs": scaled.result, "rhs": column} if scaled else {}
-                made = replace_op(op, REGISTRY["scalar.add"], args) if scaled else None
-                if scaled is not None and made is not None:
-                    text = f"`{row.name} * {columns} + {column.name}`"
-                    yield Edit(op, "index", text, (scaled, made), cost=4)
+    def _linear(self, op: Op, visible: Visible) -> Iterator[Edit]:
+        """Compute an index as a sum of multiples of two variables."""
+        factors = [1, *self.small_constants(op)]
+        terms = {
+            (v, n): _multiple(v, n, op.loc)
+            for v in visible.scalars(op)[:_MAX_LINEAR]
+            for n in factors
+        }
+        for ((v, n), (first, before)), ((w, m), (second, after)) in itertools.combinations(
+            terms.items(), 2
+        ):
+            args: dict[str, Arg] = {"lhs": first, "rhs": second}
+            made = replace_op(op, REGISTRY["scalar.add"], args) if v is not w and n != m else None
+            if made is not None:
+                text = " + ".join(
+                    f"{x.name} * {by}" if by > 1 else x.name for x, by in ((v, n), (w, m))
+                )
+                yield Edit(op, "index", f"`{text}`", (*before, *after, made), cost=4)
 
     def _other_parts(self, op: Op, name: str, lhs: Arg) -> Iterator[Edit]:
         """Take the remainder for the quotient, or the quotient for the remainder, by a constant."""
@@ -720,6 +728,12 @@ def scalar_op(name: str, lhs: Arg, rhs: Arg, loc: Loc) -> Op | None:
         return make_op(spec, bind(spec, lhs, rhs), loc=loc)
     except UserError:
         return None
+
+
+def _multiple(value: Value, by: int, loc: Loc) -> tuple[Value, tuple[Op, ...]]:
+    """Return a multiple of a scalar and its ops; the scalar itself if it cannot be scaled."""
+    made = scalar_op("mul", value, by, loc) if by != 1 else None
+    return (value, ()) if made is None else (made.result, (made,))
 
 
 def _shifted(old: Arg, deltas: Sequence[int], loc: Loc) -> Iterator[_New]:
