@@ -121,6 +121,13 @@ def test_worlds_that_cannot_be(ids: list[int], problem: str) -> None:
     assert [f.filename for f in user_frames(caught.value)] == [__file__]
 
 
+def test_options_of_earlier_releases_are_accepted() -> None:
+    config = DistributedConfig(
+        device_ids=[0, 1], num_sub_workers=0, block_dim=3, aicpu_thread_num=4
+    )
+    assert config.world == 2
+
+
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_a_deadlock_tells_notifies_that_are_past_from_those_to_come(rounds: int) -> None:
     @pl.jit.incore

@@ -14,12 +14,14 @@ class DistributedConfig:
 
     num_sub_workers   processes for sub-workers of a board's host; here they run in this process
     runtime, aicpu_thread_num  accepted, without effect
+    block_dim  of earlier releases: accepted, without effect
     """
 
     device_ids: Sequence[int] = field(default_factory=lambda: [0])
     num_sub_workers: int = 0
     runtime: str = "tensormap_and_ringbuffer"
     aicpu_thread_num: int = 0
+    block_dim: int | None = None
 
     def __post_init__(self) -> None:
         ids = list(self.device_ids)
