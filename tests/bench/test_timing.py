@@ -12,7 +12,7 @@ import pytest
 from tilelet.bench import timing as timing_module
 from tilelet.bench.host import Busy, busy
 from tilelet.bench.peaks import Machine, Peaks
-from tilelet.bench.timing import Effort, Form, Seconds, Timing, extra_memory, in_turn, once
+from tilelet.bench.timing import Effort, Form, Seconds, Timing, extra_memory, in_turn, run_once
 
 
 class Steady:
@@ -67,7 +67,7 @@ def test_a_part_counts_as_the_whole(clock: list[float]) -> None:
     def tenth() -> None:
         clock[0] += 0.5
 
-    assert once(Form("a tenth", tenth, part=0.1)).clock == 5.0
+    assert run_once(Form("a tenth", tenth, part=0.1)).clock == 5.0
 
 
 def test_share_is_the_median_of_ratios_of_the_same_round() -> None:

@@ -12,7 +12,7 @@ from tests.checks.test_race import atomic_blocks
 import tilelet
 import tilelet.language as pl
 from tilelet.checks.findings import Status
-from tilelet.checks.registry import CHECKS, chosen
+from tilelet.checks.registry import CHECKS, chosen_checks
 from tilelet.checks.verdict import MAX_NAMED, verdict_on
 from tilelet.diag.catalogue.checks import UnknownCheck
 
@@ -27,16 +27,16 @@ def test_a_check_that_cannot_be_made_does_not_stop_the_others(
         raise UnknownCheck("what", [])
 
     monkeypatch.setattr("tilelet.checks.init.check", fails)
-    verdict = verdict_on(subject_of(atomic_blocks), chosen(["init", "capacity"]))
+    verdict = verdict_on(subject_of(atomic_blocks), chosen_checks(["init", "capacity"]))
     assert [p.status for p in verdict.parts] == [Status.NOT_CHECKED, Status.PROVED]
     assert verdict.parts[0].summary == "no check `what`"
 
 
 def test_checks_are_chosen_by_name() -> None:
-    assert [c.name for c in chosen(["limits", "capacity"])] == ["capacity", "limits"]
-    assert chosen([]) == [c for c in CHECKS.values() if not c.opt_in]
+    assert [c.name for c in chosen_checks(["limits", "capacity"])] == ["capacity", "limits"]
+    assert chosen_checks([]) == [c for c in CHECKS.values() if not c.opt_in]
     with pytest.raises(UnknownCheck, match="no check `limit`"):
-        chosen(["limit"])
+        chosen_checks(["limit"])
 
 
 @pl.jit
@@ -85,7 +85,7 @@ def narrow_columns(x: pl.Tensor[[40, 128], pl.FP32], out: pl.Out[pl.Tensor[[40, 
 
 
 def test_findings_of_one_cause_are_one_finding() -> None:
-    (finding,) = verdict_on(subject_of(narrow_columns), chosen(["alignment"])).findings
+    (finding,) = verdict_on(subject_of(narrow_columns), chosen_checks(["alignment"])).findings
     assert finding.message == "column `most` [5, 1] FP32 has 20 bytes, not a multiple of 32"
     assert "1 more finding of the same cause:" in finding.diagnostic.notes[-1]
     assert "column `least` [5, 1] FP32" in finding.diagnostic.notes[-1]
@@ -108,7 +108,7 @@ def two_tensors(
 
 
 def test_one_missing_dependency_is_one_race() -> None:
-    (finding,) = verdict_on(subject_of(two_tensors), chosen(["race"])).findings
+    (finding,) = verdict_on(subject_of(two_tensors), chosen_checks(["race"])).findings
     assert "race on `a`" in finding.message
     assert "race on `b`" in finding.diagnostic.notes[-1]
 

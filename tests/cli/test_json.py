@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Run
 
-from tilelet.cli.commands import listed
+from tilelet.cli.commands import listed_commands
 from tilelet.scripts import exit_codes
 
 SCRIPTS = {
@@ -23,7 +23,9 @@ SCRIPTS = {
 """Scripts that cannot run, by name; None: no file, "": a directory."""
 
 COMMANDS = [
-    c.name for c in listed() if c.parser().takes_script and "--json" in c.parser().own_options
+    c.name
+    for c in listed_commands()
+    if c.parser().takes_script and "--json" in c.parser().own_options
 ]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.cli.conftest import Run
 
-from tilelet.cli.commands import COMMANDS, listed
+from tilelet.cli.commands import COMMANDS, listed_commands
 from tilelet.cli.commands.machine import SHELLS
 from tilelet.cli.declaration import Command
 from tilelet.cli.values import (
@@ -24,7 +24,7 @@ from tilelet.cli.values import (
     name_list,
     new_file,
     number,
-    positive,
+    positive_number,
     rank_count,
     seconds,
     token_list,
@@ -47,7 +47,7 @@ def double(x: pl.Tensor[[16, 64], pl.FP32], y: pl.Out[pl.Tensor[[16, 64], pl.FP3
 
 BAD_VALUES = {
     whole_number: "many",
-    positive: "0",
+    positive_number: "0",
     number: "many",
     token_list: "1 x",
     folder: "k.py",
@@ -443,7 +443,7 @@ def test_maintainers_commands_are_not_in_help(tilelet: Run) -> None:
     code, out, _ = tilelet("--help")
     assert code == 0
     shown = re.findall(r"^  (\w+)  +\S", out.split("Examples:")[0], re.MULTILINE)
-    assert [n for n in shown if n in COMMANDS] == [c.name for c in listed()]
+    assert [n for n in shown if n in COMMANDS] == [c.name for c in listed_commands()]
     assert not {"docs", "walkthrough", "report", "list", "version"} & set(shown)
     assert len(out.splitlines()) < 55
     code, out, err = tilelet("doc")
@@ -451,7 +451,7 @@ def test_maintainers_commands_are_not_in_help(tilelet: Run) -> None:
     assert tilelet("docs", "--help")[0] == 0
 
 
-@pytest.mark.parametrize("command", listed())
+@pytest.mark.parametrize("command", listed_commands())
 def test_every_command_has_help_with_examples(tilelet: Run, command: type[Command]) -> None:
     code, out, _ = tilelet(command.name, "--help")
     assert code == 0
@@ -504,7 +504,7 @@ def test_the_python_api_takes_what_the_commands_declare() -> None:
 def test_completion_knows_every_option_of_users(tilelet: Run, shell: str) -> None:
     code, out, _ = tilelet("completion", shell)
     assert code == 0
-    for command in listed():
+    for command in listed_commands():
         assert command.name in out
         for option in command.parser().own_options:
             assert (option if shell != "fish" else f" {option.lstrip('-')}") in out

@@ -53,7 +53,7 @@ def test_parameters_stand_where_the_language_has_them() -> None:
         spec = spec_of(look_up(name)[0])
         if spec is None or spec.name in ("load", "store", "gather", "scatter", "rsqrt"):
             continue
-        wanted = [spellings.spelled(spec, p) for p in text.partition("|")[0].split()]
+        wanted = [spellings.parameter_of_keyword(spec, p) for p in text.partition("|")[0].split()]
         if any(p.startswith("*") for p in wanted):
             continue
         given = spellings.order(spec, name, [None] * len(wanted)) or tuple(

@@ -7,7 +7,7 @@ import pytest
 from tests.interp.build import Build, tensor
 
 from tilelet.cpu.emit.program import emit_program
-from tilelet.cpu.run.engine import compiled
+from tilelet.cpu.run.engine import compile_native
 from tilelet.dtypes import BF16, FP32, DType
 from tilelet.ir.core import Value
 from tilelet.passes.pipeline import run_passes
@@ -41,7 +41,7 @@ def test_stores_past_the_caches(dtype: DType, threads: int) -> None:
     pattern = (np.arange(rows * COLUMNS, dtype=np.uint32) % 251).astype(dtype.numpy)
     given = {"x": pattern.reshape(rows, COLUMNS), "y": np.full((rows, COLUMNS), 7, dtype.numpy)}
     assert given["y"].nbytes >= 64 << 20
-    compiled(program).run(given, threads, -1)
+    compile_native(program).run(given, threads, -1)
     covered = slice(1, 1 + TILE_COLUMNS * 4)
     expected = (given["x"][:, covered].astype(np.float32) * 2 + 1).astype(dtype.numpy)
     assert np.array_equal(given["y"][:, covered], expected)

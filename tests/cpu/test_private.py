@@ -241,7 +241,7 @@ def test_what_was_checked_is_what_is_used(root: Path) -> None:
 def test_without_the_secret_nobody_makes_a_seal(root: Path) -> None:
     entry = entry_of(root)
     changed(entry)
-    with cache._opened(entry) as found:
+    with cache._open_files(entry) as found:
         (entry / cache.SEAL).write_text(cache._digest(found, b"guessed", entry.name))
     assert used() == "ours"
 

@@ -12,7 +12,7 @@ from tests.cpu.test_schedules import IN_ORDER
 from tests.interp.build import Build, tensor
 
 from tilelet.cpu.emit.program import emit_program
-from tilelet.cpu.run.engine import compiled
+from tilelet.cpu.run.engine import compile_native
 from tilelet.diag.core import UserError
 from tilelet.dtypes import BF16, FP32, INT32
 from tilelet.interp.interpreter import Interpreter
@@ -78,5 +78,5 @@ def test_what_is_not_there_is_reported_as_ever(room: int) -> None:
     with pytest.raises(UserError) as expected:
         Interpreter().run(program, copy.deepcopy(given))
     with pytest.raises(UserError) as found:
-        compiled(program).run(given, 2, IN_ORDER)
+        compile_native(program).run(given, 2, IN_ORDER)
     assert str(found.value) == str(expected.value)

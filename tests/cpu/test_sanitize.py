@@ -47,7 +47,7 @@ def test_a_python_that_started_without_it(gcc: Compiler, monkeypatch: pytest.Mon
         pytest.skip("these tests run with the sanitizer")
     monkeypatch.setenv("TILELET_SANITIZE", "1")
     with pytest.raises(SanitizerNotLoaded, match="LD_PRELOAD=/"):
-        engine.compiled(fresh_program())
+        engine.compile_native(fresh_program())
 
 
 def test_a_compiler_without_it(tmp_path: Path) -> None:

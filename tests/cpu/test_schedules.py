@@ -11,7 +11,7 @@ import pytest
 from tests.cpu.differential import assert_same
 from tests.interp.build import Build, ramp, tensor
 
-from tilelet.cpu.run.engine import compiled
+from tilelet.cpu.run.engine import compile_native
 from tilelet.dtypes import INT32
 from tilelet.interp.interpreter import Interpreter
 from tilelet.ir.core import Program, Value
@@ -26,7 +26,7 @@ def check_schedules(
     program: Program, arguments: dict[str, Any], schedules: Iterable[tuple[int, int]]
 ) -> dict[str, Any]:
     """Run with each number of threads and seed; return the result, which must not vary."""
-    native = compiled(program)
+    native = compile_native(program)
     expected = copy.deepcopy(arguments)
     native.run(expected, 1, IN_ORDER)
     for threads, seed in schedules:
@@ -85,6 +85,6 @@ def test_same_bits(tangled: Program, threads: int, seed: int) -> None:
     expected = _arguments()
     Interpreter().run(tangled, expected)
     given = _arguments()
-    compiled(tangled).run(given, threads, seed)
+    compile_native(tangled).run(given, threads, seed)
     for name, array in expected.items():
         assert_same(given[name], array, name)

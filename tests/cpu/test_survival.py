@@ -133,7 +133,7 @@ def test_fewer_threads_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) ->
         return [s.put(x, s.op("transpose", x=s.whole(x), axis1=0, axis2=1), [0, 0])]
 
     b.scope(body)
-    program = engine.compiled(run_passes(b.program()))
+    program = engine.compile_native(run_passes(b.program()))
     assert program.table.scratch_bytes > 0
     monkeypatch.setattr(engine, "available_memory", lambda: 5 << 20)
     threads, memory = program.room(64)

@@ -12,7 +12,7 @@ from tests.cpu.plans import hands_over, plans_of
 from tests.cpu.test_schedules import IN_ORDER, THREADS, check_schedules
 from tests.interp.build import Build, tensor
 
-from tilelet.cpu.run.engine import compiled
+from tilelet.cpu.run.engine import compile_native
 from tilelet.diag.core import UserError
 from tilelet.dtypes import BF16, FP32, INT32, DType
 from tilelet.interp.interpreter import Interpreter
@@ -159,7 +159,7 @@ def test_the_earliest_fault_of_rows_is_reported(
         given["to_row"][task] = 200 + task
     with pytest.raises(UserError) as wanted:
         Interpreter().run(program, copy.deepcopy(given))
-    native = compiled(program)
+    native = compile_native(program)
     for threads, seed in SCHEDULES:
         with pytest.raises(UserError) as found:
             native.run(copy.deepcopy(given), threads, seed)
@@ -237,7 +237,7 @@ def test_a_valid_part_that_is_all_changes_nothing(valid: tuple[int, int]) -> Non
     }
     expected = copy.deepcopy(given)
     Interpreter().run(program, expected)
-    compiled(program).run(given, 2, IN_ORDER)
+    compile_native(program).run(given, 2, IN_ORDER)
     assert_same(given["out"], expected["out"])
 
 
@@ -269,7 +269,7 @@ def test_a_product_of_a_product_waits_for_it() -> None:
     }
     expected = copy.deepcopy(given)
     Interpreter().run(program, expected)
-    compiled(program).run(given, 2, IN_ORDER)
+    compile_native(program).run(given, 2, IN_ORDER)
     for name, array in expected.items():
         assert_same(given[name], array, name)
 
@@ -297,7 +297,7 @@ def test_a_product_that_is_rounded_and_used_twice() -> None:
     }
     expected = copy.deepcopy(given)
     Interpreter().run(program, expected)
-    compiled(program).run(given, 2, IN_ORDER)
+    compile_native(program).run(given, 2, IN_ORDER)
     assert_same(given["out"], expected["out"])
 
 
@@ -337,7 +337,7 @@ def test_the_earliest_fault_is_reported(
     with pytest.raises(UserError) as wanted:
         Interpreter().run(narrow, copy.deepcopy(given))
     assert str(min(bad_loads + bad_stores)) in str(wanted.value)
-    native = compiled(narrow)
+    native = compile_native(narrow)
     for threads, seed in SCHEDULES:
         with pytest.raises(UserError) as found:
             native.run(copy.deepcopy(given), threads, seed)
@@ -354,7 +354,7 @@ def test_what_comes_before_a_fault_is_done(narrow: Program, dtype: DType) -> Non
     for threads, seed in SCHEDULES[:8]:
         found = copy.deepcopy(given)
         with pytest.raises(UserError):
-            compiled(narrow).run(found, threads, seed)
+            compile_native(narrow).run(found, threads, seed)
         done = slice(0, 20 * WIDTH)
         for name in ("out", "total"):
             assert_same(

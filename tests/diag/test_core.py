@@ -8,7 +8,7 @@ from tests.diag.samples import build
 from tilelet.diag import Loc, Sink, TooManyErrors, UserErrors, near
 from tilelet.diag.catalogue.cautions import ImplicitScope
 from tilelet.diag.catalogue.names import UndefinedName
-from tilelet.diag.text import plural, shape_text, size_text, ticked
+from tilelet.diag.text import plural, quoted_names, shape_text, size_text
 
 
 def undefined(line: int, name: str = "x") -> UndefinedName:
@@ -61,9 +61,9 @@ def test_near_keeps_only_the_closest() -> None:
 
 
 def test_texts() -> None:
-    assert ticked([]) == ""
-    assert ticked(["a"]) == "`a`"
-    assert ticked(["a", "b", "c"], "and") == "`a`, `b` and `c`"
+    assert quoted_names([]) == ""
+    assert quoted_names(["a"]) == "`a`"
+    assert quoted_names(["a", "b", "c"], "and") == "`a`, `b` and `c`"
     assert shape_text((16, "M")) == "[16, M]"
     assert plural(1, "axis", "axes") == "1 axis"
     assert plural(2, "axis", "axes") == "2 axes"

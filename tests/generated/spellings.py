@@ -12,7 +12,7 @@ import numpy as np
 
 import tilelet.ops  # noqa: F401 - the registry is filled by it
 from tilelet.ir.spec import REGISTRY, OpSpec
-from tilelet.ops.spellings import spelled
+from tilelet.ops.spellings import parameter_of_keyword
 
 _CORE_GROUP = "pl.at(level=pl.Level.CORE_GROUP)"
 _SPLIT = "optimizations=[pl.split("
@@ -101,7 +101,7 @@ class _Respelling(ast.NodeTransformer):
         kept = int(self.rng.integers(len(node.args) + 1))
         named: list[ast.keyword] = []
         for p, value in zip(params[kept:], node.args[kept:]):
-            others = tuple(n for n in _NAMES if spelled(spec, n) == p.name)
+            others = tuple(n for n in _NAMES if parameter_of_keyword(spec, n) == p.name)
             named.append(ast.keyword(self.one_of((p.name, *others)), value))
         node.keywords = [*named, *node.keywords]  # evaluated in the same order
         del node.args[kept:]

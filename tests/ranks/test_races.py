@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tilelet.analysis.overlap import Bytes, meet
-from tilelet.ranks.races import Access, SliceAccesses, Touch, compacted, join
+from tilelet.ranks.races import Access, SliceAccesses, Touch, compact, join
 
 SIZE = 1 << 15
 
@@ -62,7 +62,7 @@ def test_a_compacted_footprint_touches_the_same_bytes(seed: int) -> None:
         how = draw.choice(["read", "store", "add", "notify", "wait"])
         axes = draw.choice([(), ((8, 4),), ((4, 4),), ((2, 64), (4, 4)), ((2, 16), (4, 4))])
         touches.append(Touch(("w", draw.randrange(2)), Bytes(draw.randrange(32) * 4, 4, axes), how))
-    fewer = compacted(touches)
+    fewer = compact(touches)
     assert len(fewer) < len(touches)
     for kind in {(t.slice, t.how) for t in touches}:
         sets = [

@@ -295,7 +295,7 @@ def test_a_jump_is_as_many_steps(monkeypatch: Any, before: int, steps: int) -> N
     generator = np.random.MT19937(before)
     generator.random_raw(before, output=False)
     state: Any = generator.state["state"]
-    key, position = mersenne_twister.moved(state["key"], state["pos"], steps)
+    key, position = mersenne_twister.state_after(state["key"], state["pos"], steps)
     generator.random_raw(steps, output=False)
     wanted: Any = generator.state["state"]
     assert position == wanted["pos"]

@@ -623,13 +623,13 @@ def test_the_c_compiler_works_in_the_compile_stage(
 
     monkeypatch.chdir(tmp_path)
     seen: list[str] = []
-    compile_once = engine.compiled
+    compile_once = engine.compile_native
 
     def watched(*arguments: Any, **options: Any) -> Any:
         seen.append(capsys.readouterr().out)
         return compile_once(*arguments, **options)
 
-    monkeypatch.setattr(engine, "compiled", watched)
+    monkeypatch.setattr(engine, "compile_native", watched)
     specs = [
         TensorSpec("x", [16, 32], pl.FP32, 0.5),
         TensorSpec("state", [16, 32], pl.FP32, 0.5),

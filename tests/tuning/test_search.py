@@ -68,7 +68,7 @@ def test_descent_beats_random_search_at_equal_budget(cost: Cost) -> None:
     assert statistics.median(descents) < statistics.median(draws)
 
 
-@pytest.mark.parametrize("method", [search.descent, search.random_search, search.exhaustive])
+@pytest.mark.parametrize("method", [search.descent, search.random_search, search.exhaustive_search])
 def test_nothing_is_asked_twice(method: search.Method) -> None:
     seen = walk(method, shared_buffer, 500)
     assert len({tuple(c.items()) for c in seen}) == len(seen)
@@ -81,7 +81,7 @@ def test_the_order_depends_on_the_seed_only() -> None:
 
 
 def test_exhaustive_search_sees_everything() -> None:
-    seen = walk(search.exhaustive, separable, 10**6)
+    seen = walk(search.exhaustive_search, separable, 10**6)
     assert len(seen) == search.size(SPACE) == len(everything())
 
 

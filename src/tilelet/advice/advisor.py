@@ -221,7 +221,7 @@ class Advisor:
                 report.findings.append(dataclasses.replace(finding, is_small=is_small))
             elif advice.text is None:
                 report.causes.append(advice.diagnostic.message)
-        report.findings.sort(key=_saved(report.before), reverse=True)
+        report.findings.sort(key=_saved_us(report.before), reverse=True)
         report.findings = _distinct(report.findings)
 
     def _small(self, start: Attempt, known: Container[str | None]) -> list[Chain]:
@@ -565,5 +565,5 @@ def _distinct(findings: Sequence[AdviceFinding]) -> list[AdviceFinding]:
     return kept
 
 
-def _saved(before: Costs) -> Callable[[AdviceFinding], float]:
+def _saved_us(before: Costs) -> Callable[[AdviceFinding], float]:
     return lambda finding: before.us - finding.after.us if finding.after else 0.0

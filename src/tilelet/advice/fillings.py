@@ -32,10 +32,15 @@ def _fills(source: Source, statement: ast.stmt) -> bool:
         isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load)
         for n in source.inside(statement)
     )
-    return constants and not loads and set(calls) <= _FILLING and bool(filled(source, statement))
+    return (
+        constants
+        and not loads
+        and set(calls) <= _FILLING
+        and bool(filled_tensors(source, statement))
+    )
 
 
-def filled(source: Source, statement: ast.stmt) -> set[str]:
+def filled_tensors(source: Source, statement: ast.stmt) -> set[str]:
     """Return the tensors that a statement writes."""
     found: set[str] = set()
     for node in source.inside(statement):

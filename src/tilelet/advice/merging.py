@@ -23,7 +23,7 @@ def neighbors(
                 continue
             kernels = subject.kernels_in(first.lineno, second.end_lineno or 0)
             if kernels and _same_kind(source, first, second):
-                yield first, second, kernels, merged(source, body, first, second)
+                yield first, second, kernels, merge_scopes(source, body, first, second)
 
 
 def _next_scope(source: Source, body: Body, i: int) -> ast.With | None:
@@ -70,7 +70,7 @@ def _same_kind(source: Source, a: ast.With, b: ast.With) -> bool:
     return header(a) == header(b)
 
 
-def merged(source: Source, body: Body, first: ast.With, second: ast.With) -> list[Edit]:
+def merge_scopes(source: Source, body: Body, first: ast.With, second: ast.With) -> list[Edit]:
     """Move both bodies, and the statements between them, into the first scope.
 
     Tensors created between them move before both, because inside the scope they would be tiles.

@@ -81,7 +81,7 @@ _APPLIED = {
 }
 
 
-def closing(report: Report) -> str:
+def closing_lines(report: Report) -> str:
     """How many findings there are, and which commands apply their rewritings."""
     if not report.findings:
         return "no advice: nothing was found that would help"

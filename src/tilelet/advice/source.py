@@ -178,7 +178,7 @@ class Source(SourceText):
                 continue
             twice |= seen & names_bound(node)
             seen |= names_bound(node)
-            for name, value in _assigned(node):
+            for name, value in _assigned_values(node):
                 number = number_of(value, found)
                 if number is not None:
                     found[name] = number
@@ -205,7 +205,7 @@ class Source(SourceText):
                 for argument, default in zip(arguments, node.args.defaults):
                     add(argument.arg, default)
                 for statement in node.body:
-                    for name, value in _assigned(statement) if _is_assign(statement) else ():
+                    for name, value in _assigned_values(statement) if _is_assign(statement) else ():
                         add(name, value)
         return {
             name: value
@@ -367,7 +367,7 @@ def _is_assign(node: ast.stmt) -> TypeGuard[ast.Assign]:
     return isinstance(node, ast.Assign)
 
 
-def _assigned(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
+def _assigned_values(node: ast.Assign) -> Iterator[tuple[str, ast.expr]]:
     """Yield names with their values for `A = 1` and `A, B = 1, 2`."""
     target = node.targets[0]
     if isinstance(target, ast.Name):

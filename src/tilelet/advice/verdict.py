@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilelet.advice.core import Costs, costs_of
-from tilelet.checks.registry import CHECKS, chosen, unchecked_line
+from tilelet.checks.registry import CHECKS, chosen_checks, unchecked_line
 from tilelet.checks.verdict import CheckResult, Subject, Verdict, verdict_on
 from tilelet.dataclasses import dataclass, field
 from tilelet.device.machine.description import Machine, load_machine
@@ -285,7 +285,7 @@ def verdict_of(target: Target, wanted: Wanted) -> ScriptVerdict:
         status,
         why,
         _first_wrong(bad[0]) if status == WRONG and bad else None,
-        [_judged(run, machine, wanted) for run in seen for machine in wanted.machines],
+        [_judge(run, machine, wanted) for run in seen for machine in wanted.machines],
         _strength(seen, wanted) if wanted.strength is not None else None,
         tuple(recording.diagnostics),
     )
@@ -313,10 +313,10 @@ def _line(result: RunResult) -> str:
     return next((line for line in lines if line.strip("-= ")), "the outputs do not match")
 
 
-def _judged(run: RecordedRun, machine: Machine, wanted: Wanted) -> ProgramVerdict:
+def _judge(run: RecordedRun, machine: Machine, wanted: Wanted) -> ProgramVerdict:
     subject = Subject(run, run.arguments, machine, wanted.period, run.comparison)
     with progress(f"checking {run.name} on {machine.name}"):
-        return ProgramVerdict(verdict_on(subject, chosen(())), subject.device_run)
+        return ProgramVerdict(verdict_on(subject, chosen_checks(())), subject.device_run)
 
 
 def _first_wrong(run: RecordedRun) -> FirstWrong | None:

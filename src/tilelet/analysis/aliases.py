@@ -14,7 +14,7 @@ from typing import TypeGuard
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
-from tilelet.ir.views import CallView, carried_values, yielded
+from tilelet.ir.views import CallView, carried_values, yielded_values
 
 Access = tuple[Value, Direction]
 
@@ -105,7 +105,7 @@ class Aliases:
         if op.name in ("for", "while"):
             self._collect_loop(op)
         elif op.name in ("if", "scope"):
-            for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
+            for result, *values in zip(op.results, *(yielded_values(b) for b in op.blocks)):
                 self._link(result, *values)
         elif op.name == "call":
             self._collect_call(CallView(op))

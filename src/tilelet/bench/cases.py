@@ -72,7 +72,7 @@ class BenchCase:
         """Return a function that runs the program with empty kernels and returns the number of
         tasks.
         """
-        native = copy.copy(engine.compiled(self.compiled.program))
+        native = copy.copy(engine.compile_native(self.compiled.program))
         empty = machine.empty_program(ctypes.addressof(native.table))
         native.table = type(native.table).from_address(empty.address)
         threads, memory = native.room(engine.thread_count())
@@ -106,7 +106,7 @@ def model_case(data: Data, label: str, name: str, sizes: dict[str, int]) -> Benc
     model, variant = registry.resolve(name)
     shape = model.shape_for(variant, **sizes)
     arguments = data.arguments(model.specs(shape), shape.max_seq)
-    work = UsefulWork(_model_flops(model.name, shape), _touched(arguments))
+    work = UsefulWork(_model_flops(model.name, shape), _touched_bytes(arguments))
     return BenchCase(label, name, sizes, arguments, work)
 
 
@@ -128,7 +128,7 @@ def _model_flops(model: str, s: DecodeShape) -> float:
     return 2.0 * parts[model]
 
 
-def _touched(arguments: dict[str, Array]) -> float:
+def _touched_bytes(arguments: dict[str, Array]) -> float:
     """Sum the bytes of all arguments except the RoPE tables, of which few rows are read."""
     return float(sum(a.nbytes for name, a in arguments.items() if not name.startswith("rope_")))
 
@@ -140,7 +140,7 @@ def matmul_case(data: Data, rows: int, inner: int, columns: int, row_tile: int =
         "w": data.normal("w", (inner, columns), BF16, inner**-0.5),
         "out": data.normal("out", (rows, columns), FP32, 0.0),
     }
-    work = UsefulWork(2.0 * rows * inner * columns, _touched(arguments))
+    work = UsefulWork(2.0 * rows * inner * columns, _touched_bytes(arguments))
     sizes = {"rows": rows, "inner": inner, "columns": columns, "row_tile": row_tile}
     return BenchCase(
         f"[{rows},{inner}]x[{inner},{columns}]", "bench/matmul", sizes, arguments, work
@@ -155,7 +155,7 @@ def int8_case(data: Data, inner: int, columns: int) -> BenchCase:
         "scale": data.normal("scale", (1, columns), FP32),
         "out": data.normal("out", (1, columns), FP32, 0.0),
     }
-    work = UsefulWork(0.0, _touched(arguments))
+    work = UsefulWork(0.0, _touched_bytes(arguments))
     sizes = {"inner": inner, "columns": columns}
     return BenchCase(
         f"[1,{inner}]x[{inner},{columns}] INT8", "bench/int8_row", sizes, arguments, work
@@ -173,6 +173,6 @@ def vector_case(data: Data, op: str, rows: int, columns: int) -> BenchCase:
     if op == "layernorm":
         arguments["bias"] = data.normal("bias", (1, columns), FP32)
     arguments["out"] = data.normal("out", shape, BF16 if op == "cast" else FP32, 0.0)
-    work = UsefulWork(0.0, _touched(arguments))
+    work = UsefulWork(0.0, _touched_bytes(arguments))
     sizes = {"rows": rows, "columns": columns}
     return BenchCase(f"{op} [{rows},{columns}]", f"bench/{op}", sizes, arguments, work)

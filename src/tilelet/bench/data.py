@@ -39,7 +39,7 @@ class Data:
             self._arrays.pop(name, None)
             del flat  # before allocating the new one
             _check_memory(name, count * kind[0].itemsize)
-            flat = _aligned(count, kind[0])
+            flat = _aligned_array(count, kind[0])
             self._fill(flat, std)
             self._arrays[name] = (kind, flat)
         return flat[:count].reshape(tuple(shape))
@@ -83,7 +83,7 @@ def _check_memory(name: str, nbytes: int) -> None:
         raise MemoryError(f"`{name}` needs {size_text(nbytes)}, {size_text(available)} are free")
 
 
-def _aligned(count: int, dtype: np.dtype[Any]) -> Array:
+def _aligned_array(count: int, dtype: np.dtype[Any]) -> Array:
     raw = np.empty(count * dtype.itemsize + _LINE, np.uint8)
     start = -raw.ctypes.data % _LINE
     return raw[start : start + count * dtype.itemsize].view(dtype)

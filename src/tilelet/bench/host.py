@@ -183,7 +183,7 @@ def cache_facts() -> CacheFacts:
     try:
         root = cache.open_root()
     except OSError as error:
-        return CacheFacts(None, _unusable(error))
+        return CacheFacts(None, _unusable_reason(error))
     # Not `rglob`, which fails if another process removes an entry.
     files = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
     return CacheFacts(
@@ -196,7 +196,7 @@ def cache_facts() -> CacheFacts:
     )
 
 
-def _unusable(error: OSError) -> str:
+def _unusable_reason(error: OSError) -> str:
     if isinstance(error, NotPrivateError):
         return f"{error}, and code of others must not run"
     chosen = os.environ.get("TILELET_CACHE_DIR")

@@ -41,14 +41,14 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}x" if ratio < 100 else f"{ratio:.0f}x"
 
 
-def _whole(value: float) -> str:
+def _whole_number(value: float) -> str:
     return number(value, 0)
 
 
 # The first group is in a section's table, the second in the table of the engine.
 SPEED = {
     "seconds": Figure("time", time_text),
-    "gflops": Figure("GFLOP/s", _whole),
+    "gflops": Figure("GFLOP/s", _whole_number),
     "fma_share": Figure("of FMA peak", _percent),
     "fma_share_by_processor_time": Figure("by CPU time", _percent),
     "gigabytes": Figure("GB/s", lambda v: number(v, 1)),
@@ -57,12 +57,12 @@ SPEED = {
     "copy_share": Figure("of copying", _percent),
     "ours_is_faster": Figure("ours is faster", _times),
     "ours_is_faster_by_processor_time": Figure("by CPU time", _times),
-    "candidates_per_minute": Figure("per minute", _whole),
+    "candidates_per_minute": Figure("per minute", _whole_number),
     "gain": Figure("less modelled time", _times),
-    "mismatched": Figure("mismatches", _whole),
+    "mismatched": Figure("mismatches", _whole_number),
 }
 ENGINE = {
-    "tasks": Figure("tasks", _whole),
+    "tasks": Figure("tasks", _whole_number),
     "runtime_seconds": Figure("runtime", time_text),
     "runtime_per_task": Figure("per task", lambda v: f"{v * 1e6:.2f} us"),
     "cold_seconds": Figure("compile", time_text),
@@ -136,7 +136,7 @@ class Report:
     def section_table(self, section: str) -> Table | None:
         """Return the table of one section: times and rates."""
         rows = [row for row in self.rows if row.section == section]
-        table = _table(section, rows, SPEED, with_notes=True)
+        table = _figures_table(section, rows, SPEED, with_notes=True)
         others = self.other_work.get(section, 0.0)
         if table and others > _QUIET:
             took = f"other work took {_percent(others)} of this machine meanwhile"
@@ -146,7 +146,7 @@ class Report:
     def engine_table(self) -> Table | None:
         """Return the table of engine costs over all sections."""
         rows = [row for row in self.rows if any(name in row.figures for name in ENGINE)]
-        return _table("engine", rows, ENGINE, with_notes=False)
+        return _figures_table("engine", rows, ENGINE, with_notes=False)
 
     def reach_table(self) -> Table | None:
         """Return how many goals are met, and the missed ones with their figures."""
@@ -209,7 +209,7 @@ def save_document(document: JsonObject, path: Path) -> None:
     write_text(path, json.dumps(document, indent=2) + "\n")
 
 
-def _table(
+def _figures_table(
     title: str, rows: Sequence[Row], figures: dict[str, Figure], with_notes: bool
 ) -> Table | None:
     """Return a table with the figures of all rows, their goals, and optional notes."""

@@ -25,8 +25,8 @@ from tilelet.bench.timing import (
     Timing,
     extra_memory,
     in_turn,
-    once,
     quartiles,
+    run_once,
 )
 from tilelet.cpu.run.engine import thread_count
 from tilelet.diag.core import UserError, UserErrors
@@ -205,7 +205,7 @@ class Bench:
         """Add the overhead of the engine besides the kernels' time."""
         tasks = case.run()
         runtime = Form("", case.runtime_alone(self.machine))
-        runs = [once(runtime).clock for _ in range(_RUNTIME_RUNS)]
+        runs = [run_once(runtime).clock for _ in range(_RUNTIME_RUNS)]
         row.figures["tasks"] = tasks
         row.figures["runtime_seconds"] = statistics.median(runs)
         if tasks >= _MANY_TASKS:

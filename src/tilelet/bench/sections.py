@@ -30,7 +30,7 @@ from tilelet.bench.sizes import (
     SMALL,
     SMALL_PREFILL,
 )
-from tilelet.bench.timing import Effort, Form, Missing, once
+from tilelet.bench.timing import Effort, Form, Missing, run_once
 from tilelet.bench.tokens import tokens
 from tilelet.dataclasses import dataclass
 
@@ -120,7 +120,7 @@ def _torch_products(bench: Bench, case: BenchCase) -> Others:
     sliced = f"measured on {few} columns, scaled"
 
     def form(name: str, run: Callable[[], object], part: float = 1.0, note: str = "") -> Form:
-        return Form(f"torch {name}", torch_forms.quietly(run), True, part, note)
+        return Form(f"torch {name}", torch_forms.in_inference_mode(run), True, part, note)
 
     return [
         form("x @ W, BF16", lambda: narrow_x @ narrow_w[:, :few], few / columns, sliced),
@@ -205,7 +205,9 @@ def _torch_attentions(bench: Bench, case: BenchCase) -> Others:
     )
 
     def form(name: str, attend: torch_forms.Attention) -> Form:
-        return Form(f"torch {name}, BF16", torch_forms.quietly(lambda: attend(q, k, v)), True)
+        return Form(
+            f"torch {name}, BF16", torch_forms.in_inference_mode(lambda: attend(q, k, v)), True
+        )
 
     return [form(name, attend) for name, attend in torch_forms.ATTENTION.items()]
 
@@ -270,14 +272,16 @@ def _layer_form(
     project: torch_forms.Linear,
     attend: torch_forms.Attention,
 ) -> Form:
-    return Form(name, torch_forms.quietly(lambda: layer(project, attend)), is_foreign=True)
+    return Form(
+        name, torch_forms.in_inference_mode(lambda: layer(project, attend)), is_foreign=True
+    )
 
 
 def _fastest(candidates: list[Form]) -> Form:
     """Rank forms by one run each, after a warm-up."""
     for form in candidates:
         form.run()
-    times = [once(form).clock for form in candidates]
+    times = [run_once(form).clock for form in candidates]
     return candidates[times.index(min(times))]
 
 
@@ -333,7 +337,7 @@ def _torch_vector(bench: Bench, op: str, case: BenchCase) -> Form | Missing:
         "add": lambda: torch.add(x, tensors["y"], out=out),
         "cast": lambda: out.copy_(x),
     }
-    return Form(f"torch {op}", torch_forms.quietly(runs[op]), is_foreign=True)
+    return Form(f"torch {op}", torch_forms.in_inference_mode(runs[op]), is_foreign=True)
 
 
 # --- all of them ----------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def quartiles(values: Sequence[float]) -> list[float]:
     return statistics.quantiles(values, n=4, method="inclusive")
 
 
-def once(form: Form) -> Seconds:
+def run_once(form: Form) -> Seconds:
     """Run once; scale the time of a part to the whole work."""
     clock, processor = time.perf_counter(), time.process_time()
     form.run()
@@ -110,11 +110,11 @@ def in_turn(forms: Sequence[Form], machine: Machine, effort: Effort) -> dict[str
     warm_up = time.perf_counter() - begin
     before = machine.probe()
     for i in range(effort.rounds):
-        if i >= _fewest(effort, warm_up) and time.perf_counter() - begin > effort.seconds:
+        if i >= _round_count(effort, warm_up) and time.perf_counter() - begin > effort.seconds:
             break
         found: dict[str, Seconds] = {}
         for form in forms:
-            found[form.name] = once(form)
+            found[form.name] = run_once(form)
             if form.is_foreign:
                 time.sleep(_PAUSE)
         after = machine.probe()
@@ -125,7 +125,7 @@ def in_turn(forms: Sequence[Form], machine: Machine, effort: Effort) -> dict[str
     return timings
 
 
-def _fewest(effort: Effort, warm_up: float) -> int:
+def _round_count(effort: Effort, warm_up: float) -> int:
     """Return the number of rounds; one if a round exceeds the time limit."""
     return 1 if warm_up > effort.seconds else min(effort.fewest, effort.rounds)
 

@@ -86,7 +86,7 @@ def _forms(label: str, run: Callable[[], object] | None, part: float = 1.0) -> l
     name = f"{_NAME}, {label}"
     if run is None:
         return [Missing(name, "not installed: `pip install 'tilelet[generate]'`")]
-    return [Form(name, torch_forms.quietly(run), is_foreign=True, part=part)]
+    return [Form(name, torch_forms.in_inference_mode(run), is_foreign=True, part=part)]
 
 
 def _read(config: Qwen3Config) -> int:
@@ -128,7 +128,7 @@ def _step(bench: Bench, model: Model, theirs: _Theirs | None, batch: int) -> Non
 
         their_step: Callable[[], object] | None = None
         if theirs:
-            cached: Any = torch_forms.quietly(functools.partial(theirs.prompt, given))()
+            cached: Any = torch_forms.in_inference_mode(functools.partial(theirs.prompt, given))()
             their_step = several(functools.partial(theirs.step, cached, new))
         label = f"step of {batch}"
         others = _forms(label, their_step, part=_STEPS)

@@ -44,7 +44,7 @@ def tensor(array: Array) -> Tensor:
     return from_numpy(array)
 
 
-def quietly(function: Callable[..., object]) -> Callable[[], object]:
+def in_inference_mode(function: Callable[..., object]) -> Callable[[], object]:
     """Wrap `function` in inference mode."""
     import torch
 
@@ -108,7 +108,7 @@ def int8_linear(x: Tensor, w: Tensor, scale: Tensor) -> Callable[[], object] | N
 
     product: Any = getattr(torch, "_weight_int8pack_mm", None)
     x, scale = x.clone(), scale.clone()
-    return None if product is None else quietly(lambda: product(x, w, scale))
+    return None if product is None else in_inference_mode(lambda: product(x, w, scale))
 
 
 def compiled_linear(x: Tensor, w: Tensor) -> Callable[[], object]:
@@ -127,13 +127,13 @@ def compiled_linear(x: Tensor, w: Tensor) -> Callable[[], object]:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
         try:
             compiled = cast("Any", torch).compile(layer.eval(), mode="max-autotune-no-cudagraphs")
-            quietly(lambda: compiled(x))()
+            in_inference_mode(lambda: compiled(x))()
         finally:
             if before is None:
                 del os.environ["TORCHINDUCTOR_CACHE_DIR"]
             else:
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = before
-    return quietly(lambda: compiled(x))
+    return in_inference_mode(lambda: compiled(x))
 
 
 # --- attention of one new query row per head over whole caches ------------------------------------

@@ -20,7 +20,7 @@ from tilelet.device.report.sensitivity import GROUPS, field_value
 from tilelet.device.run import Recorded
 from tilelet.device.schedule.simulate import Timeline, replay, simulate
 from tilelet.diag.catalogue.device import BadResults
-from tilelet.diag.text import plural, ticked
+from tilelet.diag.text import plural, quoted_names
 
 Floats = NDArray[np.float64]
 
@@ -125,10 +125,9 @@ def fit_board(
     seen = [o for o in observations_of(measured) if o.case in lines and _has(lines, o)]
     if not seen:
         case, line = next(iter(lines.items()))
-        names = ticked(measured[case].kernels) or "no kernel"
-        problem = (
-            f"it has times of {names}; the kernels of `{case}.py` are {ticked(line.kernel_names)}"
-        )
+        names = quoted_names(measured[case].kernels) or "no kernel"
+        expected = quoted_names(line.kernel_names)
+        problem = f"it has times of {names}; the kernels of `{case}.py` are {expected}"
         raise BadResults(case, problem)
     model = _Model(machine, period, lines, seen)
     free = list(GROUPS)

@@ -123,7 +123,7 @@ class PublicProgram:
 
     def timeline(self, machine: Machine, period: str) -> Timeline:
         if self.row.counters:
-            machine = _counting(machine, machine.period_name(period))
+            machine = _counting_machine(machine, machine.period_name(period))
         if self._first is None:
             self._first = simulate(
                 self.run.tasks,
@@ -139,7 +139,7 @@ class PublicProgram:
 
 
 @functools.lru_cache(maxsize=4)
-def _counting(machine: Machine, period: str) -> Machine:
+def _counting_machine(machine: Machine, period: str) -> Machine:
     """Return the machine while it counts events: no block waits at a core, and a scheduler reads
     the counters of each block, as registers of its core.
     """

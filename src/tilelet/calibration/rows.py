@@ -66,7 +66,7 @@ def timeline(
     return simulate(tasks, program, machine, period=period, recording=recording)
 
 
-def bound(builder: Builder, *args: object) -> Callable[[Machine, str], str]:
+def bound_of(builder: Builder, *args: object) -> Callable[[Machine, str], str]:
     return lambda m, period: timeline(m, period, True, builder, *args).bound
 
 
@@ -78,11 +78,11 @@ def shares_of(line: Timeline) -> dict[str, float]:
     return time_shares(line, critical_path(line))
 
 
-def total(builder: Builder, *args: object) -> Measure:
+def total_us(builder: Builder, *args: object) -> Measure:
     return lambda m, period: timeline(m, period, True, builder, *args).total_us
 
 
-def effective(builder: Builder, *args: object) -> Measure:
+def effective_us(builder: Builder, *args: object) -> Measure:
     return lambda m, period: timeline(m, period, False, builder, *args).effective_us
 
 
@@ -148,7 +148,7 @@ def lines() -> list[Line]:
             of(builder, *args),
             period,
             source["tasks"],
-            bound(builder, *args),
+            bound_of(builder, *args),
             shares(builder, *args),
         )
 
@@ -158,14 +158,14 @@ def lines() -> list[Line]:
 
     before, after = (build_scope3, "baseline"), (build_scope3, "refactored")
     return [
-        line("scope3-before", total, *before),
-        line("scope3-after", total, *after),
-        line("scope1-before", total, build_scope1, "per_block"),
-        line("scope1-after", total, build_scope1, "chunked"),
-        line("matmul-add", effective, programs.build_matmul_add),
-        line("matmul-add-july", effective, programs.build_matmul_add),
-        line("bgemm", effective, programs.build_bgemm),
-        line("bgemm-july", effective, programs.build_bgemm),
+        line("scope3-before", total_us, *before),
+        line("scope3-after", total_us, *after),
+        line("scope1-before", total_us, build_scope1, "per_block"),
+        line("scope1-after", total_us, build_scope1, "chunked"),
+        line("matmul-add", effective_us, programs.build_matmul_add),
+        line("matmul-add-july", effective_us, programs.build_matmul_add),
+        line("bgemm", effective_us, programs.build_bgemm),
+        line("bgemm-july", effective_us, programs.build_bgemm),
         kernel("mm64", cold_kernel(64, 64, 64)),
         kernel("mm128", cold_kernel(128, 128, 128)),
         kernel("mm256", cold_kernel(256, 64, 256)),
@@ -175,7 +175,7 @@ def lines() -> list[Line]:
         Line("stream-loop range", "stream-loop", 0.65, "us", per_iteration(False)),
         Line("stream-loop pipeline", "stream-loop", 0.49, "us", per_iteration(True)),
         Line("row-width 256/512", "row-width", 9.9 / 7.9, "x", row_width_ratio),
-        line("decode14b-traffic", total, programs.build_decode_14b),
+        line("decode14b-traffic", total_us, programs.build_decode_14b),
         Line("scope3-before latency", "scope3", 3.93, "us", latency(*before)),
         Line("scope3-after latency", "scope3", 44.58, "us", latency(*after)),
     ]

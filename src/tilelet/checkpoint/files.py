@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.models import (
     NoModelConfig,
     NoWeights,
     OutsideModelDirectory,
-    shown,
+    shown_name,
 )
 
 SINGLE = "model.safetensors"
@@ -52,7 +52,8 @@ def _open_shards(directory: Path, index: Path) -> dict[str, SafetensorsFile]:
         file = shards[str(shard)]
         if name not in file.entries:
             raise BadWeightIndex(
-                str(index), f"`{shown(name)}` is not in `{shown(str(shard))}`, where it should be"
+                str(index),
+                f"`{shown_name(name)}` is not in `{shown_name(str(shard))}`, where it should be",
             )
         found[name] = file
     return found
@@ -66,7 +67,7 @@ def _shard_path(directory: Path, index: str, shard: str) -> Path:
         raise OutsideModelDirectory(index, shard)
     path = directory / shard
     if not path.exists():
-        raise BadWeightIndex(index, f"there is no file `{shown(shard)}`")
+        raise BadWeightIndex(index, f"there is no file `{shown_name(shard)}`")
     _check_inside(directory, path, index)
     return path
 

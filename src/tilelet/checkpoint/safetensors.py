@@ -18,7 +18,7 @@ import numpy as np
 
 from tilelet.checkpoint.json_file import parse_json_object
 from tilelet.dataclasses import dataclass
-from tilelet.diag.catalogue.models import BadWeightFile, shown
+from tilelet.diag.catalogue.models import BadWeightFile, shown_name
 from tilelet.diag.json_types import JsonObject
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -134,7 +134,7 @@ def _entries(header: Mapping[str, object], size: int) -> dict[str, TensorEntry]:
         if name == "__metadata__":
             _check_metadata(fields)
         else:
-            entries[name] = _entry(shown(name), fields, size)
+            entries[name] = _entry(shown_name(name), fields, size)
     _check_places(entries, size)
     return entries
 
@@ -151,7 +151,7 @@ def _entry(name: str, fields: object, size: int) -> TensorEntry:
         raise ValueError(f"`{name}` does not have just `dtype`, `shape` and `data_offsets`")
     dtype, shape, place = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise ValueError(f"`{name}` has the unknown dtype `{shown(str(dtype), 20)}`")
+        raise ValueError(f"`{name}` has the unknown dtype `{shown_name(str(dtype), 20)}`")
     if not _are_sizes(shape):
         raise ValueError(f"the shape of `{name}` is not a list of sizes")
     if not _are_sizes(place) or len(place) != 2:
@@ -178,9 +178,11 @@ def _check_places(entries: Mapping[str, TensorEntry], size: int) -> None:
     expected, before = 0, "the header"
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].begin, item[1].end)):
         if entry.begin < expected:
-            raise ValueError(f"`{shown(name)}` overlaps `{before}`")
+            raise ValueError(f"`{shown_name(name)}` overlaps `{before}`")
         if entry.begin > expected:
-            raise ValueError(f"{entry.begin - expected} bytes before `{shown(name)}` are unused")
-        expected, before = entry.end, shown(name)
+            raise ValueError(
+                f"{entry.begin - expected} bytes before `{shown_name(name)}` are unused"
+            )
+        expected, before = entry.end, shown_name(name)
     if expected != size:
         raise ValueError(f"{size - expected} bytes at the end are unused")

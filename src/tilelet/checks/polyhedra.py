@@ -21,7 +21,7 @@ from tilelet.ir.fold import number_of
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import SymDim, TensorType
 from tilelet.ir.views import CallView, ForView
-from tilelet.ops.transfers import fitted
+from tilelet.ops.transfers import fit_rank
 
 Extents = tuple[int | SymDim, ...]
 
@@ -347,7 +347,7 @@ def _window_of(op: Op, type_: TensorType, forms: Forms, is_whole: bool) -> Acces
         source = args["tile" if "tile" in args else "source"]
         assert isinstance(source, Value)
         # The valid extent is unknown: at most the whole tile is stored.
-        sizes = fitted(source.type.shape, len(type_.shape)) or ()  # type: ignore[union-attr]
+        sizes = fit_rank(source.type.shape, len(type_.shape)) or ()  # type: ignore[union-attr]
     elif "indices" in args:
         offset = _tuple(args["indices"])
         sizes = (1,) * len(offset)

@@ -226,7 +226,9 @@ def prove_bounds(program: Program) -> tuple[int, int, str]:
     shown, why = 0, ""
     params = parameters(program)
     for window in found.bounded:
-        if all(_inside(window, axis, found, params, library) for axis in range(len(window.offset))):
+        if all(
+            _is_inside(window, axis, found, params, library) for axis in range(len(window.offset))
+        ):
             shown += 1
         elif not why:
             why = f"not proved: `{window.tensor.name}` at {_place(window.loc)}"
@@ -236,7 +238,7 @@ def prove_bounds(program: Program) -> tuple[int, int, str]:
     return shown, count, why
 
 
-def _inside(
+def _is_inside(
     window: Bounded, axis: int, found: Accesses, params: Sequence[Term], library: object
 ) -> bool:
     offset = window.offset[axis]

@@ -576,7 +576,7 @@ class Races:
 
     def _priced(self, edges: Ints, first: int, second: int) -> str | None:
         """Return the modelled cost of a kind of edge, or None if the program needs it."""
-        reduced = _without(self.graph, edges)
+        reduced = _without_edges(self.graph, edges)
         found, looked_at = self._find(reduced)
         if len(found) or looked_at < reduced.tasks:
             return None
@@ -603,7 +603,7 @@ def _rectangles(touch: Touch, head: list[int]) -> list[list[int]]:
     return [[*head, start + low, start + high, row, pitch] for start in starts]
 
 
-def _without(graph: Graph, edges: Ints) -> Graph:
+def _without_edges(graph: Graph, edges: Ints) -> Graph:
     keep = np.ones(len(graph.pred), np.bool_)
     keep[edges] = False
     counts = np.add.reduceat(

@@ -54,7 +54,7 @@ CHECKS = {
 }
 
 
-def chosen(names: Iterable[str]) -> list[Check]:
+def chosen_checks(names: Iterable[str]) -> list[Check]:
     """Return the checks of these names, or all that are not opt-in."""
     wanted = list(names)
     for name in wanted:

@@ -32,7 +32,7 @@ from tilelet.ir.core import (
 from tilelet.ir.fold import number_of
 from tilelet.ir.spec import Cost, Engine, Trait
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.ir.views import CallView, ForView, yielded_values
 from tilelet.numerics.casts import unit_roundoff
 
 LOOSE = 1.0
@@ -133,7 +133,7 @@ class _Kernel:
                 self.counts_once |= op.name == "while" and bool(op.results)
                 for nested in op.blocks:
                     self.block(nested)
-                for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
+                for result, *values in zip(op.results, *(yielded_values(b) for b in op.blocks)):
                     self.errors[result] = max(map(self.get, values), default=0.0)
             else:
                 self._op(op)
@@ -146,7 +146,7 @@ class _Kernel:
         for carried, init in zip(view.carried, view.init):
             self.errors[carried] = self.get(init)
         self.block(view.body)
-        for result, init, last in zip(op.results, view.init, yielded(view.body)):
+        for result, init, last in zip(op.results, view.init, yielded_values(view.body)):
             before, after = self.get(init), self.get(last)
             # Each iteration adds as much as the first.
             added = count * max(0.0, after**2 - before**2)

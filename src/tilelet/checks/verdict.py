@@ -20,7 +20,7 @@ from tilelet.diag.core import Consequence, Diagnostic, UserError
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table
-from tilelet.diag.text import plural, ticked
+from tilelet.diag.text import plural, quoted_names
 from tilelet.dtypes import Argument, Arguments
 from tilelet.ir.core import Program, Value
 from tilelet.ir.types import TensorType
@@ -147,7 +147,7 @@ class CheckResult:
     def text(self) -> str:
         """The summary, and the sizes and inputs that it covers."""
         if self.for_all:
-            return f"{self.summary}; for all {ticked(self.for_all, 'and')}"
+            return f"{self.summary}; for all {quoted_names(self.for_all, 'and')}"
         return f"{self.summary}; not {self.not_looked_at}" if self.not_looked_at else self.summary
 
     def to_data(self) -> JsonObject:
@@ -264,7 +264,7 @@ def _with_reach(result: CheckResult, subject: Subject) -> CheckResult:
         return result
     more = len(names) - MAX_NAMED
     shown = (
-        ticked(names)
+        quoted_names(names)
         if more < 2
         else f"{', '.join(f'`{n}`' for n in names[:MAX_NAMED])} or {more} more"
     )

@@ -21,7 +21,7 @@ from tilelet.diag.json_types import JsonObject
 from tilelet.dtypes import Array
 from tilelet.interp.replay import Replay, UnknownContentsError
 from tilelet.ir.core import Program
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Window
 
@@ -173,7 +173,7 @@ class Witnesses:
             if name not in usual or name not in other:
                 continue
             with np.errstate(invalid="ignore"):  # unwritten memory is a signaling NaN
-                a, b = (computable(x[name]).astype(np.float64) for x in (usual, other))
+                a, b = (as_computable(x[name]).astype(np.float64) for x in (usual, other))
             same = (a == b) | (np.isnan(a) & np.isnan(b))
             if not same.all():
                 place = tuple(int(i) for i in np.argwhere(~same)[0])

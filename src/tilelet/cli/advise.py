@@ -15,14 +15,14 @@ from tilelet.cli.commands.speed import AdviseCommand
 from tilelet.cli.messages import print_findings
 from tilelet.cli.options import DeviceOptions
 from tilelet.cli.page import wants_page, write_page
-from tilelet.cli.profile import failed, machines_for, period_of
+from tilelet.cli.profile import machines_for, period_of, show_failure
 from tilelet.cli.recording import record
 from tilelet.diag.core import UserError
 from tilelet.diag.files import read_script, rewrite_script
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
-from tilelet.diag.text import plural, printable
+from tilelet.diag.text import escape_controls, plural
 from tilelet.report.advice import with_advice
 from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
@@ -39,7 +39,7 @@ def advise_command(options: AdviseCommand) -> int:
     machines = machines_for(options)
     first = record(options.target, options, options.platform)
     if first.code:
-        return failed(first, options)
+        return show_failure(first, options)
     target = options.target
     advisor = _advisor(target, advice_setting(machines, options), unproved=options.unproved)
     report = advisor.fix() if options.fix else advisor.advise()
@@ -68,7 +68,7 @@ def page_advice(options: DeviceOptions, machines: Sequence[Machine]) -> JsonObje
         ).advise()
     except UserError as error:
         message = error.diagnostic.message
-        print(printable(f"note: the page has no advice: {message}"), file=sys.stderr)
+        print(escape_controls(f"note: the page has no advice: {message}"), file=sys.stderr)
         return None
     return reports.to_data(report)
 
@@ -110,12 +110,12 @@ def _print(report: Report, options: AdviseCommand) -> None:
         if options.fix:
             show([reports.ladder(report)])
             print(reports.diff(report.original, report.text, report.target.name), end="")
-            print("\n".join(_closing(report, options)))
+            print("\n".join(_closing_lines(report, options)))
         else:
-            print(reports.closing(report))
+            print(reports.closing_lines(report))
 
 
-def _closing(report: Report, options: AdviseCommand) -> list[str]:
+def _closing_lines(report: Report, options: AdviseCommand) -> list[str]:
     """Return what `--fix` left out, and the options that include it."""
     lines: list[str] = []
     if report.held_back:

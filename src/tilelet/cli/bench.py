@@ -33,7 +33,7 @@ def list_sections() -> int:
 
 def bench_command(sections: Sequence[str], is_quick: bool, path: Path | None) -> int:
     """Measure the sections; return 1 if something failed or gave wrong results."""
-    chosen = _chosen(sections)
+    chosen = _chosen_sections(sections)
     report = Report(options={"sections": chosen, "quick": is_quick})
     path = path or _default_path()
     report.save(path)  # find an unwritable path before measuring, not after
@@ -48,7 +48,7 @@ def bench_command(sections: Sequence[str], is_quick: bool, path: Path | None) ->
 
 def against_command(tree: str, sections: Sequence[str], is_quick: bool, path: Path | None) -> int:
     """Compare this tree with another one; return 1 if a case is slower here or failed."""
-    chosen = _chosen(sections)
+    chosen = _chosen_sections(sections)
     path = path or _default_path()
     found: list[against.TreeComparison] = []
     progress = Progress()
@@ -89,7 +89,7 @@ def _spread(quartiles: Sequence[float]) -> tuple[str, str]:
     return middle, f"{low}..{high}"
 
 
-def _chosen(asked: Sequence[str]) -> list[str]:
+def _chosen_sections(asked: Sequence[str]) -> list[str]:
     """Return the named sections in their own order; all if none is named."""
     for name in asked:
         if name not in SECTIONS:

@@ -31,7 +31,7 @@ from tilelet.device.run import Recorded
 from tilelet.diag.catalogue.command import CannotWrite
 from tilelet.diag.files import write_text
 from tilelet.diag.internal import InternalError
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
 from tilelet.scripts.recording import RecordingOptions, record
@@ -49,7 +49,7 @@ def kit_command(folder: Path, formatted: str) -> int:
         print(json.dumps({"version": 1, "scripts": [str(path) for path in scripts]}, indent=1))
     else:
         count = len(scripts)
-        print(printable(f"{count} scripts in {folder}: its README.md says how to run them"))
+        print(escape_controls(f"{count} scripts in {folder}: its README.md says how to run them"))
     return exit_codes.PASSED
 
 
@@ -69,8 +69,11 @@ def fit_command(
     if formatted == JSON:
         print(json.dumps(_data(fit, path), indent=1))
     else:
-        print(printable(report(fit)))
-        print(printable(f"note: {path} written: `tilelet profile ... -p {path}`"), file=sys.stderr)
+        print(escape_controls(report(fit)))
+        print(
+            escape_controls(f"note: {path} written: `tilelet profile ... -p {path}`"),
+            file=sys.stderr,
+        )
     return exit_codes.PASSED
 
 
@@ -146,4 +149,4 @@ def _write_report(outcomes: Sequence[RowFit]) -> None:
     file = BUILT_IN / "a2a3.toml"
     file.write_text(with_errors(file.read_text(encoding="utf-8"), outcomes), encoding="utf-8")
     for path in write_page(Path("docs")):
-        print(printable(f"note: {path} written"), file=sys.stderr)
+        print(escape_controls(f"note: {path} written"), file=sys.stderr)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tilelet.checks.registry import chosen
+from tilelet.checks.registry import chosen_checks
 from tilelet.checks.verdict import MAX_TASKS, Shared, Subject, Verdict, verdict_on
 from tilelet.cli.commands.write import CheckCommand
 from tilelet.cli.messages import print_findings, print_text
 from tilelet.cli.page import wants_page, write_page
 from tilelet.cli.portable import nearest_release, print_places
-from tilelet.cli.profile import failed, machines_for, period_of
+from tilelet.cli.profile import machines_for, period_of, show_failure
 from tilelet.cli.recording import record
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.ranks.schedules import Schedules
 from tilelet.runtime.handlers.base import Explore, RanksRun
 from tilelet.runtime.progress import progress
@@ -28,7 +28,7 @@ def check_command(options: CheckCommand) -> int:
     """Run the requested checks; return 1 if there are findings."""
     from tilelet.report.document import check_document
 
-    checks = chosen(options.only)
+    checks = chosen_checks(options.only)
     machines = machines_for(options)
     verdicts: list[Verdict] = []
     subjects: list[Subject] = []
@@ -58,7 +58,7 @@ def check_command(options: CheckCommand) -> int:
                 verdicts.append(verdict_on(subject, checks))
             subjects.append(subject)
     if recording.code and not recording.runs and all(found.ok for found in schedules):
-        return failed(recording, options)
+        return show_failure(recording, options)
     for flag, is_given in (("replay", options.replay is not None), ("clusters", options.clusters)):
         if is_given and not schedules:
             raise BadFlag(
@@ -85,9 +85,9 @@ def check_command(options: CheckCommand) -> int:
         for subject, verdict in zip(subjects, verdicts):
             if options.memory:
                 _show_memory(subject)
-            print_text(printable("\n".join(verdict.lines())))
+            print_text(escape_controls("\n".join(verdict.lines())))
         for explored in schedules:
-            print_text(printable(explored.line()))
+            print_text(escape_controls(explored.line()))
         if foreign and dialect:
             print_places(options.target.name, dialect, foreign)
     refused = any(d.severity == "error" for d in foreign)

@@ -43,14 +43,14 @@ class Completed:
 
 def completion_script(shell: str, commands: Iterable[type[Command]]) -> str:
     """Return the self-contained completion script of a shell."""
-    described = [_described(command) for command in commands]
+    described = [_describe(command) for command in commands]
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](described)
 
 
 # Commands and their options
 
 
-def _described(command: type[Command]) -> Completed:
+def _describe(command: type[Command]) -> Completed:
     parser = command.parser()
     options = [
         Option(tuple(a.option_strings), a.help or "", None if a.nargs == 0 else _values(parser, a))
@@ -129,7 +129,7 @@ def _bash(commands: Sequence[Completed]) -> str:
         "OPTIONS": "\n".join(options),
         "ARGUMENTS": "\n".join(arguments),
     }
-    return _filled(_BASH, parts)
+    return _fill_in(_BASH, parts)
 
 
 def _bash_values(values: CompletionValues) -> str:
@@ -137,7 +137,7 @@ def _bash_values(values: CompletionValues) -> str:
     return f'words="{" ".join(values.words)}" files="{kind}"'
 
 
-def _filled(text: str, parts: dict[str, str]) -> str:
+def _fill_in(text: str, parts: dict[str, str]) -> str:
     for name, part in parts.items():
         text = text.replace(f"@{name}@", part)
     return text.rstrip("\n")
@@ -177,7 +177,7 @@ def _zsh(commands: Sequence[Completed]) -> str:
         body = " \\\n            ".join(["_arguments", *specs])
         cases.append(f"        {command.name}) {body} ;;")
     described = [f"        '{c.name}:{_zsh_text(c.about)}'" for c in commands]
-    return _filled(_ZSH, {"COMMANDS": "\n".join(described), "CASES": "\n".join(cases)})
+    return _fill_in(_ZSH, {"COMMANDS": "\n".join(described), "CASES": "\n".join(cases)})
 
 
 def _zsh_option(option: Option) -> list[str]:

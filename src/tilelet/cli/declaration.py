@@ -32,7 +32,7 @@ from tilelet import dataclasses
 from tilelet.cli.values import OneOf, from_environment, programs
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.render import text_width
-from tilelet.diag.text import did_you_mean, near, wrapped
+from tilelet.diag.text import did_you_mean, near, wrap_lines
 from tilelet.scripts.arguments import SharedOption
 from tilelet.scripts.target import Target
 
@@ -255,7 +255,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         text = super().format_help()
-        return f"{wrapped(text, text_width(sys.stdout))}\n" if sys.stdout.isatty() else text
+        return f"{wrap_lines(text, text_width(sys.stdout))}\n" if sys.stdout.isatty() else text
 
     def parse(self, argv: Sequence[str]) -> dict[str, Any]:
         """Parse all of `argv`; report anything left over as an error of this command."""

@@ -17,7 +17,7 @@ from tilelet.device.machine.description import load_machine
 from tilelet.diag.catalogue.command import BadFlag
 from tilelet.diag.formats import to_data
 from tilelet.diag.sarif import to_sarif
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.divergence.answer import Answer, Options, against
 from tilelet.divergence.case import GoldenCase
 from tilelet.runtime import session
@@ -36,11 +36,11 @@ def diverge_command(options: DivergeCommand) -> int:
     first, second = _targets(options.target)
     cases, code = _cases(first, options)
     if not cases:
-        return code or _nothing(first)
+        return code or _refuse_nothing(first)
     if second is not None:
         others, code = _cases(second, options)
         if not others:
-            return code or _nothing(second)
+            return code or _refuse_nothing(second)
         pairs = zip(cases, others)
         cases = [(name, against(a, first.name, b)) for (_, a), (name, b) in pairs]
     platform = options.platform or DEFAULT_MACHINE
@@ -85,7 +85,7 @@ def _targets(target: Target) -> tuple[Target, Target | None]:
     return target, None
 
 
-def _nothing(target: Target) -> int:
+def _refuse_nothing(target: Target) -> int:
     raise BadFlag(f"`{target.name}` runs no program with inputs: there is nothing to look at")
 
 
@@ -120,4 +120,4 @@ def _show(answers: list[Answer], options: DivergeCommand) -> None:
     else:
         print_findings(found)
         for a in answers:
-            print(printable("\n".join(a.lines())))
+            print(escape_controls("\n".join(a.lines())))

@@ -14,7 +14,7 @@ from tilelet.cpu.run.engine import thread_count
 from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.diag.core import UserError
 from tilelet.diag.json_types import JsonObject
-from tilelet.diag.text import near, plural, printable, size_text, ticked
+from tilelet.diag.text import escape_controls, near, plural, quoted_names, size_text
 from tilelet.native.toolchain import find_compiler, machine_flags
 from tilelet.runtime import session
 from tilelet.runtime.programs import engines
@@ -58,10 +58,10 @@ def _text(checks: Iterable[DoctorTopic]) -> str:
         lines += [f"{indent}help: {text}" for text in check.helps]
     broken = [check.topic for check in checks if check.state == BROKEN]
     verdict = f"broken: {', '.join(broken)}" if broken else "everything that runs need is here"
-    return printable("\n".join([*lines, "", verdict]))
+    return escape_controls("\n".join([*lines, "", verdict]))
 
 
-def _failed(topic: str, error: UserError) -> DoctorTopic:
+def _failed_topic(topic: str, error: UserError) -> DoctorTopic:
     found = error.diagnostic
     return DoctorTopic(
         topic,
@@ -93,7 +93,7 @@ def _compiler() -> DoctorTopic:
         compiler = find_compiler()
         target = host.probe_compiler(compiler)
     except UserError as error:
-        return _failed("compiler", error)
+        return _failed_topic("compiler", error)
     flags = " ".join(machine_flags()) or "no flags for this CPU"
     fma = "FMA" if target.has_fma else "no FMA"
     text = (
@@ -118,7 +118,7 @@ def _cores() -> DoctorTopic:
     try:
         threads = thread_count()
     except UserError as error:
-        return _failed("cores", error)
+        return _failed_topic("cores", error)
     text = f"{found.usable} usable of {found.present}; {plural(threads, 'thread')}"
     facts = {**asdict(found), "threads": threads}
     limit = found.usable if found.quota is None else min(found.usable, found.quota)
@@ -130,11 +130,11 @@ def _cores() -> DoctorTopic:
 
 
 def _engine() -> DoctorTopic:
-    known = engines.known()
+    known = engines.engine_names()
     chosen = session.Session().chosen_engine or session.DEFAULT_ENGINE
     if chosen not in known:
         text = f"`TILELET_ENGINE` is `{chosen}`, which does not exist"
-        return DoctorTopic("engine", BROKEN, text, (f"engines are {ticked(known, 'and')}",))
+        return DoctorTopic("engine", BROKEN, text, (f"engines are {quoted_names(known, 'and')}",))
     return DoctorTopic(
         "engine", OK, f"{chosen} by default", facts={"default": chosen, "known": known}
     )

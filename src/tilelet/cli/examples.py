@@ -40,12 +40,12 @@ def examples_command(names: Sequence[str], folder: Path | None, formatted: str) 
         print_text("\n".join(lines))
         return exit_codes.PASSED
     for path in chosen:
-        target, is_new = _copied(path, folder)
+        target, is_new = _copy(path, folder)
         print(target if is_new else f"{target}: exists, left as it is")
     return exit_codes.PASSED
 
 
-def _copied(path: Path, folder: Path) -> tuple[Path, bool]:
+def _copy(path: Path, folder: Path) -> tuple[Path, bool]:
     """Copy an example unless the file exists; return the file, and whether it is new."""
     target = folder / path.name
     is_new = not target.exists()
@@ -62,7 +62,7 @@ def _examples_data(chosen: Sequence[Path], folder: Path | None) -> JsonObject:
     for path in chosen:
         entry: JsonObject = {"name": path.stem, "about": _about(path)}
         if folder is not None:
-            target, is_new = _copied(path, folder)
+            target, is_new = _copy(path, folder)
             entry |= {"file": str(target), "copied": is_new}
         examples.append(entry)
     programs = [

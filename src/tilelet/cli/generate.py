@@ -14,7 +14,7 @@ from tilelet.dataclasses import asdict, dataclass, field
 from tilelet.device.machine.description import load_machine
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, show
-from tilelet.diag.text import plural, printable, size_text
+from tilelet.diag.text import escape_controls, plural, size_text
 from tilelet.dtypes import Array
 from tilelet.models.qwen3.compare import (
     ExpertChoice,
@@ -102,15 +102,15 @@ def _generate(found: GenerateCommand, ranks: int, rank: int | None) -> int:
     except KeyboardInterrupt:
         is_whole = False
     _end(answers, as_json)
-    print(_speed(answers, times), file=sys.stderr)
+    print(_speed_text(answers, times), file=sys.stderr)
     if any(a.ended == "cache" for a in answers):
         print(_full_text(model), file=sys.stderr)
     if not is_whole and not as_json:
         print("interrupted: what was generated stands above", file=sys.stderr)
     is_compared = found.compare and is_whole
-    comparison = _compared(model, found, answers) if is_compared and not found.int8 else None
-    narrowed = _narrowed(model, found, answers[0]) if is_compared and found.int8 else None
-    passes = _modelled(model, found.profile, answers) if found.profile and is_whole else []
+    comparison = _compare(model, found, answers) if is_compared and not found.int8 else None
+    narrowed = _int8_error(model, found, answers[0]) if is_compared and found.int8 else None
+    passes = _model_passes(model, found.profile, answers) if found.profile and is_whole else []
     if as_json:
         document = _document(model, answers, times, comparison, passes)
         if narrowed:
@@ -182,7 +182,7 @@ def _run(
         piece = answer.stream.push(new.token) if answer.stream else f"{new.token} "
         answer.text += piece
         if is_shown:
-            print(piece if answer.stream is None else printable(piece), end="", flush=True)
+            print(piece if answer.stream is None else escape_controls(piece), end="", flush=True)
         before = time.perf_counter()
 
 
@@ -194,9 +194,9 @@ def _end(answers: Sequence[_Answer], as_json: bool) -> None:
         if as_json:
             continue
         if len(answers) == 1:
-            print(printable(rest))
+            print(escape_controls(rest))
         else:
-            print(f"--- {number + 1} of {len(answers)}\n{printable(answer.text)}", flush=True)
+            print(f"--- {number + 1} of {len(answers)}\n{escape_controls(answer.text)}", flush=True)
 
 
 def _full_text(model: Model) -> str:
@@ -207,7 +207,7 @@ def _full_text(model: Model) -> str:
     return f"ended at {longest}: the model has no more"
 
 
-def _speed(answers: Sequence[_Answer], times: _Times) -> str:
+def _speed_text(answers: Sequence[_Answer], times: _Times) -> str:
     given = sum(len(a.prompt) for a in answers if a.tokens)
     new = sum(max(0, len(a.tokens) - 1) for a in answers)
     parts = [f"{plural(given, 'prompt token')} in {times.prompts:.2f} s"]
@@ -220,12 +220,12 @@ def _speed(answers: Sequence[_Answer], times: _Times) -> str:
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def _compared(model: Model, found: GenerateCommand, answers: Sequence[_Answer]) -> ModelComparison:
+def _compare(model: Model, found: GenerateCommand, answers: Sequence[_Answer]) -> ModelComparison:
     reference = ReferenceModel(found.model, model.dtype, model.config.num_hidden_layers)
     return compare(model, reference, [a.prompt for a in answers], [a.tokens for a in answers])
 
 
-def _narrowed(model: Model, found: GenerateCommand, answer: _Answer) -> Int8Error:
+def _int8_error(model: Model, found: GenerateCommand, answer: _Answer) -> Int8Error:
     """Return the effect of INT8 on the first prompt."""
     return int8_error(
         found.model,
@@ -293,7 +293,7 @@ def _tokens_text(found: ModelComparison) -> str:
 # --- modelled machine -----------------------------------------------------------------------------
 
 
-def _modelled(model: Model, machine: str, answers: Sequence[_Answer]) -> list[DevicePass]:
+def _model_passes(model: Model, machine: str, answers: Sequence[_Answer]) -> list[DevicePass]:
     """Model the longest prompt, and a step of all sequences at the longest length reached."""
     longest = max(len(a.prompt) for a in answers)
     reached = max(len(a.prompt) + len(a.tokens) - 1 for a in answers)

@@ -14,7 +14,7 @@ from tilelet.diag.catalogue.command import BadFlag, FileMissing
 from tilelet.diag.files import write_text
 from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import show
-from tilelet.diag.text import did_you_mean, near, ticked
+from tilelet.diag.text import did_you_mean, near, quoted_names
 from tilelet.gym.improve import improve_all, improvement_table, median_ratio
 from tilelet.gym.score import NAIVE, NOT_TRIED, Board, candidates, score_entry
 from tilelet.gym.tasks import Task, tasks
@@ -24,7 +24,7 @@ from tilelet.scripts import exit_codes
 def gym_command(options: GymCommand) -> int:
     """Run the gym; return 1 if a scored candidate is not right, else 0."""
     if options.action not in GYM_ACTIONS:
-        actions = ticked(GYM_ACTIONS, "and")
+        actions = quoted_names(GYM_ACTIONS, "and")
         raise BadFlag(f"`tilelet gym` has no action `{options.action}`", [f"it has {actions}"])
     known = tasks(example_files()[0].parent)
     if options.action == "list":
@@ -33,11 +33,11 @@ def gym_command(options: GymCommand) -> int:
         what = "a folder" if options.action != "show" else "a task"
         raise BadFlag(f"`tilelet gym {options.action}` needs {what}", [])
     if options.action == "show":
-        return _show(_chosen(known, options.names), options)
+        return _show(_chosen_tasks(known, options.names), options)
     return _score(known, options) if options.action == "score" else _optimise(known, options)
 
 
-def _chosen(known: dict[str, Task], names: Sequence[str]) -> list[Task]:
+def _chosen_tasks(known: dict[str, Task], names: Sequence[str]) -> list[Task]:
     for name in names:
         if name not in known:
             raise BadFlag(f"there is no task `{name}`", did_you_mean(near(name, known)))
@@ -105,7 +105,7 @@ def _optimise(known: dict[str, Task], options: GymCommand) -> int:
     if Path(folder).exists() and not Path(folder).is_dir():
         helps = ["give a folder for the optimised kernels, then tasks"]
         raise BadFlag(f"`tilelet gym optimise`: `{folder}` is not a folder", helps)
-    chosen = _chosen(known, names) if names else list(known.values())
+    chosen = _chosen_tasks(known, names) if names else list(known.values())
     found = improve_all(chosen, jobs=options.jobs, executor=options.executor)
     for one in found:
         write_text(Path(folder) / f"{one.task}.py", one.text)

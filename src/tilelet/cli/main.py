@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tilelet import __version__
-from tilelet.cli.commands import COMMANDS, listed
+from tilelet.cli.commands import COMMANDS, listed_commands
 from tilelet.cli.declaration import Command, Parser
 from tilelet.diag.catalogue.command import FileMissing
 from tilelet.diag.core import UserError, UserErrors
@@ -21,16 +21,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the `tilelet` command; return the exit code."""
     output.open_closed_streams()
     code = exit_codes.COULD_NOT_RUN
-    with output.watched(), interrupt.noticed():
+    with output.watch_output(), interrupt.record():
         try:
-            code = _guarded(argv)
+            code = _run_guarded(argv)
         finally:
             for ended in exit_codes.ON_EXIT:
                 ended(code)
     return code
 
 
-def _guarded(argv: Sequence[str] | None) -> int:
+def _run_guarded(argv: Sequence[str] | None) -> int:
     try:
         if argv is None and os.environ.get("TILELET_SANITIZE"):
             from tilelet.cpu.run import sanitize
@@ -123,7 +123,7 @@ def _command_name(argv: Sequence[str]) -> str:
         parser.parse(argv[:1])
         parser.refuse("no command is named")
     if argv[0] not in COMMANDS:
-        close = near(argv[0], [command.name for command in listed()])
+        close = near(argv[0], [command.name for command in listed_commands()])
         parser.refuse(f"no command `{argv[0]}`", did_you_mean(close))
     return argv[0]
 
@@ -132,7 +132,7 @@ def _overview() -> str:
     """Return the commands by group, and how to begin."""
     lines: list[str] = []
     group = None
-    for command in listed():
+    for command in listed_commands():
         if command.group != group:
             group = command.group
             lines += ["", f"{group}:"]

@@ -9,7 +9,7 @@ from tilelet.diag.core import Diagnostic
 from tilelet.diag.formats import to_json
 from tilelet.diag.render import render_all, render_text, text_width, use_color
 from tilelet.diag.sarif import to_sarif
-from tilelet.diag.text import wrapped
+from tilelet.diag.text import wrap_lines
 
 
 def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> None:
@@ -24,7 +24,7 @@ def show_problems(found: Sequence[Diagnostic], style: str, script: str = "") -> 
 
 def print_text(text: str) -> None:
     """Print a text on stdout, wrapped to the terminal width."""
-    print(wrapped(text, text_width(sys.stdout)) if sys.stdout.isatty() else text)
+    print(wrap_lines(text, text_width(sys.stdout)) if sys.stdout.isatty() else text)
 
 
 def print_findings(found: Sequence[Diagnostic], truncated: bool = False) -> None:

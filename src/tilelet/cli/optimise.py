@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tilelet.cli.advise import advice_setting
 from tilelet.cli.commands.speed import OptimiseCommand
-from tilelet.cli.profile import failed, machines_for
+from tilelet.cli.profile import machines_for, show_failure
 from tilelet.cli.recording import record
 from tilelet.diag.files import rewrite_script
 from tilelet.diag.tables import show
@@ -21,7 +21,7 @@ def optimise_command(options: OptimiseCommand) -> int:
     if not options.target.is_model:  # a shipped program has no script to rewrite
         first = record(options.target, options, options.platform)
         if first.code:
-            return failed(first, options)
+            return show_failure(first, options)
     found = optimise(
         options.target,
         setting,

@@ -13,7 +13,7 @@ from tilelet.cli.values import (
     name_list,
     new_file,
     periods,
-    positive,
+    positive_number,
     whole_number,
 )
 from tilelet.dataclasses import dataclass
@@ -57,7 +57,7 @@ def as_runtime_option() -> bool:
 
 def jobs_option() -> int | None:
     about = "processes (one per core)"
-    return option(about, default=None, parse=positive, metavar="N", rivals="where")
+    return option(about, default=None, parse=positive_number, metavar="N", rivals="where")
 
 
 def executor_option() -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tilelet.cli.options import DeviceOptions, PageOptions
 from tilelet.diag.files import write_text
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.runtime.output.run_directory import build_root
 from tilelet.runtime.progress import progress
 from tilelet.scripts import exit_codes
@@ -32,7 +32,7 @@ def write_page(options: DeviceOptions, title: str, make: Callable[[], bytes]) ->
 
 def save_page(text: str, target: Path, *, show: bool) -> None:
     write_text(target, text)
-    print(printable(f"note: page in {target}"), file=sys.stderr)
+    print(escape_controls(f"note: page in {target}"), file=sys.stderr)
     if show:
         open_address(target.resolve().as_uri(), str(target))
 
@@ -46,7 +46,7 @@ def open_address(address: str, name: str) -> None:
     except webbrowser.Error:
         opened = False
     if not opened:
-        print(printable(f"note: no browser here: open {name} yourself"), file=sys.stderr)
+        print(escape_controls(f"note: no browser here: open {name} yourself"), file=sys.stderr)
 
 
 # report

@@ -31,7 +31,7 @@ def explain_command(asked: Sequence[str], *, every: bool, formatted: str) -> int
     if every:
         found = list(titles)
     elif asked:
-        found = _matching(asked, titles)
+        found = _matching_codes(asked, titles)
         if not found:
             raise UnknownCode(" ".join(asked))
     elif formatted == JSON:
@@ -46,7 +46,7 @@ def explain_command(asked: Sequence[str], *, every: bool, formatted: str) -> int
     return exit_codes.PASSED
 
 
-def _matching(words: Sequence[str], titles: Mapping[str, str]) -> list[str]:
+def _matching_codes(words: Sequence[str], titles: Mapping[str, str]) -> list[str]:
     """Return codes whose explanation has all words; those with a word in the title come first."""
     wanted = [word.lower() for word in words]
     found = [c for c in titles if all(word in explain(c).lower() for word in wanted)]
@@ -120,11 +120,11 @@ def docs_command(folder: Path, write: bool) -> int:
 
 def commands_markdown() -> str:
     """Return docs/commands.md: what every listed command does, and its options."""
-    from tilelet.cli.commands import listed
+    from tilelet.cli.commands import listed_commands
 
     parts = ["# Commands\n", f"{_GENERATED.format('src/tilelet/cli/commands')}\n"]
     group = None
-    for command in listed():
+    for command in listed_commands():
         if command.group != group:
             group = command.group or ""
             parts.append(f"## {group[0].upper()}{group[1:]}\n")

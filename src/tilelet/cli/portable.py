@@ -18,7 +18,7 @@ from tilelet.diag.core import Diagnostic, Loc, UserError
 from tilelet.diag.files import write_text
 from tilelet.diag.formats import to_data, to_json
 from tilelet.diag.sarif import to_sarif
-from tilelet.diag.text import plural, printable
+from tilelet.diag.text import escape_controls, plural
 from tilelet.dialects import DIALECTS, Dialect, check, dialect_named
 from tilelet.runtime import session
 from tilelet.runtime.handlers.export import Export
@@ -110,7 +110,7 @@ def nearest_release(recording: Recording) -> tuple[Dialect, list[Diagnostic]]:
 
 def print_places(name: str, dialect: Dialect, found: Sequence[Diagnostic]) -> None:
     places = plural(len(found), "place") + " to change" if found else "nothing to change"
-    print(printable(f"{name} in the language of {dialect.name}: {places}"))
+    print(escape_controls(f"{name} in the language of {dialect.name}: {places}"))
 
 
 def export_command(options: ExportCommand) -> int:
@@ -159,7 +159,7 @@ def _show_export(
     print_findings(script.findings)
     if options.output is not None:
         lines = plural(script.text.count("\n"), "line")
-        print(printable(f"{options.output}: {lines}, in the language of {dialect.name}"))
+        print(escape_controls(f"{options.output}: {lines}, in the language of {dialect.name}"))
         print(f"results equal, bit for bit, for all inputs: {_claim(case, script)}")
 
 

@@ -28,7 +28,7 @@ from tilelet.diag.catalogue.device import BadProfile, NothingToCompare
 from tilelet.diag.formats import to_data
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.sarif import to_sarif
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.runtime import session
 from tilelet.runtime.output.run_directory import RunDirectory, file_name
 from tilelet.runtime.output.task_table import TaskTable
@@ -85,7 +85,7 @@ def profile_command(options: ProfileCommand) -> int:
     modeller = ranks_modeller(machines, ranks)
     recording = record(options.target, options, options.platform, explore=modeller)
     if recording.code and not recording.runs:
-        return failed(recording, options)
+        return show_failure(recording, options)
     for timeline in ranks:
         _show_ranks(timeline, options)
     ideal = options.plan == "ideal"
@@ -103,7 +103,7 @@ def profile_command(options: ProfileCommand) -> int:
                 if options.as_runtime:
                     run = device_run.run
                     counts = runtime_counts(run.program, run.tasks)
-                    print(printable(TaskTable(run.name, counts, {}).text()), flush=True)
+                    print(escape_controls(TaskTable(run.name, counts, {}).text()), flush=True)
             shown.add(text)
         if len(machines) > 1 and options.format == "text":
             _show_side_by_side(same_run)
@@ -143,7 +143,7 @@ def _show_ranks(timeline: RanksTimeline, options: ProfileCommand) -> None:
         file = directory.path(f"ranks_{timeline.machine}.trace.json")
         write_trace(timeline, file)
         if options.format == "text":
-            print(printable(f"lanes by rank, with messages: {file}"), flush=True)
+            print(escape_controls(f"lanes by rank, with messages: {file}"), flush=True)
 
 
 def _ranks_page(timelines: Sequence[RanksTimeline]) -> bytes:
@@ -160,7 +160,7 @@ def _page(runs: Sequence[DeviceRun], advice: JsonObject | None, options: Profile
     return data if advice is None else with_advice(data, advice, options.target.name)
 
 
-def failed(recording: Recording, options: DeviceOptions) -> int:
+def show_failure(recording: Recording, options: DeviceOptions) -> int:
     if options.format != "text":
         show_problems(recording.diagnostics, options.format, options.target.name)
     return recording.code
@@ -196,10 +196,10 @@ def _write(same_run: Sequence[DeviceRun], options: ProfileCommand) -> None:
         if options.build_dir is not None:  # the files were requested
             raise problem from error
         text = f"note: no files: {problem.diagnostic.message}"
-        print(printable(text), file=sys.stderr)
+        print(escape_controls(text), file=sys.stderr)
         return
     text = f"note: profile.json, report/ and dfx_outputs/ in {directory.root}"
-    print(printable(text), file=sys.stderr)
+    print(escape_controls(text), file=sys.stderr)
 
 
 # compare
@@ -222,7 +222,7 @@ def compare_command(options: CompareCommand) -> int:
         machine = machines[min(i, len(machines) - 1)]
         got = _side(side, machine, machines, options)
         if isinstance(got, Recording):
-            return failed(got, options)
+            return show_failure(got, options)
         compared.append(got)
     a, b = (side if isinstance(side, Profile) else side.profile for side in compared)
     comparison = ProfileComparison(a, b)

@@ -54,8 +54,8 @@ def run_command(options: RunOptions) -> int:
         strict=options.strict,
     )
     now.golden_cache = now.golden_cache and not options.no_golden_cache
-    if not counts and now.chosen_engine not in (None, *engines.known()):
-        raise UnknownEngine(now.chosen_engine or "", engines.known())
+    if not counts and now.chosen_engine not in (None, *engines.engine_names()):
+        raise UnknownEngine(now.chosen_engine or "", engines.engine_names())
     stdout = sys.stdout
     with (
         session.active(now),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilelet.cli.commands.speed import TuneCommand
-from tilelet.cli.profile import failed, machines_for
+from tilelet.cli.profile import machines_for, show_failure
 from tilelet.cli.recording import record
 from tilelet.diag.sarif import to_sarif
 from tilelet.diag.tables import show
@@ -18,7 +18,7 @@ def tune_command(options: TuneCommand) -> int:
     machines_for(options)  # report an unknown machine or period before running anything
     first = record(options.target, options, options.machines[0])
     if first.code:
-        return failed(first, options)
+        return show_failure(first, options)
     question = Question(
         options.target,
         options.machines,

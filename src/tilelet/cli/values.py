@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tilelet.diag.catalogue.command import BadFlag
-from tilelet.diag.text import near, ticked
+from tilelet.diag.text import near, quoted_names
 
 
 class OneOf:
@@ -30,7 +30,9 @@ class OneOf:
             return text
         close = near(text, self.words)
         meant = f": did you mean `{close[0]}`?" if close else ""
-        raise argparse.ArgumentTypeError(f"`{text}` is none of {ticked(self.words, 'and')}{meant}")
+        raise argparse.ArgumentTypeError(
+            f"`{text}` is none of {quoted_names(self.words, 'and')}{meant}"
+        )
 
 
 def whole_number(text: str) -> int:
@@ -64,7 +66,7 @@ def seconds(text: str) -> float:
     return found
 
 
-def positive(text: str) -> int:
+def positive_number(text: str) -> int:
     number = whole_number(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"`{text}` is not at least 1")
@@ -73,7 +75,7 @@ def positive(text: str) -> int:
 
 def rank_count(text: str) -> int:
     """A number of ranks in this process; 0 for `mpi`, one process each."""
-    return 0 if text == "mpi" else positive(text)
+    return 0 if text == "mpi" else positive_number(text)
 
 
 def folder(text: str) -> Path:
@@ -179,7 +181,7 @@ def periods() -> list[str]:
 def engines() -> list[str]:
     from tilelet.runtime.programs import engines
 
-    return list(engines.known())
+    return list(engines.engine_names())
 
 
 def programs() -> list[str]:

@@ -22,7 +22,7 @@ from tilelet.cli.options import DeviceOptions, PageOptions
 from tilelet.cli.page import open_address, report_command
 from tilelet.diag.catalogue.page import DamagedRun, NoRunDirectory
 from tilelet.diag.json_types import JsonObject
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.scripts import exit_codes
 from tilelet.scripts.target import is_model
 
@@ -66,10 +66,10 @@ def view_command(options: PageOptions) -> int:
                 print(made, file=sys.stderr, flush=True)
                 return exit_codes.COULD_NOT_RUN
             directory = made
-        page, trace = _served(directory, None)
+        page, trace = _makers_of(directory, None)
         shown = ServedPage(page, trace, perfetto=options.perfetto or "")
         server = PageServer(shown)
-        print(printable(server.address), flush=True)
+        print(escape_controls(server.address), flush=True)
         print("note: Ctrl-C ends it", file=sys.stderr, flush=True)
         if options.open:
             open_address(server.address, server.address)
@@ -98,7 +98,7 @@ def _command(directory: Path, options: PageOptions) -> list[str]:
     return read_command(directory) or []
 
 
-def _served(
+def _makers_of(
     directory: Path, advice: JsonObject | None
 ) -> tuple[Callable[[], str], Callable[[], str]]:
     """Return makers of a run directory's page and trace; raise at once if it cannot be read."""
@@ -140,7 +140,7 @@ class _Watcher:
             made = self.profile()
             try:
                 if isinstance(made, Path):
-                    shown.renew(*_served(made, None))
+                    shown.renew(*_makers_of(made, None))
                     self._advise(shown, made)
                     shutil.rmtree(made.parent, ignore_errors=True)
                     continue
@@ -163,7 +163,7 @@ class _Watcher:
         answer, _ = self._run("advise", "--format", "json", *options)
         with contextlib.suppress(ValueError, KeyError, TypeError, DamagedRun, NoRunDirectory):
             # An answer without advice (a script that fails, a file that was saved): no change.
-            shown.renew(*_served(directory, json.loads(answer)))
+            shown.renew(*_makers_of(directory, json.loads(answer)))
         shown.say("live")
 
     def _run(self, *words: str) -> tuple[str, str]:
@@ -184,7 +184,7 @@ class _Watcher:
                 except subprocess.TimeoutExpired:
                     if self.stop.is_set() or self._is_outdated():
                         process.terminate()
-        return out, printable(err or out).strip() or f"it ends with code {process.returncode}"
+        return out, escape_controls(err or out).strip() or f"it ends with code {process.returncode}"
 
     def _is_outdated(self) -> bool:
         return self._now() != self._stamps

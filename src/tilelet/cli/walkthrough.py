@@ -27,23 +27,23 @@ PROGRAMS = tuple(section.model for section in page.SECTIONS)
 
 def write_page(folder: Path, *, keep_cpu: bool) -> int:
     """Measure, and write page and plot; 3 if a program cannot run."""
-    return _guarded(lambda: _write(folder, keep_cpu))
+    return _run_guarded(lambda: _write(folder, keep_cpu))
 
 
 def check_page(folder: Path, names: list[str]) -> int:
     """0 if the page is up to date, 1 if it is not."""
-    return _guarded(lambda: _check(folder, names))
+    return _run_guarded(lambda: _check(folder, names))
 
 
 def write_ladders(folder: Path, names: list[str]) -> int:
     """Advise on programs as first written, and write their ladders into the page."""
-    return _guarded(lambda: _write_ladders(folder, names or list(ADVISED)))
+    return _run_guarded(lambda: _write_ladders(folder, names or list(ADVISED)))
 
 
 def _write_ladders(folder: Path, names: list[str]) -> int:
     for name in names:
         made = _ladder(name)
-        text, ladders = _parted(_read(folder / PAGE))
+        text, ladders = _split_page(_read(folder / PAGE))
         kept = {part.partition("\n")[0]: part for part in ladders.split("### ")[1:]}
         kept[f"qwen3/{name}"] = made.removeprefix("### ")
         parts = [f"### {kept[title].rstrip()}\n" for title in sorted(kept)]
@@ -72,11 +72,11 @@ def _ladder(name: str) -> str:
     setting = Setting(machine, None, RecordingOptions(platform=machine.name, quiet=True))
     report = Advisor(target, setting, programs=ExportedPrograms.of(target, setting)).fix()
     table = ladder(report)
-    text = f"### qwen3/{name}\n\n" + _table(table.heads, table.rows)
+    text = f"### qwen3/{name}\n\n" + _markdown_table(table.heads, table.rows)
     return text + _chunks(target, setting) if name == "decode" else text
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     every = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
     return "".join(f"| {' | '.join(row)} |\n" for row in every)
 
@@ -98,16 +98,16 @@ def _chunks(target: Target, setting: Setting) -> str:
         assert costs is not None
         rows.append((f"`chunk={chunk}`", number(costs.us, 0), f"{costs.tasks:,}"))
     about = "The down projection's `chunk=4` as first written, and other values, all else as it is:"
-    return f"\n{about}\n\n" + _table(("down projection", "us", "tasks"), rows)
+    return f"\n{about}\n\n" + _markdown_table(("down projection", "us", "tasks"), rows)
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _split_page(text: str) -> tuple[str, str]:
     """Split the page into the text before its ladders, and the ladders."""
     before, heading, ladders = text.partition(f"\n{LADDERS}\n")
     return before, heading + ladders
 
 
-def _guarded(work: Callable[[], int]) -> int:
+def _run_guarded(work: Callable[[], int]) -> int:
     try:
         with session.active(Session(quiet_diagnostics=True)):
             return work()
@@ -133,7 +133,7 @@ def _write(folder: Path, keep_cpu: bool) -> int:
         for chapter in chapters:
             chapter.run()
         processor = _processor()
-    text = page.page(chapters, processor) + _parted(_read(folder / PAGE))[1]
+    text = page.page(chapters, processor) + _split_page(_read(folder / PAGE))[1]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PAGE).write_text(text, encoding="utf-8")
     (folder / page.PLOT).write_text(page.plot(chapters), encoding="utf-8")
@@ -151,7 +151,7 @@ def _processor() -> str:
 def _check(folder: Path, names: list[str]) -> int:
     """Compare what the code gives with the files; of some programs, only their own sections."""
     chapters = page.chapters_of(names)
-    current = page.without_cpu(_parted(_read(folder / PAGE))[0])
+    current = page.without_cpu(_split_page(_read(folder / PAGE))[0])
     if names:
         stale = [
             _difference(

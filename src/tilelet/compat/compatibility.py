@@ -146,7 +146,7 @@ def _parameter(name: str, value: Any, parameter: str) -> Support:
     if refusal is not None:
         return Support(name, parameter, REFUSED, refusal.code)
     known = inspect.signature(value).parameters if spec is None else spec.signature.parameters
-    meant = parameter if spec is None else spellings.spelled(spec, parameter)
+    meant = parameter if spec is None else spellings.parameter_of_keyword(spec, parameter)
     takes_any = any(p.kind is p.VAR_POSITIONAL for p in known.values())
     takes_any = takes_any or spec is not None  # `*args` of the language are named parameters here
     if meant in known or (takes_any and parameter in ("args", "kwargs")):

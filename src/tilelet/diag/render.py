@@ -11,7 +11,7 @@ from tilelet.diag.canvas import BOLD, GUTTER, HELP, paint
 from tilelet.diag.core import Diagnostic, Label, Loc
 from tilelet.diag.snippet import SnippetFrame, snippet
 from tilelet.diag.source import SourceReader, display_path, read_line, span_of
-from tilelet.diag.text import plural, printable
+from tilelet.diag.text import escape_controls, plural
 
 DEFAULT_WIDTH = 120
 # Long inlining chains show only the innermost and outermost calls.
@@ -34,7 +34,7 @@ def render_text(
         sources=sources,
         width=width,
     )
-    first, *more = printable(diagnostic.message).split("\n")
+    first, *more = escape_controls(diagnostic.message).split("\n")
     head = paint(f"{diagnostic.severity}[{diagnostic.code}]", diagnostic.severity, color)
     lines = [head + paint(f": {first}", BOLD, color), *(f"  {text}" for text in more)]
     lines += snippet(labels, frame)
@@ -55,8 +55,8 @@ def render_line(diagnostic: Diagnostic, color: bool = False) -> str:
     text = f"{head}: {diagnostic.message}"
     loc = diagnostic.loc
     if loc is None or loc.line <= 0:
-        return printable(text)
-    return printable(f"{display_path(loc.file)}:{loc.line}:{loc.col + 1}: {text}")
+        return escape_controls(text)
+    return escape_controls(f"{display_path(loc.file)}:{loc.line}:{loc.col + 1}: {text}")
 
 
 def render_all(
@@ -117,7 +117,7 @@ def _unplaced_texts(labels: Iterable[Label], sources: SourceReader) -> list[str]
 
 def _remark(kind: str, text: str, frame: SnippetFrame) -> list[str]:
     """Render `= note: ...`, with further lines aligned under the first."""
-    first, *more = printable(text).split("\n")
+    first, *more = escape_controls(text).split("\n")
     margin = " " * (frame.digits + 1)
     style = HELP if kind == "help" else BOLD
     equals, name = paint("=", GUTTER, frame.color), paint(kind, style, frame.color)

@@ -8,7 +8,7 @@ from tilelet.dataclasses import dataclass, replace
 from tilelet.diag.canvas import GUTTER, SECONDARY, CanvasRow, cells_of, cut_cells
 from tilelet.diag.core import Label
 from tilelet.diag.source import CharacterSpan, SourceReader, display_path, span_of
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 
 # A span over more lines than this shows only its first and last line.
 _WHOLE_SPAN_LINES = 4
@@ -93,7 +93,7 @@ def snippet(labels: Sequence[Label], frame: SnippetFrame) -> list[str]:
 
 
 def _place(span: CharacterSpan) -> str:
-    return printable(f"{display_path(span.file)}:{span.line}:{span.col + 1}")
+    return escape_controls(f"{display_path(span.file)}:{span.line}:{span.col + 1}")
 
 
 def _with_lanes(marks: Iterable[_Mark]) -> list[_Mark]:

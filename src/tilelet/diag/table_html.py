@@ -14,16 +14,16 @@ LONGEST = 60
 def parts_html(parts: Sequence[str | Table], max_rows: int = MAX_ROWS) -> str:
     """Render texts and tables in order, at most `max_rows` rows of each table."""
     return "".join(
-        _table(part, max_rows) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>"
+        _table_html(part, max_rows) if isinstance(part, Table) else f"<pre>{escape(part)}</pre>"
         for part in parts
     )
 
 
-def _table(table: Table, max_rows: int) -> str:
+def _table_html(table: Table, max_rows: int) -> str:
     def cells(tag: str, row: Sequence[str]) -> str:
         sides = ("left" if i < table.left else "right" for i in range(len(row)))
         return "".join(
-            f'<{tag} style="text-align:{side}">{escape(shortened(str(cell)))}</{tag}>'
+            f'<{tag} style="text-align:{side}">{escape(shorten(str(cell)))}</{tag}>'
             for side, cell in zip(sides, row)
         )
 
@@ -38,5 +38,5 @@ def _table(table: Table, max_rows: int) -> str:
     )
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

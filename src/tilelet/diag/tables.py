@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tilelet.dataclasses import dataclass, field, replace
 from tilelet.diag.render import text_width, use_color
-from tilelet.diag.text import printable, wrapped
+from tilelet.diag.text import escape_controls, wrap_lines
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -26,13 +26,15 @@ class Table:
 
     def text(self) -> str:
         """Render as text: columns two spaces apart, a rule under the heads, no trailing blanks."""
-        heads, *rows = [[printable(str(cell)) for cell in row] for row in (self.heads, *self.rows)]
+        heads, *rows = [
+            [escape_controls(str(cell)) for cell in row] for row in (self.heads, *self.rows)
+        ]
         widths = self._widths()
-        lines = [printable(self.title)] if self.title else []
+        lines = [escape_controls(self.title)] if self.title else []
         lines.append(self._line(heads, widths))
         lines.append("  " + "  ".join("-" * w for w in widths))
         lines += [self._line(row, widths) for row in rows]
-        lines += [f"  {printable(note)}" for note in self.notes]
+        lines += [f"  {escape_controls(note)}" for note in self.notes]
         return "\n".join(lines)
 
     def markdown(self) -> str:
@@ -53,7 +55,7 @@ class Table:
 
     def _widths(self) -> list[int]:
         return [
-            max(len(printable(str(row[i]))) for row in (self.heads, *self.rows))
+            max(len(escape_controls(str(row[i]))) for row in (self.heads, *self.rows))
             for i in range(len(self.heads))
         ]
 
@@ -84,7 +86,7 @@ class Table:
         from rich.table import Table as RichTable
 
         def escape(text: str) -> str:
-            return without_markup(printable(text))
+            return without_markup(escape_controls(text))
 
         shown = RichTable(
             title=escape(self.title),
@@ -111,7 +113,7 @@ class WideTable(Table):
     plain: str = ""
 
     def text(self) -> str:
-        return printable(self.plain)
+        return escape_controls(self.plain)
 
     def fitted(self, width: int) -> Iterator[Table]:
         yield from Table(self.title, self.heads, self.rows, self.left, self.notes).fitted(width)
@@ -137,12 +139,12 @@ def show(parts: Sequence[str | Table], stream: TextIO | None = None) -> None:
             for table in part.fitted(width):
                 console.print(table.rich())
         else:
-            console.print(wrapped(printable(part), width), markup=False, soft_wrap=True)
+            console.print(wrap_lines(escape_controls(part), width), markup=False, soft_wrap=True)
             console.print()
 
 
 def as_text(parts: Sequence[str | Table]) -> list[str]:
-    return [p.text() if isinstance(p, Table) else printable(p) for p in parts]
+    return [p.text() if isinstance(p, Table) else escape_controls(p) for p in parts]
 
 
 def number(value: float, digits: int = 2) -> str:

@@ -29,7 +29,7 @@ def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
     return sorted((c for c in scores if scores[c] >= bar), key=lambda c: (-scores[c], c))[:limit]
 
 
-def ticked(names: Iterable[object], joiner: str = "or") -> str:
+def quoted_names(names: Iterable[object], joiner: str = "or") -> str:
     """Format names as `a`, `b` or `c`."""
     quoted = [f"`{n}`" for n in names]
     if len(quoted) < 2:
@@ -40,7 +40,7 @@ def ticked(names: Iterable[object], joiner: str = "or") -> str:
 def did_you_mean(suggestions: Iterable[str]) -> list[str]:
     """Return one help line with the first three suggestions, or none."""
     shown = list(suggestions)[:3]
-    return [f"did you mean {ticked(shown)}?"] if shown else []
+    return [f"did you mean {quoted_names(shown)}?"] if shown else []
 
 
 def shape_text(shape: Iterable[object]) -> str:
@@ -53,7 +53,7 @@ def plural(count: int, noun: str, many: str = "") -> str:
     return f"1 {noun}" if count == 1 else f"{count} {many or noun + 's'}"
 
 
-def printable(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Escape control characters, which names may contain and terminals would obey.
 
     Bidirectional controls and lone surrogates, which no stream accepts, are escaped too.
@@ -79,7 +79,7 @@ def size_text(count: int) -> str:
     raise AssertionError("unreachable")
 
 
-def wrapped(text: str, width: int) -> str:
+def wrap_lines(text: str, width: int) -> str:
     """Wrap long lines, indenting continuation lines by two more spaces."""
     lines: list[str] = []
     for line in text.splitlines():

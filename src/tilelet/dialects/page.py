@@ -18,13 +18,13 @@ def portability_markdown() -> str:
     found = [cls for cls in classes().values() if cls.__module__ == _AREA]
     return template.format(
         dialects="\n".join(f"| `{d.name}` | {d.about} |" for d in DIALECTS.values()),
-        missing="\n\n".join(_missing()),
+        missing="\n\n".join(_missing_parts()),
         limits="\n".join(_limits()),
         findings="\n".join(f"| {cls.code} | {describe(cls).summary} |" for cls in found),
     )
 
 
-def _missing() -> Iterator[str]:
+def _missing_parts() -> Iterator[str]:
     """Yield what each dialect lacks, in paragraphs."""
     for dialect in DIALECTS.values():
         yield f"## Not in {dialect.name}"

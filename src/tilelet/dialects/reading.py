@@ -243,7 +243,7 @@ class Reader:
             self._capture(node.id, "constant", place, known, frame)
             return
         mine, seen = frame.captured[node.id], frame.closure.get(node.id, _MISSING)
-        if seen is not mine and not _equal(seen, mine):
+        if seen is not mine and not _are_equal(seen, mine):
             self.sites.append(
                 Capture(node.id, "constant", place, frame.caller, frame.function.name, "a caller")
             )
@@ -515,7 +515,7 @@ def _differ(a: Type | None, b: Type | None) -> bool:
     return isinstance(a, shaped) != isinstance(b, shaped)
 
 
-def _equal(a: object, b: object) -> bool:
+def _are_equal(a: object, b: object) -> bool:
     if isinstance(a, (int, float, str)) and isinstance(b, (int, float, str)):
         return type(a) is type(b) and a == b
     return False

@@ -15,7 +15,7 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Function, Op, Program, Value
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.ir.views import CallView, ForView, yielded_values
 
 Region = tuple[object, ...]
 
@@ -68,7 +68,7 @@ class ValueRegions:
                     self._function(callee, call.operands)
             for inner_block in op.blocks:
                 self._block(inner_block)
-                carried = carried or yielded(inner_block)
+                carried = carried or yielded_values(inner_block)
             if op.blocks:
                 for result, value in zip(op.results, carried, strict=False):
                     self._found[result] = self._region_of(value)

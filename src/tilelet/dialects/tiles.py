@@ -14,7 +14,7 @@ from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, FunctionKind, Op, Program, Value, walk
 from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ir.views import ForView, ScopeView, yielded_values
 
 _Axes = frozenset[int]
 _NONE: _Axes = frozenset()
@@ -99,7 +99,7 @@ class _Walk:
                     self._known[inner] = self._of(value)
             for inner_block in op.blocks:
                 yield from self.block(inner_block)
-                for result, value in zip(op.results, yielded(inner_block), strict=False):
+                for result, value in zip(op.results, yielded_values(inner_block), strict=False):
                     self._known[result] = self._of(value)
             source = op.args.get("source")
             if op.spec.writes and isinstance(source, Value):
@@ -108,7 +108,7 @@ class _Walk:
                 known = self._result(op)
                 self._known.update(dict.fromkeys(op.results, known))
         if is_kernel:
-            for value in yielded(block):
+            for value in yielded_values(block):
                 if isinstance(value, Value) and isinstance(value.type, TileType):
                     yield from self._check_store(value)
 

@@ -38,7 +38,7 @@ from tilelet.divergence.source_text import source_diff
 from tilelet.dtypes import Array
 from tilelet.ir.core import Direction
 from tilelet.ir.spec import Cost, Trait
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 
 _GROWTH_SHARE = 0.05
 """Share of output elements that may differ from the golden in double precision, too, if the program
@@ -329,15 +329,15 @@ def _beyond(statement: Statement, violation: Violation) -> UserError:
 
 def _error_of(found: Divergence) -> UserError:
     if found.grade == REPAIRED:
-        return _repaired(found)
+        return _repaired_error(found)
     if found.repairs:
         return _candidates(found)
     if found.kind in ("missing write", "undefined read"):
-        return _unwritten(found)
-    return _bounded(found) if found.grade == BOUNDED else _not_found(found)
+        return _unwritten_error(found)
+    return _bounded_error(found) if found.grade == BOUNDED else _not_found(found)
 
 
-def _repaired(found: Divergence) -> UserError:
+def _repaired_error(found: Divergence) -> UserError:
     statement, repair = found.listed[0], found.repairs[0]
     agrees = [label for label in _agrees(found) if label[0] != statement.loc]
     change = "an assignment after" if repair.edit.kind == "missing assignment" else "a change of"
@@ -379,7 +379,7 @@ def _candidates(found: Divergence) -> UserError:
     return DivergenceBounded(what, labels, notes, helps)
 
 
-def _bounded(found: Divergence) -> UserError:
+def _bounded_error(found: Divergence) -> UserError:
     labels = _agrees(found)
     assert found.first is not None
     if all(loc != found.first.loc for loc, _ in labels):
@@ -435,7 +435,7 @@ def _agrees(found: Divergence) -> list[tuple[Loc, str]]:
     return [(found.last.statement.loc, f"agrees with {found.last.array.where}")]
 
 
-def _unwritten(found: Divergence) -> UserError:
+def _unwritten_error(found: Divergence) -> UserError:
     unused = [(s.loc, f"`{s.tile}` is computed here but never used") for s in found.unused]
     if found.unstored and not any(s.loc == found.unstored.loc for s in found.unused):
         fits = "belongs there" if found.kind == "missing write" else "would fit there"
@@ -517,7 +517,7 @@ def _arrays_of(trace: Trace) -> list[Intermediate]:
     for event in trace.events:
         if event.tile is None or event.tile.data.dtype.kind in "iub" or event.tile.data.size < 8:
             continue
-        array = computable(event.tile.cut).astype(np.float64)
+        array = as_computable(event.tile.cut).astype(np.float64)
         key = array.tobytes()
         if key in seen or elements > 16 << 20:
             continue

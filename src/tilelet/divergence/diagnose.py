@@ -30,7 +30,7 @@ from tilelet.divergence.slices import Slice, Slicer
 from tilelet.divergence.source_text import assignments_without_op
 from tilelet.ir.core import Op
 from tilelet.ir.spec import Trait
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.tasks.window import Shape, Window
 
 REPAIRED, BOUNDED, NOT_FOUND = "repaired", "bounded", "not found"
@@ -428,7 +428,7 @@ class Diagnosis:
                 tile = self._trace.events[number].tile
                 if tile is None or Trait.TILE_VIEW in op.spec.traits:
                     continue
-                for _, factor in matcher.multiples(computable(tile.cut).astype(np.float64)):
+                for _, factor in matcher.multiples(as_computable(tile.cut).astype(np.float64)):
                     if all(abs(k - factor) > CLOSE * abs(factor) for k in known):
                         yield from edits.scale_result(op, [factor])
 
@@ -526,8 +526,8 @@ class Diagnosis:
         )
 
     def _worst(self, output: str) -> Worst:
-        a = computable(self._actual[output]).astype(np.float64)
-        e = computable(self._case.expected[output]).astype(np.float64)
+        a = as_computable(self._actual[output]).astype(np.float64)
+        e = as_computable(self._case.expected[output]).astype(np.float64)
         difference = np.where(self._wrong[output], np.nan_to_num(np.abs(a - e), nan=np.inf), -1.0)
         index = tuple(int(i) for i in np.unravel_index(int(np.argmax(difference)), a.shape))
         return Worst(output, index, float(a[index]), float(e[index]))

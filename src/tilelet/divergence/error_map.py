@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tilelet.dataclasses import dataclass
 from tilelet.diag.json_types import JsonObject
 from tilelet.dtypes import Array
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 
 Bools = NDArray[np.bool_]
 
@@ -204,7 +204,7 @@ def shape_of(actual: Array, expected: Array, bad: Bools, ulp: float = 0.0) -> Sh
 
     `ulp` is the relative spacing of the output's type, or 0 if it has none.
     """
-    a, e = computable(actual).astype(np.float64), computable(expected).astype(np.float64)
+    a, e = as_computable(actual).astype(np.float64), as_computable(expected).astype(np.float64)
     wrong_a, wrong_e = a[bad], e[bad]
     if not wrong_a.size:
         return Shape("unknown", "close values: only the script's own comparison rejects them")

@@ -29,7 +29,7 @@ class Agreement:
         self._matcher = matcher
         self._errors = errors
         self._closest = closest
-        self._running = set(_carried(trace.program))
+        self._running = set(_carried_arguments(trace.program))
         self._found: dict[int, Match | None] = {}
         self._agreeing: dict[int, Match | None] = {}
 
@@ -88,7 +88,7 @@ class Agreement:
         return part is None or part.start == 0 or not carried
 
 
-def _carried(program: Program) -> Iterator[Value]:
+def _carried_arguments(program: Program) -> Iterator[Value]:
     for function in program.functions.values():
         for op in walk(function.body):
             if op.name in ("for", "while"):

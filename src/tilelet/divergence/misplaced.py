@@ -50,11 +50,11 @@ class Load:
 
     def shifts(self, axis: int) -> set[int]:
         """Return by how much the window may move on an axis to agree."""
-        others = [r for r in self.right if _without(r, axis) == _without(self.taken, axis)]
+        others = [r for r in self.right if _drop_axis(r, axis) == _drop_axis(self.taken, axis)]
         return {r[axis] - self.taken[axis] for r in others}
 
 
-def _without(index: Shape, axis: int) -> Shape:
+def _drop_axis(index: Shape, axis: int) -> Shape:
     return index[:axis] + index[axis + 1 :]
 
 
@@ -163,7 +163,7 @@ class WindowSearch:
                 for v, used in zip(operands, event.inputs)
             }
             try:
-                found = _applied(event, given)
+                found = _apply(event, given)
             except (UserError, InternalError, ValueError):
                 return None
             if found is None:
@@ -211,7 +211,9 @@ class WindowSearch:
                     values = tuple(n // by if name == "floordiv" else n % by for n in known)
                     if len(set(values)) > 1:
                         text = f"({value.name} {sign} {by})"
-                        yield _Term(text, lambda v=value, f=name, b=by: _made(f, v, b, op), values)
+                        yield _Term(
+                            text, lambda v=value, f=name, b=by: _make_scalar(f, v, b, op), values
+                        )
 
 
 def _offsets(shape: Shape, extents: Shape, taken: Shape) -> Iterator[Shape]:
@@ -220,7 +222,7 @@ def _offsets(shape: Shape, extents: Shape, taken: Shape) -> Iterator[Shape]:
     yield from (offset for offset in itertools.product(*axes) if offset != taken)
 
 
-def _applied(event: Event, given: Mapping[Value, TileValue | None]) -> TileValue | None:
+def _apply(event: Event, given: Mapping[Value, TileValue | None]) -> TileValue | None:
     """Apply the op of an event to tiles."""
     op = event.op
     application = Application(op)
@@ -276,7 +278,7 @@ def _factors(term: _Term, shifts: Sequence[set[int]]) -> list[int]:
     return sorted(found - {0}, key=lambda f: (abs(f), f))[:_MAX_FACTORS]
 
 
-def _made(name: str, lhs: Arg, rhs: Arg, op: Op) -> tuple[Arg, tuple[Op, ...]] | None:
+def _make_scalar(name: str, lhs: Arg, rhs: Arg, op: Op) -> tuple[Arg, tuple[Op, ...]] | None:
     made = scalar_op(name, lhs, rhs, op.loc)
     return None if made is None else (made.result, (made,))
 
@@ -289,8 +291,8 @@ def _expression(
     ops: list[Op] = []
     for term, factor in terms:
         start = term.make()
-        scaled = start and _made("mul", start[0], abs(factor), op)
-        added = scaled and _made("add" if factor > 0 else "sub", total, scaled[0], op)
+        scaled = start and _make_scalar("mul", start[0], abs(factor), op)
+        added = scaled and _make_scalar("add" if factor > 0 else "sub", total, scaled[0], op)
         if not start or not scaled or not added:
             return None
         ops += (*start[1], *scaled[1], *added[1])

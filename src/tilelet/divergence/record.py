@@ -34,7 +34,7 @@ from tilelet.ir.core import (
     values_in,
 )
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ir.views import CallView, ForView, carried_values, yielded
+from tilelet.ir.views import CallView, ForView, carried_values, yielded_values
 from tilelet.ops.apply import Application
 from tilelet.tasks.window import Shape, TileValue, Window
 
@@ -373,7 +373,7 @@ class ScalarSources:
                     for value in same:
                         self._add(value, values_in((first, following)))
             elif op.name == "if":
-                for result, *given in zip(op.results, *(yielded(b) for b in op.blocks)):
+                for result, *given in zip(op.results, *(yielded_values(b) for b in op.blocks)):
                     self._add(result, values_in((op.args["cond"], *given)))
             else:
                 for result in op.results:

@@ -27,7 +27,7 @@ from tilelet.divergence.scoped_edits import ScopedEdits
 from tilelet.divergence.source_edits import SourceEdits
 from tilelet.dtypes import Array
 from tilelet.ir.core import Op, Program, Value
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.tasks.window import Window
 
 _LAST_RESORT, _MAX_COST = 4, 5
@@ -180,7 +180,7 @@ class RepairSearch:
         expected = np.ndarray(
             window.reach, flat.dtype, flat, window.offset * flat.itemsize, strides
         )
-        e = computable(expected).astype(np.float64)
+        e = as_computable(expected).astype(np.float64)
         near = case.atol + case.rtol * np.abs(e)
         allowed = _MAX_LEFT_WRONG * int(region.mask.sum())
 
@@ -193,7 +193,7 @@ class RepairSearch:
             if at.reach != window.reach or at.array.dtype != expected.dtype:
                 return False
             with np.errstate(all="ignore"):
-                close = np.abs(computable(at.array).astype(np.float64) - e) <= near
+                close = np.abs(as_computable(at.array).astype(np.float64) - e) <= near
             return int(close.size - close.sum()) > allowed
 
         return rejects
@@ -268,7 +268,7 @@ def _in_turn(left: Mapping[Op | None, deque[Edit]], found: Collection[object]) -
 
 def relative_error(actual: Array, expected: Array) -> float:
     """Return the relative L2 error of the finite elements."""
-    a, e = computable(actual).astype(np.float64), computable(expected).astype(np.float64)
+    a, e = as_computable(actual).astype(np.float64), as_computable(expected).astype(np.float64)
     keep = np.isfinite(a) & np.isfinite(e)
     norm = float(np.linalg.norm(e[keep]))
     return float(np.linalg.norm((a - e)[keep])) / norm if norm else math.inf

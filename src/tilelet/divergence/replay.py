@@ -31,7 +31,7 @@ from tilelet.dtypes import Array
 from tilelet.interp.interpreter import Interpreter
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Program
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.tasks.arguments import Argument, bind_arguments
 from tilelet.tasks.window import Buffer, Window
 
@@ -81,7 +81,7 @@ class Replay:
 
     def __init__(self, program: Program, arguments: Mapping[str, Argument]) -> None:
         self.program = program
-        self.arguments = _copied(arguments)  # an edit may write into any of them
+        self.arguments = _copy_arrays(arguments)  # an edit may write into any of them
         self.trace = Trace(program)
         self.run: Followed = follow(self.trace, self.arguments)
         self._code = ReusedCode()
@@ -171,7 +171,7 @@ class Replay:
         """Run another program on copies of the arguments; return the copies."""
         code = ReusedCode()
         code.most = self._most_steps
-        given = _copied(arguments)
+        given = _copy_arrays(arguments)
         try:
             with np.errstate(all="ignore"):
                 Interpreter(observer=code).run(program, given)
@@ -272,7 +272,7 @@ class Replay:
         self._state.run_kernel(task.kernel, task.arguments, task.blocks)
 
 
-def _copied(arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _copy_arrays(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {n: a.copy() if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
 
 
@@ -280,7 +280,7 @@ def _differs(a: Array, b: Array) -> Array:
     """Return the elements whose bits differ, treating all NaNs as equal."""
     if a.dtype.kind in "iub":
         return a != b
-    x, y = computable(a).astype(np.float64), computable(b).astype(np.float64)
+    x, y = as_computable(a).astype(np.float64), as_computable(b).astype(np.float64)
     return ~((x == y) | (np.isnan(x) & np.isnan(y)))
 
 

@@ -20,7 +20,7 @@ from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.ir.core import Op, Program, Value
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType, TileType, box
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.ops.apply import with_zeros
 from tilelet.tasks.window import Shape, TileValue, Window
 
@@ -158,7 +158,7 @@ class WideTrace(Trace):
             if there is None:
                 return
             if mine is None or not isinstance(value, TileValue) or 0 in window.shape:
-                there.value[...] = computable(window.array).astype(self._element)
+                there.value[...] = as_computable(window.array).astype(self._element)
                 there.bound[...] = 0.0
                 return
             part = box(value.valid)
@@ -182,7 +182,7 @@ class WideTrace(Trace):
             value = np.full(count, np.nan, self._element)
             if window.buffer.data is not None and window.buffer.origin == "param":
                 # Nothing has written here before, so these are the caller's contents.
-                value[...] = computable(window.buffer.data.view(window.dtype.numpy)).astype(
+                value[...] = as_computable(window.buffer.data.view(window.dtype.numpy)).astype(
                     self._element
                 )
             known = self._memory[window.buffer.id] = item, Wide(value, np.zeros(count))
@@ -205,7 +205,7 @@ class WideTrace(Trace):
         return self._tiles.get(id(tile))
 
     def _exact(self, data: Array) -> Wide:
-        value = computable(data).astype(self._element)
+        value = as_computable(data).astype(self._element)
         return Wide(value, np.zeros(value.shape))
 
     def _loaded(self, tile: TileValue, window: Window | None) -> Wide | None:
@@ -360,7 +360,7 @@ class WideTrace(Trace):
         self._tiles[id(tile)] = made
         part = box(tile.valid)
         actual, wide, bound = (
-            x[part] for x in (computable(tile.data).astype(np.float64), made.value, made.bound)
+            x[part] for x in (as_computable(tile.data).astype(np.float64), made.value, made.bound)
         )
         difference = np.abs(actual - wide)
         dtype = op.results[0].type.dtype  # type: ignore[union-attr]
@@ -369,7 +369,7 @@ class WideTrace(Trace):
         over |= ~np.isfinite(actual) & np.isfinite(wide) & (np.abs(wide) < 1e300)
         over |= _rounds_far(op, args, tile)[part]
         over &= ~np.isnan(wide)
-        self.errors[number] = _relative(actual, wide)
+        self.errors[number] = _relative_distance(actual, wide)
         if not over.any() or self._element is not np.float64:
             return
         ratio = np.nan_to_num(difference / (bound + tiny), nan=np.inf)
@@ -377,7 +377,7 @@ class WideTrace(Trace):
         flat = int(np.argmax(excess))
         index = tuple(int(i) for i in np.unravel_index(flat, actual.shape))
         before = [
-            _relative(computable(a.data).astype(np.float64), self._operand(a).value)
+            _relative_distance(as_computable(a.data).astype(np.float64), self._operand(a).value)
             for a in args.values()
             if isinstance(a, TileValue) and a.data.dtype.kind not in "iub"
         ]
@@ -418,8 +418,8 @@ def _rounds_far(op: Op, args: Mapping[str, object], tile: TileValue) -> Array:
     if op.name != "cast" or not from_float or not isinstance(source, TileValue):
         return np.zeros(tile.data.shape, np.bool_)
     assert isinstance(type_, TileType)
-    given = computable(source.data).astype(np.float64)
-    moved = np.abs(computable(tile.data).astype(np.float64) - given)
+    given = as_computable(source.data).astype(np.float64)
+    moved = np.abs(as_computable(tile.data).astype(np.float64) - given)
     return moved > _SLACK * unit(type_.dtype) * np.abs(given) + _smallest(type_.dtype)
 
 
@@ -441,7 +441,7 @@ def _smallest(dtype: DType) -> float:
     return 2.0**-24 if dtype is FP16 else 2.0**-126
 
 
-def _relative(actual: Array, wide: Array) -> float:
+def _relative_distance(actual: Array, wide: Array) -> float:
     keep = np.isfinite(actual) & np.isfinite(wide)
     norm = float(np.linalg.norm(wide[keep]))
     return float(np.linalg.norm((actual - wide)[keep])) / norm if norm else 0.0

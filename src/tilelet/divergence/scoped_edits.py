@@ -210,7 +210,7 @@ class ScopedEdits:
             yield _New("0", 0, cost=2)
         yield from (_New(v.name, v) for v in scalars if v is not old)
         yield from self._reversed(scalars, op.loc)
-        yield from _shifted(old, [*extents, 1], op.loc)
+        yield from _shifts(old, [*extents, 1], op.loc)
         if Trait.SCALAR in op.spec.traits:
             # Sums with multiples are sums with the result: `_scalar_sums`.
             own = [old] if isinstance(old, Value) else []
@@ -326,7 +326,7 @@ class ScopedEdits:
         middle = _like(op.result)
         first = replace(op, results=(middle,))
         news = [
-            *_shifted(middle, [1], op.loc),
+            *_shifts(middle, [1], op.loc),
             *_more(middle, visible.scalars(op), self.small_constants(op), op.loc),
         ]
         for new in news:
@@ -413,7 +413,7 @@ class ScopedEdits:
         for other in visible.before[op]:
             if other is old or other not in visible.unused_in_the_end or other.type != old.type:
                 continue
-            for text, before, value in _applied("add", (old, other), op.loc):
+            for text, before, value in _applications("add", (old, other), op.loc):
                 made = _with(op, path, value)
                 if made is not None:
                     what = f"carry `{text}`: `{other.name}` is not used"
@@ -435,37 +435,37 @@ class ScopedEdits:
         """
         if not is_moved:
             for spec in edits.unary_specs():
-                yield from _applied(spec.name, (old,), op.loc)
-            yield from _applied("mul", (old, old), op.loc)
-        yield from _normalized(old, op.loc)
+                yield from _applications(spec.name, (old,), op.loc)
+            yield from _applications("mul", (old, old), op.loc)
+        yield from _normalizations(old, op.loc)
         yield from _corrected(op, old, visible)
-        yield from _masked(op, old, visible)
+        yield from _maskings(op, old, visible)
         is_float = is_float_tile(old)
         for number in numbers if is_float else ():
-            yield from _applied("mul", (old, number), op.loc)
+            yield from _applications("mul", (old, number), op.loc)
         for scalar in visible.float_scalars(op) if is_float else ():
             for name in ("mul", "sub", "add", "div"):
-                yield from _applied(name, (old, scalar), op.loc)
+                yield from _applications(name, (old, scalar), op.loc)
         for other in visible.tiles(op):
             if other is not old:
                 for name in _combining_ops(old, other):
-                    yield from _applied(name, (old, other), op.loc)
+                    yield from _applications(name, (old, other), op.loc)
 
     def _limited(self, op: Op, old: Value) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
         """Add 1 to a tile, subtract it, or limit the tile by a number of the golden."""
         is_float = is_float_tile(old)
         for number in (1, -1):
-            yield from _applied("add", (old, float(number) if is_float else number), op.loc)
+            yield from _applications("add", (old, float(number) if is_float else number), op.loc)
         for number in self._signed if is_float else ():
             for name in ("maximum", "minimum"):
-                yield from _applied(name, (old, number), op.loc)
+                yield from _applications(name, (old, number), op.loc)
 
     def _shifted_by_numbers(
         self, op: Op, old: Value
     ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
         """Add a number of the golden to a tile."""
         for number in self._signed if is_float_tile(old) else ():
-            yield from _applied("add", (old, number), op.loc)
+            yield from _applications("add", (old, number), op.loc)
 
     @property
     def _signed(self) -> list[float]:
@@ -516,7 +516,7 @@ class ScopedEdits:
             cost = 3 if tensor.name in self._unused else 5
             window = ", ".join(map(_range, extents, offset, shape))
             for name in _combining_ops(old, load.result):
-                for _, ops, _ in _applied(name, (old, load.result), op.loc):
+                for _, ops, _ in _applications(name, (old, load.result), op.loc):
                     text = f"pl.{name}({old.name}, {tensor.name}[{window}])"
                     yield text, (load, *ops), cost
 
@@ -736,7 +736,7 @@ def _multiple(value: Value, by: int, loc: Loc) -> tuple[Value, tuple[Op, ...]]:
     return (value, ()) if made is None else (made.result, (made,))
 
 
-def _shifted(old: Arg, deltas: Sequence[int], loc: Loc) -> Iterator[_New]:
+def _shifts(old: Arg, deltas: Sequence[int], loc: Loc) -> Iterator[_New]:
     if not isinstance(old, Value):
         for n in dict.fromkeys(deltas):
             for new in (old + n, old - n):  # type: ignore[operator]
@@ -809,7 +809,7 @@ def _rounded_up(op: Op, lhs: Arg, rhs: Arg) -> Iterator[Edit]:
 # Tiles
 
 
-def _applied(
+def _applications(
     name: str, args: Sequence[Arg], loc: Loc, wanted: Type | None = None
 ) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
     """Apply an op that keeps the type of its first operand, or has the `wanted` type."""
@@ -824,14 +824,14 @@ def _applied(
         yield f"pl.{name}({shown})", (made,), made.result
 
 
-def _normalized(old: Value, loc: Loc) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+def _normalizations(old: Value, loc: Loc) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
     """Divide rows by their sums."""
     spec = REGISTRY["row_sum"]
     try:
         total = make_op(spec, bind(spec, old), in_scope=True, loc=loc)
     except UserError:
         return
-    for _, ops, value in _applied("row_expand_div", (old, total.result), loc):
+    for _, ops, value in _applications("row_expand_div", (old, total.result), loc):
         text = f"pl.row_expand_div({old.name}, pl.row_sum({old.name}))"
         yield text, (total, *ops), value
 
@@ -845,15 +845,15 @@ def _corrected(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tupl
     columns = [v for v in visible.tiles(op) if v.type == type_ and v is not old]
     by = "mul" if type_ == old.type else "row_expand_mul"
     for before, after in itertools.permutations(columns, 2):
-        for change, first, less in _applied("sub", (before, after), op.loc):
-            for _, second, factor in _applied("exp", (less,), op.loc):
-                for _, ops, value in _applied(by, (old, factor), op.loc):
+        for change, first, less in _applications("sub", (before, after), op.loc):
+            for _, second, factor in _applications("exp", (less,), op.loc):
+                for _, ops, value in _applications(by, (old, factor), op.loc):
                     if before in carried:
                         text = f"pl.{by}({old.name}, pl.exp({change}))"
                         yield text, (*first, *second, *ops), value
 
 
-def _masked(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
+def _maskings(op: Op, old: Value, visible: Visible) -> Iterator[tuple[str, tuple[Op, ...], Value]]:
     """Pad a tile beyond a visible extent, with zeros or minus infinity."""
     assert isinstance(old.type, TileType)
     if len(old.type.shape) != 2 or math.prod(old.type.shape) == max(old.type.shape):
@@ -886,14 +886,14 @@ def _expressions(
     alike = [v for v in others if v.type == old.type]
     for value in alike:
         for spec in edits.unary_specs():
-            yield from _applied(spec.name, (value,), op.loc)
+            yield from _applications(spec.name, (value,), op.loc)
     for name in ("add", "mul", "sub", "div", "maximum", "minimum"):
         pairs = itertools.permutations if name in ("sub", "div") else itertools.combinations
         for pair in pairs(alike, 2):
-            yield from _applied(name, pair, op.loc)
+            yield from _applications(name, pair, op.loc)
     for value in others:
         for name in ("row_sum", "row_max", "col_sum", "col_max"):
-            yield from _applied(name, (value,), op.loc, old.type)
+            yield from _applications(name, (value,), op.loc, old.type)
 
 
 def _combining_ops(old: Value, value: Value) -> Sequence[str]:

@@ -24,7 +24,7 @@ from tilelet.dtypes import Array
 from tilelet.ir.core import FunctionKind, Op, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
-from tilelet.numerics.casts import computable, unit_roundoff
+from tilelet.numerics.casts import as_computable, unit_roundoff
 
 _FEW_ROUNDINGS = 32
 
@@ -141,11 +141,13 @@ def _describe_unnoticed(
 ) -> Unnoticed:
     share, is_rounding = 0.0, True
     for name in case.expected:
-        before, after = (computable(x[name]).astype(np.float64) for x in (clean, made))
+        before, after = (as_computable(x[name]).astype(np.float64) for x in (clean, made))
         moved = np.abs(after - before)
         few = _FEW_ROUNDINGS * _roundoff(case, name)
         is_rounding &= bool((moved <= few * np.abs(before)).all())
-        allowed = case.atol + case.rtol * np.abs(computable(case.expected[name]).astype(np.float64))
+        allowed = case.atol + case.rtol * np.abs(
+            as_computable(case.expected[name]).astype(np.float64)
+        )
         with np.errstate(invalid="ignore", divide="ignore"):
             share = max(share, float(np.nan_to_num(moved / allowed).max(initial=0.0)))
     other = [

@@ -18,7 +18,7 @@ from tilelet.dtypes import Array
 from tilelet.ir.core import Function, FunctionKind, Op, Value, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.tasks.window import Buffer, Shape
 
 _MAX_LOOKED_UP = 1000
@@ -29,7 +29,7 @@ def for_output(trace: Trace, name: str, expected: Array, missing: Bools) -> int 
     """Return the event whose tile equals the golden where an output was not written."""
     if expected.dtype.kind in "iub" or not expected.ndim:
         return None
-    golden = Intermediate(name, "", 0, computable(expected).astype(np.float64))
+    golden = Intermediate(name, "", 0, as_computable(expected).astype(np.float64))
     matcher = Matcher([golden])
     best: tuple[bool, int] | None = None
     first: dict[Op, int] = {}
@@ -73,7 +73,7 @@ def for_memory(trace: Trace, read: int, buffer: Buffer, box: tuple[Shape, Shape]
     """
     window = trace.events[read].window
     assert window is not None
-    shape = _wide([stop - start for start, stop in zip(*box)])
+    shape = _without_ones([stop - start for start, stop in zip(*box)])
     fits = [
         number
         for number in _candidates(trace)
@@ -93,10 +93,10 @@ def for_memory(trace: Trace, read: int, buffer: Buffer, box: tuple[Shape, Shape]
 def _fits(op: Op, shape: list[int], dtype: object) -> bool:
     type_ = op.results[0].type
     assert isinstance(type_, TileType)
-    return _wide(type_.shape) == shape and type_.dtype.numpy == dtype
+    return _without_ones(type_.shape) == shape and type_.dtype.numpy == dtype
 
 
-def _wide(shape: Shape | list[int]) -> list[int]:
+def _without_ones(shape: Shape | list[int]) -> list[int]:
     return [n for n in shape if n != 1]
 
 

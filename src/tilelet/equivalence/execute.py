@@ -24,7 +24,7 @@ from tilelet.equivalence.memory import (
     Memory,
     UnprovableError,
     View,
-    whole,
+    whole_view,
     with_valid,
 )
 from tilelet.equivalence.rings import MODULUS
@@ -57,9 +57,9 @@ from tilelet.ir.core import (
 from tilelet.ir.faults import Fault
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
-from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.ir.views import CallView, ForView, yielded_values
 from tilelet.ops.reference import wrap_integer
-from tilelet.ops.transfers import fitted
+from tilelet.ops.transfers import fit_rank
 from tilelet.syntax.enums import AtomicType
 
 Env = dict[Value, Any]
@@ -128,7 +128,7 @@ class _SymbolicRun:
         named = zip(main.params, arguments)
         names = {a.buffer: p.name for p, a in named if isinstance(a, View)}
         results: list[object] = []
-        for place, (value, made) in enumerate(zip(returned, yielded(main.body))):
+        for place, (value, made) in enumerate(zip(returned, yielded_values(main.body))):
             if isinstance(value, View):
                 name = names.setdefault(value.buffer, f"result {place}")
                 results.append((name, value.place, value.valid, _element_type(made)))
@@ -165,7 +165,7 @@ class _SymbolicRun:
             self._spend(size)
             buffer.data = np.full(size, element, np.uint64)
         self._buffers.append(buffer)
-        return whole(buffer, shape)
+        return whole_view(buffer, shape)
 
     def _spend(self, elements: int) -> None:
         self.work += elements
@@ -192,7 +192,7 @@ class _SymbolicRun:
             handler = getattr(self, f"_op_{op.name.replace('.', '_')}", self._other)
             results: tuple[object, ...] = handler(op, env)
             env.update(zip(op.results, results))
-        return tuple(self._get(v, env) for v in yielded(block))
+        return tuple(self._get(v, env) for v in yielded_values(block))
 
     def _other(self, op: Op, env: Env) -> tuple[object, ...]:
         known = {"get_block_idx": self.block, "get_block_num": self.blocks}
@@ -232,7 +232,7 @@ class _SymbolicRun:
         assert isinstance(op.result.type, ScalarType)
         dtype = op.result.type.dtype
         if op.name in _RING_OPS and dtype.is_integer:
-            a, b = (_widened(op.args[n], args[n], dtype) for n in ("lhs", "rhs"))
+            a, b = (_widen(op.args[n], args[n], dtype) for n in ("lhs", "rhs"))
             a = a if isinstance(a, Symbol) else Symbol(int(a) % ((1 << 127) - 1))
             found = {"add": a.__add__, "sub": a.__sub__, "mul": a.__mul__}[_RING_OPS[op.name]](b)
             return found if isinstance(found, Symbol) else wrap_integer(found, dtype)
@@ -347,7 +347,7 @@ class _SymbolicRun:
                 raise UnprovableError("a store that quantizes is not modelled")
             terms = combine(tag("stored as", tuple(dtypes), tuple(extra)), terms)
         atomic = op.args["atomic"] is AtomicType.Add
-        shape, valid = (fitted(n, len(view.shape)) for n in (terms.shape, tile.valid))
+        shape, valid = (fit_rank(n, len(view.shape)) for n in (terms.shape, tile.valid))
         assert shape is not None
         assert valid is not None
         terms = terms.reshape(shape)
@@ -368,10 +368,10 @@ class _SymbolicRun:
         if isinstance(view, TermTile):
             return self._compute(op, env)
         shape = self._shape(self._get(_as_tuple(op.args["shape"]), env))
-        dense = whole(view.buffer, view.shape).strides == view.strides
+        dense = whole_view(view.buffer, view.shape).strides == view.strides
         if view.unknown or view.valid is not None or not dense:
             raise UnprovableError("a view that is not dense is reshaped")
-        made = whole(view.buffer, shape)
+        made = whole_view(view.buffer, shape)
         return (View(made.buffer, view.offset, *made.place[1:]),)  # type: ignore[arg-type]
 
     def _op_transpose(self, op: Op, env: Env) -> Values:
@@ -773,7 +773,7 @@ class _SymbolicRun:
 _PLAIN = np.uint64(0)
 
 
-def _widened(arg: Arg, value: object, dtype: DType) -> Any:
+def _widen(arg: Arg, value: object, dtype: DType) -> Any:
     """Return an operand of integer arithmetic in `dtype`; polynomials have one type."""
     own = scalar_dtype(arg) if isinstance(value, Symbol) else None
     if own is None or (own.bits, own.is_signed) == (dtype.bits, dtype.is_signed):

@@ -145,7 +145,7 @@ class View:
         return as_strided(data[self.offset :], self.reach, [s * 8 for s in self.strides])
 
 
-def whole(buffer: Buffer, shape: Sequence[int]) -> View:
+def whole_view(buffer: Buffer, shape: Sequence[int]) -> View:
     strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
     return View(buffer, 0, tuple(shape), tuple(strides), tuple(shape), (None,) * len(shape))
 
@@ -161,7 +161,7 @@ class Memory:
         found = self._elements(view)
         if view.valid is None:
             return found
-        return masked(found, view.valid)
+        return mask_invalid(found, view.valid)
 
     def _elements(self, view: View) -> Terms:
         last = view.buffer.last
@@ -213,7 +213,7 @@ class Memory:
         buffer.elements()
 
 
-def masked(terms: Terms, valid: Sequence[Extent]) -> Terms:
+def mask_invalid(terms: Terms, valid: Sequence[Extent]) -> Terms:
     """Return the elements with zeros outside the valid region."""
     if all(isinstance(v, int) for v in valid):
         made = np.zeros_like(terms)

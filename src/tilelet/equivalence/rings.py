@@ -27,7 +27,7 @@ def add(a: Terms, b: Terms) -> Terms:
 
 def subtract(a: Terms, b: Terms) -> Terms:
     """Return the difference; `x - x` is not 0, because it is NaN if `x` is infinite or NaN."""
-    negative = _joined(*(b % np.uint64(p) * _MINUS % np.uint64(p) for p in _PRIMES))
+    negative = _join_residues(*(b % np.uint64(p) * _MINUS % np.uint64(p) for p in _PRIMES))
     return (a % MODULUS + negative) % MODULUS
 
 
@@ -35,7 +35,7 @@ def matmul(a: Terms, b: Terms) -> Terms:
     """Return the product of opaque factors; `0 * x` is not 0, because it may be NaN."""
     a, b = (combine(_FACTOR, x % MODULUS) for x in (a, b))
     residues = [_matmul(a, b, prime) for prime in _PRIMES]
-    return _joined(*residues)
+    return _join_residues(*residues)
 
 
 def _matmul(a: Terms, b: Terms, prime: int) -> Terms:
@@ -48,7 +48,7 @@ def _matmul(a: Terms, b: Terms, prime: int) -> Terms:
     return np.asarray(total)
 
 
-def _joined(r1: Terms, r2: Terms, r3: Terms) -> Terms:
+def _join_residues(r1: Terms, r2: Terms, r3: Terms) -> Terms:
     """Return the number with these residues (Garner's algorithm)."""
     p1, p2, p3 = map(np.uint64, _PRIMES)
     inverse = np.uint64(pow(_PRIMES[0], -1, _PRIMES[1]))

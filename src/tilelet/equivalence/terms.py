@@ -40,13 +40,13 @@ class Symbol:
     point: int
 
     def __add__(self, other: Symbol | int) -> Symbol | int:
-        return _known((self.point + _point(other)) % _FIELD)
+        return _number_or_symbol((self.point + _point(other)) % _FIELD)
 
     def __sub__(self, other: Symbol | int) -> Symbol | int:
-        return _known((self.point - _point(other)) % _FIELD)
+        return _number_or_symbol((self.point - _point(other)) % _FIELD)
 
     def __mul__(self, other: Symbol | int) -> Symbol | int:
-        return _known(self.point * _point(other) % _FIELD)
+        return _number_or_symbol(self.point * _point(other) % _FIELD)
 
 
 Scalar: TypeAlias = Symbol | int | float | bool
@@ -56,7 +56,7 @@ def _point(value: Symbol | int) -> int:
     return value.point if isinstance(value, Symbol) else int(value) % _FIELD
 
 
-def _known(point: int) -> Symbol | int:
+def _number_or_symbol(point: int) -> Symbol | int:
     """Return a number if all symbols cancel."""
     if point < _NEAR:
         return point
@@ -65,7 +65,7 @@ def _known(point: int) -> Symbol | int:
 
 def difference(a: Symbol | int, b: Symbol | int) -> int | None:
     """Return `a - b` if it is constant, else None."""
-    found = _known((_point(a) - _point(b)) % _FIELD)
+    found = _number_or_symbol((_point(a) - _point(b)) % _FIELD)
     return found if isinstance(found, int) else None
 
 
@@ -76,13 +76,13 @@ def symbol(*parts: object) -> Symbol:
 
 
 @cache
-def _tagged(text: str) -> int:
+def _tag(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 def tag(*parts: object) -> np.uint64:
     """Hash values that are known during symbolic execution."""
-    return np.uint64(_tagged("\0".join(map(_text, parts))))
+    return np.uint64(_tag("\0".join(map(_text, parts))))
 
 
 def _text(part: object) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from tilelet import dtypes
 from tilelet.dataclasses import dataclass
 from tilelet.equivalence import rings
-from tilelet.equivalence.memory import Extent, masked
+from tilelet.equivalence.memory import Extent, mask_invalid
 from tilelet.equivalence.terms import (
     Symbol,
     Terms,
@@ -68,7 +68,7 @@ def compute(op: Op, args: Args, *, rounding: bool) -> tuple[list[Any], bool]:
     elif Trait.ELEMENTWISE in traits:
         found = _elementwise(op, args, tiles, shape, rounding=rounding)
     elif op.spec.moves and set(tiles) <= set(op.spec.moves) and not has_symbol(numbers):
-        found = _moved(op, args, tiles, shape)
+        found = _move(op, args, tiles, shape)
     elif Trait.GEMM in traits:
         found = _product(op, args, tiles, rounding=rounding)
     elif op.spec.reduces is not None and tiles["x"].is_full:
@@ -80,8 +80,8 @@ def compute(op: Op, args: Args, *, rounding: bool) -> tuple[list[Any], bool]:
         return _opaque(op, args), False
     if rounding:
         found = found % rings.MODULUS
-    valid = _valid(op, args, tiles, shape)
-    return [TermTile(masked(found, valid) if valid != shape else found, valid)], True
+    valid = _valid_region(op, args, tiles, shape)
+    return [TermTile(mask_invalid(found, valid) if valid != shape else found, valid)], True
 
 
 def _head(op: Op, args: Args) -> np.uint64:
@@ -101,7 +101,7 @@ def _regions(tiles: Mapping[str, TermTile]) -> tuple[object, ...]:
     return tuple((name, t.terms.shape, t.valid) for name, t in tiles.items())
 
 
-def _valid(
+def _valid_region(
     op: Op, args: Args, tiles: Mapping[str, TermTile], shape: Sequence[int]
 ) -> tuple[Extent, ...]:
     rule = op.spec.valid
@@ -157,7 +157,7 @@ def _unknown_region(
     return combine(_head(op, args), tag(_regions(tiles)), grid(shape), *operands)
 
 
-def _moved(
+def _move(
     op: Op, args: Args, tiles: Mapping[str, TermTile], shape: tuple[int, ...]
 ) -> Terms | None:
     """Move elements with the op's own reference."""
@@ -205,9 +205,9 @@ def _opaque(op: Op, args: Args) -> list[object]:
     for k, result in enumerate(op.results):
         if isinstance(result.type, (TileType, TensorType)):
             shape: tuple[int, ...] = result.type.shape  # type: ignore[assignment]
-            valid = _valid(op, args, tiles, shape)
+            valid = _valid_region(op, args, tiles, shape)
             terms = combine(tag(whole, k), grid(shape))
-            made.append(TermTile(masked(terms, valid) if valid != shape else terms, valid))
+            made.append(TermTile(mask_invalid(terms, valid) if valid != shape else terms, valid))
         else:
             made.append(symbol(whole, k))
     return made

@@ -83,7 +83,7 @@ class Trials:
     def _varied(self, name: str, array: Array, trial: int) -> Array:
         found = self._kept.get((name, trial))
         if found is None:
-            found = _varied(array, trial)
+            found = _vary(array, trial)
             if self._keeps and found is not array:
                 found.flags.writeable = False  # shared by all versions
                 self._kept[name, trial] = found
@@ -108,7 +108,7 @@ def run_outputs(program: Program, given: Inputs) -> TrialOutputs:
         engine = _engine(program) if resized is program else Interpreter()
         main = resized.main
         arguments = {
-            parameter.name: _own(given[parameter.name], direction)
+            parameter.name: _own_copy(given[parameter.name], direction)
             for parameter, direction in zip(main.params, main.directions)
         }
         engine.run(resized, arguments, execute=True)
@@ -125,7 +125,7 @@ def run_outputs(program: Program, given: Inputs) -> TrialOutputs:
     }
 
 
-def _own(value: Any, direction: Direction) -> Any:
+def _own_copy(value: Any, direction: Direction) -> Any:
     return value if direction is Direction.In else value.copy()
 
 
@@ -156,7 +156,7 @@ class UnboundedLoopError(Exception):
     """A `while` loop exceeded its iteration limit."""
 
 
-def _varied(array: Array, trial: int) -> Array:
+def _vary(array: Array, trial: int) -> Array:
     """Return other floating-point inputs; integers, which may be indices, are varied separately."""
     if trial == 0 or array.dtype.kind in "iub":
         return array

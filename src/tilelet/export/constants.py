@@ -81,7 +81,7 @@ class Constants:
         while True:
             for candidate in candidates:
                 known = self.values.get(candidate)
-                if candidate in self.values and _same(known, value):
+                if candidate in self.values and _are_same(known, value):
                     return candidate
                 if candidate not in self.values and candidate not in self.taken:
                     self.values[candidate] = value
@@ -94,7 +94,7 @@ class Constants:
         return [f"{name} = {_definition(value)}" for name, value in self.values.items()]
 
 
-def _same(a: object, b: object) -> bool:
+def _are_same(a: object, b: object) -> bool:
     if isinstance(a, SymDim) or isinstance(b, SymDim):
         return a is b
     return type(a) is type(b) and repr(a) == repr(b)

@@ -16,7 +16,7 @@ from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.diag.core import Loc
 from tilelet.diag.editing import Edit
 from tilelet.export.constants import LANGUAGE, Constants, is_language, literal
-from tilelet.export.text import FileText, names_read, one_line, wrapped
+from tilelet.export.text import FileText, names_read, one_line, wrap_statement
 from tilelet.frontend.dispatch import call_rule
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.nameflow import target_names
@@ -144,7 +144,7 @@ class Expander:
             after = s.end_lineno or s.lineno
 
     def _write(self, text: str, indent: str, comment: str = "") -> None:
-        lines = wrapped(text, indent)
+        lines = wrap_statement(text, indent)
         lines[-1 if len(lines) == 1 else 0] += comment
         self._lines += lines
 
@@ -167,7 +167,7 @@ class Expander:
                 if _has_helper(frame, s.test):
                     raise CannotExport(frame.loc(s.test), "a helper in the condition of a loop")
                 self._compound(frame, s, f"while {self._render(frame, s.test)}:", s.test, indent)
-            case ast.With() if not self._chunks and _retired(s) is not None:
+            case ast.With() if not self._chunks and _retired_scope(s) is not None:
                 self._retired_scope(frame, s, indent)
             case ast.With():
                 items = [self._with_item(frame, item, indent) for item in s.items]
@@ -187,14 +187,14 @@ class Expander:
 
     def _retired_scope(self, frame: InlineFrame, s: ast.With, indent: str) -> None:
         """Write `pl.incore` and similar scopes as `pl.at`, chunked loops as nested loops."""
-        scope = _retired(s)
+        scope = _retired_scope(s)
         assert scope is not None
         hint = [f"name_hint={self._render(frame, scope.hint)}"] if scope.hint is not None else []
         split = [f"optimizations=[{LANGUAGE}.split({self._render(frame, scope.split)})]"] if (
             scope.split is not None) else []  # fmt: skip
         level = f"level={LANGUAGE}.Level.CORE_GROUP"
         header = f"with {LANGUAGE}.at({', '.join([level, *split, *hint])}):"
-        loops = [_chunked(frame, inner) for inner in s.body] if scope.is_auto else []
+        loops = [_chunk_size(frame, inner) for inner in s.body] if scope.is_auto else []
         if not any(loops):
             self._write(header, indent, frame.file.trailing(s, s.items[-1].context_expr.end_lineno))
             self._inner(frame, s.body, indent, s.items[-1].context_expr.end_lineno or s.lineno)
@@ -214,7 +214,7 @@ class Expander:
     ) -> None:
         """Write a loop over chunks that contains a scope with a loop over one chunk."""
         assert isinstance(s.iter, ast.Call)
-        if any(_chunked(frame, inner) for inner in statements_in(s.body)):
+        if any(_chunk_size(frame, inner) for inner in statements_in(s.body)):
             raise CannotExport(frame.loc(s), "a chunked loop inside another")
         self._calls_in(frame, s.iter, indent)
         bounds = [one_line(self._render(frame, a)) for a in s.iter.args]
@@ -324,7 +324,7 @@ class Expander:
                 target, text = pending[0]
                 kept = self._fresh(target)
                 self._write(f"{kept} = {target}", indent)
-                pending = [(t, _replaced(e, target, kept)) for t, e in pending]
+                pending = [(t, _replace_name(e, target, kept)) for t, e in pending]
 
     # --- helpers ---------------------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Expander:
         """Return the helper that a call inlines, or None."""
         if not isinstance(node, ast.Call):
             return None
-        found = as_kernel_function(_named(frame, node.func))
+        found = as_kernel_function(_global_value(frame, node.func))
         if found is None or id(found) in self._kernels:
             return None
         if found.kind is not FunctionKind.Inline:
@@ -525,7 +525,7 @@ class _Scope:
     split: ast.expr | None
 
 
-def _retired(s: ast.With) -> _Scope | None:
+def _retired_scope(s: ast.With) -> _Scope | None:
     """Return the deprecated scope (April 2026) that a `with` opens, or None."""
     call = s.items[0].context_expr
     if not isinstance(call, ast.Call) or len(s.items) != 1:
@@ -548,7 +548,7 @@ def _retired(s: ast.With) -> _Scope | None:
     return _Scope(is_auto, options.get("name_hint"), split)
 
 
-def _chunked(frame: InlineFrame, s: ast.stmt) -> ast.expr | None:
+def _chunk_size(frame: InlineFrame, s: ast.stmt) -> ast.expr | None:
     """Return the chunk size of a loop; None if it is not chunked."""
     if not isinstance(s, ast.For) or not isinstance(s.iter, ast.Call):
         return None
@@ -560,12 +560,12 @@ def _chunked(frame: InlineFrame, s: ast.stmt) -> ast.expr | None:
 
 def _has_helper(frame: InlineFrame, node: ast.AST) -> bool:
     return any(
-        isinstance(n, ast.Call) and as_kernel_function(_named(frame, n.func)) is not None
+        isinstance(n, ast.Call) and as_kernel_function(_global_value(frame, n.func)) is not None
         for n in ast.walk(node)
     )
 
 
-def _named(frame: InlineFrame, node: ast.expr) -> object:
+def _global_value(frame: InlineFrame, node: ast.expr) -> object:
     """Return the global value of a dotted name; None if it is local to the kernel."""
     if isinstance(node, ast.Attribute):
         if (
@@ -574,7 +574,7 @@ def _named(frame: InlineFrame, node: ast.expr) -> object:
             and frame.function.is_method
         ):
             return frame.captured.get(node.attr)
-        base = _named(frame, node.value)
+        base = _global_value(frame, node.value)
         return getattr(base, node.attr, None) if base is not None else None
     if isinstance(node, ast.Name) and node.id not in frame.names:
         return frame.captured.get(node.id)
@@ -584,7 +584,7 @@ def _named(frame: InlineFrame, node: ast.expr) -> object:
 def _is_of_language(frame: InlineFrame, node: ast.Call | ast.Attribute) -> bool:
     """Whether a dotted name or callee belongs to the language."""
     root: ast.expr = node.func if isinstance(node, ast.Call) else node
-    named = _named(frame, root)
+    named = _global_value(frame, root)
     if isinstance(node, ast.Call) and (spec_of(named) or call_rule(named)):
         return True
     while isinstance(root, ast.Attribute):
@@ -615,5 +615,5 @@ def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(name)}\b", text) is not None
 
 
-def _replaced(text: str, name: str, new: str) -> str:
+def _replace_name(text: str, name: str, new: str) -> str:
     return re.sub(rf"(?<![\w.]){re.escape(name)}\b", new, text)

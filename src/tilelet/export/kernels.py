@@ -9,7 +9,7 @@ from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.portability import CannotExport
 from tilelet.export.constants import LANGUAGE, Constants, literal
 from tilelet.export.expand import Expander
-from tilelet.export.text import wrapped
+from tilelet.export.text import wrap_statement
 from tilelet.frontend.functions import KernelFunction
 from tilelet.frontend.module import Constant, SourceOrigin
 from tilelet.frontend.resolve import as_kernel_function
@@ -120,7 +120,7 @@ class _Writer:
         name = function.name if function.is_method else self.free(function.name)
         lines = [f"{indent}def {name}("]
         for param in params:
-            lines += wrapped(f"{param},", indent + "    ")
+            lines += wrap_statement(f"{param},", indent + "    ")
         lines.append(f"{indent}){result}:")
         return [*lines, *expander.body_of(function, given, indent + "    ")]
 
@@ -133,7 +133,7 @@ class _Writer:
     ) -> str:
         found, direction = types.get(p.arg, (None, Direction.In))
         node = p.annotation
-        if isinstance(node, ast.Subscript) and _last(node.value) in ("Out", "InOut"):
+        if isinstance(node, ast.Subscript) and _last_name(node.value) in ("Out", "InOut"):
             node = node.slice
         if isinstance(node, ast.Subscript):
             text = expander.annotation(function, node)
@@ -167,7 +167,7 @@ def _types(
     }
 
 
-def _last(node: ast.expr) -> str:
+def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 

@@ -131,7 +131,7 @@ def script_text(case: ExportCase, dialect: Dialect) -> ExportedScript:
     for line in ("import argparse", "import torch"):
         bundle.imports[line] = None
     inputs = _inputs(case, bundle)
-    _golden(case, bundle)
+    _write_golden(case, bundle)
     call = f"{kernels.name}(*tensors.values(), config=config)"
     if not kernels.is_jit:
         call = f"run({kernels.name}, *tensors.values(), config=config)"
@@ -228,7 +228,7 @@ def _is_random(spec: Spec) -> bool:
     ) in ("randn", "rand", "zeros", "ones")
 
 
-def _golden(case: ExportCase, bundle: Bundle) -> None:
+def _write_golden(case: ExportCase, bundle: Bundle) -> None:
     """Write the golden under its fixed name, wrapping one of the older form."""
     if case.golden is None:
         raise CannotExport(UNKNOWN, "a run without a golden, which has nothing to compare with,")

@@ -63,7 +63,7 @@ def one_line(text: str) -> str:
     return re.sub(r",\s*([\])}])", r"\1", re.sub(r"([(\[{]) ", r"\1", joined))
 
 
-def wrapped(text: str, indent: str, width: int = 100) -> list[str]:
+def wrap_statement(text: str, indent: str, width: int = 100) -> list[str]:
     """Wrap a statement at call arguments into lines of at most `width`.
 
     Lines that cannot be broken are left as they are.
@@ -82,7 +82,7 @@ def wrapped(text: str, indent: str, width: int = 100) -> list[str]:
         lines.append(packed)
     else:
         for argument in arguments:
-            lines += wrapped(f"{argument},", inner, width)
+            lines += wrap_statement(f"{argument},", inner, width)
     return [*lines, indent + text[end:]]
 
 

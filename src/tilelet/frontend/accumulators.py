@@ -66,7 +66,7 @@ def _block(
             s = _as_assignment(s, name)
         out.append(_with_bodies(s, tiles, windows))
         written = _stored_names([s])
-        for known in windows.keys() - _unchanged(windows, written).keys():
+        for known in windows.keys() - _unchanged_windows(windows, written).keys():
             del windows[known]
         if name is None or made is None:
             continue
@@ -93,7 +93,7 @@ def _with_bodies(
         return s
     if isinstance(s, (ast.For, ast.While)):
         # A window is the same in every iteration if the loop does nothing to it but add products.
-        windows = _unchanged(windows, _stored_names([s]))
+        windows = _unchanged_windows(windows, _stored_names([s]))
     new = copy.copy(s)
     new.body = _block(s.body, tiles, dict(windows))
     if isinstance(new, ast.If) and isinstance(s, ast.If):
@@ -101,7 +101,7 @@ def _with_bodies(
     return new
 
 
-def _unchanged(
+def _unchanged_windows(
     windows: dict[str, _AccumulatorWindow], written: set[str]
 ) -> dict[str, _AccumulatorWindow]:
     """Return the windows that are the same after these names are written."""

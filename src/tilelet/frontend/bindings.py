@@ -48,7 +48,7 @@ def as_items(x: Binding) -> tuple[Binding, ...]:
     return (x,) if found is None else found
 
 
-def unpacked(results: Sequence[Binding]) -> Binding:
+def unpack_results(results: Sequence[Binding]) -> Binding:
     """Return what a call with these results stands for: none, the only one, or all of them."""
     return results[0] if len(results) == 1 else tuple(results) or None
 

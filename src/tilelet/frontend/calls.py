@@ -126,7 +126,7 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
         locs[positional[i]] = ctx.loc(argument)
     unused = spellings.without_effect(spec)
     for keyword in node.keywords:
-        name = spellings.spelled(spec, keyword.arg) if keyword.arg else "**"
+        name = spellings.parameter_of_keyword(spec, keyword.arg) if keyword.arg else "**"
         if name not in params.named and name not in unused:
             raise UnknownKeyword(ctx.loc(keyword), public, name, list(params.named))
         if name in given:
@@ -136,7 +136,7 @@ def bind(ctx: Context, spec: OpSpec, node: ast.Call) -> tuple[dict[str, Arg], di
         else:
             given[name] = evaluate_arg(ctx, keyword.value)
         locs[name] = ctx.loc(keyword.value)
-    given = {n: spellings.meant(n, value) for n, value in given.items() if n not in unused}
+    given = {n: spellings.meaning_of(n, value) for n, value in given.items() if n not in unused}
     for name in params.required:
         if name not in given:
             text = signature_text(public, spec.signature)

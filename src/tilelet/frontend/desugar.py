@@ -132,13 +132,13 @@ def _jumps_in(s: ast.stmt) -> bool:
     return isinstance(s, ast.With) and any(map(_jumps_in, s.body))
 
 
-def _located(new: Node, at: ast.AST) -> Node:
+def _locate(new: Node, at: ast.AST) -> Node:
     return ast.fix_missing_locations(ast.copy_location(new, at))
 
 
 def _assign(at: ast.AST, name: str, value: ast.expr | bool) -> ast.stmt:
     shown = ast.Constant(value) if isinstance(value, bool) else value
-    return _located(ast.Assign([ast.Name(name, ast.Store())], shown), at)
+    return _locate(ast.Assign([ast.Name(name, ast.Store())], shown), at)
 
 
 def _guard(at: ast.stmt, loop: _JumpTarget, body: list[ast.stmt]) -> ast.stmt:
@@ -153,7 +153,7 @@ def _if_not(at: ast.stmt, flag: str, body: list[ast.stmt]) -> ast.stmt:
 
 
 def _not(at: ast.stmt, flag: str) -> ast.expr:
-    return _located(ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load())), at)
+    return _locate(ast.UnaryOp(ast.Not(), ast.Name(flag, ast.Load())), at)
 
 
 # --- return --------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def join_returns(stmts: list[ast.stmt]) -> list[ast.stmt]:
         if isinstance(s, ast.If) and _returns(s.body) and not _returns(s.orelse):
             rest = join_returns([*s.orelse, *stmts[i + 1 :]])
             if _returns(rest):
-                return [*stmts[:i], *_joined(s, s.body, rest)]
+                return [*stmts[:i], *_join_branches(s, s.body, rest)]
     return stmts
 
 
@@ -176,18 +176,20 @@ def _returns(stmts: list[ast.stmt]) -> bool:
     return isinstance(last, ast.Return) and last.value is not None
 
 
-def _joined(s: ast.If, then: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
+def _join_branches(s: ast.If, then: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
     tuples = [v.elts for v in (_value(then), _value(rest)) if isinstance(v, ast.Tuple)]
     names = [_NAME]
     if len(tuples) == 2 and len(tuples[0]) == len(tuples[1]):
         names = [f"{_NAME}_{i}" for i in range(len(tuples[0]))]
-    both = ast.copy_location(ast.If(s.test, *(_bound(part, names) for part in (then, rest))), s)
+    both = ast.copy_location(
+        ast.If(s.test, *(_bind_return(part, names) for part in (then, rest))), s
+    )
     loads: list[ast.expr] = [ast.Name(n, ast.Load()) for n in names]
     last = ast.Return(loads[0] if len(loads) == 1 else ast.Tuple(loads, ast.Load()))
-    return [both, _located(last, rest[-1])]
+    return [both, _locate(last, rest[-1])]
 
 
-def _bound(stmts: list[ast.stmt], names: list[str]) -> list[ast.stmt]:
+def _bind_return(stmts: list[ast.stmt], names: list[str]) -> list[ast.stmt]:
     """Return the statements with their `return` replaced by assignments to `names`."""
     value = _value(stmts)
     values = value.elts if len(names) > 1 and isinstance(value, ast.Tuple) else [value]

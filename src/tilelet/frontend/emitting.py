@@ -29,7 +29,7 @@ from tilelet.frontend.bindings import (
     shaped_type,
     tensor_type,
     tile_type,
-    unpacked,
+    unpack_results,
 )
 from tilelet.frontend.context import Context, finish_block
 from tilelet.ir import structure
@@ -164,7 +164,7 @@ def emit_op(
     _note_effects(ctx, spec, args, results, loc)
     if ctx.in_scope and spec.name == "transpose":
         _note_swapped(ctx, results[0], given)
-    return unpacked(results)
+    return unpack_results(results)
 
 
 def emit_value(
@@ -364,7 +364,7 @@ def emit_scope(
     results = ctx.emit(structure.SCOPE, args, types, loc, outside, (block,))
     for result, inner in zip(results, values, strict=False):
         ctx.facts.note_same(result, inner)
-    return unpacked(results)
+    return unpack_results(results)
 
 
 def emit_undefined(

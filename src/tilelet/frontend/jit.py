@@ -351,7 +351,7 @@ def _decorate(name: str, python: Callable[..., object] | None, options: dict[str
         kind = KINDS.get(name, FunctionKind.InCore)
         if kind is FunctionKind.Host and not names_ranks(target):
             kind = FunctionKind.Orchestration  # without ranks, it runs on one chip
-        return _made(name, target.__name__, kind, options, python=target, frame_names=names)
+        return _make(name, target.__name__, kind, options, python=target, frame_names=names)
 
     return make if python is None else make(python)
 
@@ -361,7 +361,7 @@ def of_text(
 ) -> KernelFunction | JitFunction:
     """Return what a decorator makes of a function whose text is given and never executed."""
     _check_options(decorator, options, where)
-    return _made(decorator, name, KINDS[decorator], options, **more)
+    return _make(decorator, name, KINDS[decorator], options, **more)
 
 
 def _check_options(name: str, options: Mapping[str, object], where: Loc) -> None:
@@ -375,7 +375,7 @@ def _check_options(name: str, options: Mapping[str, object], where: Loc) -> None
         raise UnsupportedLevel(where, f"pl.Level.{level.name}")
 
 
-def _made(
+def _make(
     decorator: str, name: str, kind: FunctionKind, options: Mapping[str, object], **more: Any
 ) -> KernelFunction | JitFunction:
     is_extern = "core_type" in options

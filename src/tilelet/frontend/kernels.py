@@ -36,7 +36,7 @@ from tilelet.frontend.bindings import (
     as_items,
     describe,
     tensor_type,
-    unpacked,
+    unpack_results,
 )
 from tilelet.frontend.context import Context, CorePart
 from tilelet.frontend.dispatch import call, evaluate, evaluate_arg, function_call, lower_body
@@ -148,7 +148,7 @@ def call_kernel(
             ctx.facts.note_written(operand)
     for result, operand in zip(results, roots, strict=False):
         ctx.facts.note_same(result, operand)
-    return unpacked(results)
+    return unpack_results(results)
 
 
 def _declared_views(
@@ -523,7 +523,7 @@ def call_on_rank(ctx: Context, function: KernelFunction, node: ast.Call, _: bool
         written = tuple([arg for arg, p in pairs if p.direction is not None])
         for tensor in written:
             ctx.facts.note_written(tensor)
-        return unpacked(written)
+        return unpack_results(written)
     _check_dispatched(function, loc)
     nodes = positional_arguments(ctx, function, plain)
     rank = None if device is None else _device(ctx, device.value, loc)

@@ -378,11 +378,11 @@ def _implicit_names(
         if name in exclude or not (name in exposed or name in live):
             continue
         init = ctx.env.get(name, Poison(lambda use, n=name: UndefinedName(use, n)))
-        out.append(_carried(name, init, ctx.loc(body[0])))
+        out.append(_carried_name(name, init, ctx.loc(body[0])))
     return out
 
 
-def _carried(name: str, init: Binding, fallback: Loc) -> CarriedName:
+def _carried_name(name: str, init: Binding, fallback: Loc) -> CarriedName:
     loc = init.loc if isinstance(init, Value) else fallback
     return CarriedName(name, init, joins.type_of(init), loc)
 
@@ -514,7 +514,7 @@ def _loop_state(
 ) -> tuple[LoopState, list[str]]:  # fmt: skip
     inits: tuple[Binding, ...] = header.init or ()
     explicit = [
-        _carried(n, init, header.loc) for n, init in zip(explicit_names, inits, strict=True)
+        _carried_name(n, init, header.loc) for n, init in zip(explicit_names, inits, strict=True)
     ]
     for c in explicit:
         if c.type is None:

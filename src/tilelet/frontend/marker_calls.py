@@ -232,7 +232,7 @@ def _tensor_view(ctx: Context, node: ast.Call) -> Binding:
     given = dict(zip(_VIEW, node.args, strict=False))
     for keyword in node.keywords:
         name = keyword.arg or "**"
-        if spellings.spelled(REGISTRY["reshape"], name) == "x":
+        if spellings.parameter_of_keyword(REGISTRY["reshape"], name) == "x":
             name = "tensor"
         if name not in _VIEW:
             raise UnknownKeyword(ctx.loc(keyword), "tensor.view", name, list(_VIEW))
@@ -260,6 +260,6 @@ _MISPLACED = {
 
 
 @call(*(getattr(markers, name) for name in _MISPLACED))
-def _misplaced(ctx: Context, node: ast.Call) -> Binding:
+def _refuse_misplaced(ctx: Context, node: ast.Call) -> Binding:
     what, instead = _MISPLACED[evaluate(ctx, node.func).__name__]
     raise UnsupportedExpression(ctx.loc(node), what, instead)

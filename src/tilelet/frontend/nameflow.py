@@ -38,7 +38,9 @@ def argument_of(spec: OpSpec, call: ast.Call, position: int = 0) -> ast.expr | N
     if position < len(call.args):
         return call.args[position]
     param = list(spec.signature.parameters)[position]
-    named = (k for k in call.keywords if k.arg and spellings.spelled(spec, k.arg) == param)
+    named = (
+        k for k in call.keywords if k.arg and spellings.parameter_of_keyword(spec, k.arg) == param
+    )
     return next((k.value for k in named), None)
 
 

@@ -28,7 +28,7 @@ from tilelet.frontend.emitting import to_arg
 from tilelet.frontend.resolve import static_callee
 from tilelet.ir import structure
 from tilelet.ir.core import Arg, Block, Op, Value, walk
-from tilelet.ir.rebuild import Rewriter, clone_ops, fresh, substitute, with_args, yield_op
+from tilelet.ir.rebuild import Rewriter, clone_ops, fresh_value, substitute, with_args, yield_op
 from tilelet.ir.spec import REGISTRY, OpSpec, bind
 from tilelet.ir.types import Mem, TileType, types_agree
 from tilelet.ops.manual import signature_text
@@ -100,7 +100,7 @@ class _Weaver:
             problem = f"it declares {result.type}, but {tile.type} is pushed"
             raise PipeMismatch(pop.loc, problem, pushed_at)
         region = substitute(pop.args["region"], self.mapping)
-        moved = result if region is None else fresh(result)
+        moved = result if region is None else fresh_value(result)
         spec = REGISTRY["move"]
         args = bind(spec, tile, target_memory=result.type.space)
         ops = [Op(spec, args, (moved,), (), pop.loc)]
@@ -159,7 +159,7 @@ class _Weaver:
         for other in loops[1:]:
             self.mapping[other.blocks[0].params[0]] = index
         held = {pipe: list(queue) for pipe, queue in queues.items() if queue}
-        params = {pipe: [fresh(v) for v, _ in entries] for pipe, entries in held.items()}
+        params = {pipe: [fresh_value(v) for v, _ in entries] for pipe, entries in held.items()}
         inside: Queues = {
             pipe: deque((p, loc) for p, (_, loc) in zip(params[pipe], entries, strict=True))
             for pipe, entries in held.items()
@@ -178,7 +178,7 @@ class _Weaver:
         results = [r for loop in loops for r in loop.results]
         queues.clear()
         for pipe, entries in after.items():
-            out = [fresh(v) for v, _ in entries]
+            out = [fresh_value(v) for v, _ in entries]
             results += out
             queues[pipe] = deque(zip(out, [loc for _, loc in entries], strict=True))
         mapped = tuple(substitute(v, self.mapping) for v in yields)

@@ -95,7 +95,7 @@ def rebound_by(ctx: Context, call: ast.Call) -> Iterable[str]:
     texts = [() if isinstance(a, (ast.List, ast.Tuple)) else None for a in call.args]
     names = spellings.order(spec, spec.name, texts) or tuple(spec.signature.parameters)
     position = names.index(spec.writes[0])
-    given = {spellings.spelled(spec, k.arg): k.value for k in call.keywords if k.arg}
+    given = {spellings.parameter_of_keyword(spec, k.arg): k.value for k in call.keywords if k.arg}
     node = call.args[position] if position < len(call.args) else given.get(spec.writes[0])
     if isinstance(node, ast.Name):
         yield node.id

@@ -48,7 +48,7 @@ _STATEMENTS: dict[type[ast.stmt], tuple[str, str]] = {
 
 
 @statement(ast.stmt)
-def _unsupported(ctx: Context, s: ast.stmt, _: Names) -> None:
+def _refuse_unsupported(ctx: Context, s: ast.stmt, _: Names) -> None:
     what, instead = _STATEMENTS.get(type(s), (f"`{type(s).__name__}`", ""))
     raise UnsupportedStatement(ctx.loc(s), what, instead)
 

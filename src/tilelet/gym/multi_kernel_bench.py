@@ -23,7 +23,7 @@ import numpy as np
 from tilelet.device.machine.description import load_machine
 from tilelet.device.run import DeviceRun
 from tilelet.diag.core import UserError, UserErrors
-from tilelet.diag.text import plural, ticked
+from tilelet.diag.text import plural, quoted_names
 from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.oracle.candidate import choose
@@ -124,7 +124,7 @@ class TileletBackend:
         used = {t.name for t in self._run.summary.tensors if t.read or t.written}
         params = self._run.run.program.main.params
         unread = [p.name for p in params if isinstance(p.type, TensorType) and p.name not in used]
-        return bool(unread), f"never read: {ticked(unread, 'and')}" if unread else None
+        return bool(unread), f"never read: {quoted_names(unread, 'and')}" if unread else None
 
     def cleanup(self) -> None:
         """Forget the generated code."""

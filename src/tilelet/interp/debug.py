@@ -13,7 +13,7 @@ from tilelet.dtypes import Array
 from tilelet.interp.debugger import has_debugger, stop_in_kernel
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
 from tilelet.ir.core import Op
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.tasks.window import TileValue, Window
 
 
@@ -86,7 +86,7 @@ def _array_text(array: Array) -> str:
     kind = f"{array.dtype}{list(array.shape)}"
     if array.size == 0:
         return kind
-    numbers = computable(array).astype(np.float64)
+    numbers = as_computable(array).astype(np.float64)
     first = ", ".join(f"{x:.6g}" for x in numbers.reshape(-1)[:4])
     more = ", ..." if array.size > 4 else ""
     nans = int(np.isnan(numbers).sum())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tilelet.ir.core import Arg, Block, Const, Function, FunctionKind, Op, Value, values_in
 from tilelet.ir.types import TileType
-from tilelet.ir.views import yielded
+from tilelet.ir.views import yielded_values
 from tilelet.tasks.runtime_counts import allocations
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Lowering:
         calls = allocations(block) if self.function.kind is not FunctionKind.InCore else 0
         if calls:
             steps = (_note_allocations(self.state, calls), *steps)
-        return BlockCode(steps, self.get(yielded(block)))
+        return BlockCode(steps, self.get(yielded_values(block)))
 
     def op(self, op: Op) -> Step:
         for value in op.results:

@@ -32,8 +32,8 @@ from tilelet.ir.types import TensorType, TileType, box
 from tilelet.ops import valid as valid_rules
 from tilelet.ops.apply import Args
 from tilelet.ops.padding import pad_region
-from tilelet.ops.reference import narrowed
-from tilelet.ops.transfers import fitted
+from tilelet.ops.reference import to_element
+from tilelet.ops.transfers import fit_rank
 from tilelet.syntax.enums import AtomicType
 from tilelet.tasks.window import Shape, TileValue, Window
 
@@ -144,7 +144,7 @@ def without_axes(window: Window, axes: Sequence[int]) -> Window:
     return result
 
 
-def loaded(window: Window) -> TileValue:
+def load_window(window: Window) -> TileValue:
     """Return a snapshot of a window: its valid part, zeros elsewhere."""
     shape, region = window.shape, window.valid or window.shape
     if region == shape:
@@ -168,7 +168,7 @@ def lower_slice(low: Lowering, op: Op) -> Step:
         frame[result] = take(frame)
 
     def load(frame: Frame) -> None:
-        tile = loaded(take(frame))
+        tile = load_window(take(frame))
         if pad is not None:
             tile = TileValue(pad_region(tile.data, tile.valid, pad))
         frame[result] = tile
@@ -183,7 +183,7 @@ def lower_load(low: Lowering, op: Op) -> Step:
     swap = bool(op.args["transpose"])
 
     def step(frame: Frame) -> None:
-        tile = loaded(take(frame))
+        tile = load_window(take(frame))
         if swap:
             region = (*tile.valid[:-2], tile.valid[-1], tile.valid[-2])
             tile = TileValue(np.ascontiguousarray(np.swapaxes(tile.data, -1, -2)), region)
@@ -298,7 +298,7 @@ def store_at(
 
 def stored_window(target: Window, region: Shape, offset: Sequence[int], loc: Loc) -> Window:
     """Return the checked window of `target` that a store of the box `region` at `offset` writes."""
-    sizes = fitted(region, len(target.shape))
+    sizes = fit_rank(region, len(target.shape))
     assert sizes is not None
     for axis, (start, size, extent) in enumerate(zip(offset, sizes, target.reach)):
         if start < 0 or start + size > extent:
@@ -315,7 +315,7 @@ def lower_assemble(low: Lowering, op: Op) -> Step:
 
 def _assemble_size(args: Args) -> tuple[Sequence[int], bool]:
     source: TileValue = args["source"]
-    region = fitted(source.valid, args["target"].data.ndim)
+    region = fit_rank(source.valid, args["target"].data.ndim)
     assert region is not None
     return region, False
 
@@ -548,7 +548,7 @@ def lower_write(low: Lowering, op: Op) -> Step:
         window, indices = frame[x], at(frame)
         check_index(indices, window.reach, window.name, loc)
         frame[result] = window
-        element = narrowed(frame[value], dtype)
+        element = to_element(frame[value], dtype)
         if state.execute:
             window.array[indices] = element
         elif window.buffer.known:
@@ -560,7 +560,7 @@ def lower_write(low: Lowering, op: Op) -> Step:
         tile, indices = frame[x], at(frame)
         check_index(indices, tile.data.shape, _name(arg), loc)
         data = tile.data.copy()
-        data[indices] = narrowed(frame[value], dtype)
+        data[indices] = to_element(frame[value], dtype)
         try:
             one = (1,) * data.ndim
             region = valid_rules.insert_region(data.shape, tile.valid, one, indices)
@@ -622,7 +622,7 @@ def lower_create(low: Lowering, op: Op) -> Step:
             _checked_shape("create_tensor", shapes(frame), loc),
             dtype,
             loc,
-            initial=None if value is None else narrowed(value, dtype),
+            initial=None if value is None else to_element(value, dtype),
             manual_dep=manual_dep,
         )
 

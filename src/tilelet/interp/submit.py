@@ -24,7 +24,7 @@ from tilelet.ir.core import (
 )
 from tilelet.ir.rebuild import free_values
 from tilelet.ir.types import ScalarType, TileType
-from tilelet.ir.views import CallView, ScopeView, yielded
+from tilelet.ir.views import CallView, ScopeView, yielded_values
 from tilelet.tasks.control_points import ControlTrace
 from tilelet.tasks.stream import TaskGroup, TaskKind, picker
 from tilelet.tasks.window import TileValue
@@ -70,7 +70,7 @@ def _in_core_scope(low: Lowering, op: Op) -> Step:
     directions = infer_directions(draft, state.functions)
     kernel = low.kernel_name(view.hint)
     kind = TaskKind(kernel, directions, no_dep, loc=op.loc)
-    submit = Submission(low, op, kind, yielded(view.body))
+    submit = Submission(low, op, kind, yielded_values(view.body))
     taken = low.get(tuple(inputs))
     index = low.define(view.body.params)
     predicate = _predicate(low, op)
@@ -263,7 +263,7 @@ class Sketch:
         self._low = low
         self._aliases = Aliases(block, low.state.functions)
         self._steps: list[Step] = []
-        self._parts = [self._part(arg, r) for arg, r in zip(yielded(block), results)]
+        self._parts = [self._part(arg, r) for arg, r in zip(yielded_values(block), results)]
 
     def run(self, frame: Frame) -> Values:
         for step in self._steps:

@@ -39,7 +39,7 @@ from tilelet.ir.types import (
     TileType,
     Type,
 )
-from tilelet.ir.views import CallView, ForView, ScopeView, yielded
+from tilelet.ir.views import CallView, ForView, ScopeView, yielded_values
 
 HEADER = "import tilelet.language as pl"
 RANKS_HEADER = "import tilelet.language.distributed as pld"
@@ -260,7 +260,7 @@ class _FunctionPrinter:
         """Print the ops of `block`, then what `finish` prints for the terminator's values."""
         before = len(self._lines)
         self._ops(block)
-        finish(yielded(block))
+        finish(yielded_values(block))
         if len(self._lines) == before:
             self._emit("pass")
 
@@ -356,7 +356,7 @@ class _FunctionPrinter:
                 return f"[{', '.join(operand(a) for a in arg)}]"
             return self._arg(arg)
 
-        (value,) = yielded(block)
+        (value,) = yielded_values(block)
         if isinstance(value, Value) and value in defining:
             return self._call_text(defining[value], operand)
         return self._arg(value)
@@ -389,7 +389,7 @@ class _FunctionPrinter:
         ):
             self._wrappers.append(op)
             self._ops(view.body)
-            finish(yielded(view.body))
+            finish(yielded_values(view.body))
             self._wrappers.pop()
             return
         self._emit(self._scope_header(op))

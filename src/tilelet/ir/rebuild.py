@@ -50,7 +50,7 @@ def with_args(op: Op, **changes: Arg) -> Op:
     return Op(op.spec, {**op.args, **changes}, op.results, op.blocks, op.loc)
 
 
-def fresh(value: Value, name: str | None = None) -> Value:
+def fresh_value(value: Value, name: str | None = None) -> Value:
     """Return a new Value like `value`."""
     return Value(name or value.name, value.type, value.loc)
 
@@ -59,7 +59,7 @@ def clone_values(values: Iterable[Value], mapping: ValueMap) -> tuple[Value, ...
     """Return new Values for `values`, adding them to `mapping`."""
     copies: list[Value] = []
     for v in values:
-        mapping[v] = copy = fresh(v)
+        mapping[v] = copy = fresh_value(v)
         copies.append(copy)
     return tuple(copies)
 
@@ -213,7 +213,7 @@ class Builder:
         start, stop, step = bounds
         args: dict[str, Arg] = {"start": start, "stop": stop, "step": step, "init": tuple(init)}
         args |= {"kind": kind, "chunk": None, "policy": "leading_full", "stage": None}
-        results = tuple([fresh(c) for c in carried])
+        results = tuple([fresh_value(c) for c in carried])
         block = body.block(yields, (index, *carried))
         self.add(Op(structure.FOR, args, results, (block,), self.loc))
         return results
@@ -239,7 +239,7 @@ def index_value(name: str, loc: Loc = UNKNOWN) -> Value:
 def result_like(arg: Arg, loc: Loc = UNKNOWN) -> Value:
     """Return a new Value that can stand for `arg`."""
     if isinstance(arg, Value):
-        return fresh(arg)
+        return fresh_value(arg)
     dtype = scalar_dtype(arg)
     assert dtype is not None
     return Value("joined", ScalarType(dtype), loc)

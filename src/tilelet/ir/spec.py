@@ -196,7 +196,7 @@ origin-anchored box.
 """
 
 
-def unchecked(_: Call) -> tuple[Type, ...]:
+def infer_nothing(_: Call) -> tuple[Type, ...]:
     """The `infer` of an op whose result types are set elsewhere."""
     return ()
 
@@ -282,7 +282,7 @@ class OpSpec:
     """
 
     name: str
-    infer: Infer = unchecked
+    infer: Infer = infer_nothing
     engine: Engine = Engine.NONE
     plane: Plane = Plane.BOTH
     traits: Trait = Trait.NONE

@@ -9,7 +9,7 @@ from typing import Any
 from tilelet.ir import structure
 from tilelet.ir.core import Block, Function, Op, Value
 from tilelet.ir.rebuild import with_args
-from tilelet.ir.views import ScopeView, yielded
+from tilelet.ir.views import ScopeView, yielded_values
 
 
 class Sweep:
@@ -29,7 +29,7 @@ class Sweep:
         """Return `block` yielding only the wanted values."""
         end = block.terminator
         if wanted is not None:
-            end = with_args(end, values=pick(yielded(block), wanted))
+            end = with_args(end, values=pick(yielded_values(block), wanted))
         self.read.update(end.operands)
         kept = [end]
         for op in reversed(block.ops[:-1]):

@@ -20,7 +20,7 @@ from tilelet.ir.core import (
 )
 from tilelet.ir.spec import Call, Plane
 from tilelet.ir.types import BOOL, TASK_ID, ScalarType, TensorType, TileType, Type, types_agree
-from tilelet.ir.views import CallView, ForView, ScopeView, yielded
+from tilelet.ir.views import CallView, ForView, ScopeView, yielded_values
 
 
 def verify(program: Program) -> None:
@@ -139,7 +139,7 @@ class _FunctionVerifier:
         carried = [r.type for r in op.results]
         self._carries(loop.init, carried, "initial value")
         self._inner(op, [[loop.index.type, *carried]], in_scope=in_scope)
-        self._carries(yielded(loop.body), carried, "yielded value")
+        self._carries(yielded_values(loop.body), carried, "yielded value")
 
     def _while(self, op: Op, *, in_scope: bool) -> None:
         init = op.args["init"]
@@ -148,14 +148,14 @@ class _FunctionVerifier:
         self._carries(init, carried, "initial value")
         self._inner(op, [carried, carried], in_scope=in_scope)
         cond, body = op.blocks
-        self._carries(yielded(cond), [BOOL], "condition")
-        self._carries(yielded(body), carried, "yielded value")
+        self._carries(yielded_values(cond), [BOOL], "condition")
+        self._carries(yielded_values(body), carried, "yielded value")
 
     def _if(self, op: Op, *, in_scope: bool) -> None:
         self._carries((op.args["cond"],), [BOOL], "condition")
         self._inner(op, [[], []], in_scope=in_scope)
         for block in op.blocks:
-            self._carries(yielded(block), [r.type for r in op.results], "joined value")
+            self._carries(yielded_values(block), [r.type for r in op.results], "joined value")
 
     def _scope(self, scope: ScopeView, *, in_scope: bool) -> None:
         if in_scope:
@@ -166,7 +166,7 @@ class _FunctionVerifier:
             self._fail("an spmd scope has one block parameter, its index")
         self._inner(scope.op, [params], in_scope=scope.in_core)
         results = [r.type for r in scope.data_results]
-        self._carries(yielded(scope.body), results, "yielded value", spill=scope.in_core)
+        self._carries(yielded_values(scope.body), results, "yielded value", spill=scope.in_core)
 
     def _call(self, call: CallView, *, in_scope: bool) -> None:
         if in_scope:

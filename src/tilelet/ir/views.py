@@ -114,7 +114,7 @@ class CallView:
         return self.op.results[:-1] if self.op.args["task_id"] else self.op.results
 
 
-def yielded(block: Block) -> tuple[Arg, ...]:
+def yielded_values(block: Block) -> tuple[Arg, ...]:
     """Return the values that the block's terminator yields."""
     values = block.terminator.args["values"]
     assert isinstance(values, tuple)
@@ -131,4 +131,4 @@ def carried_values(op: Op) -> Iterator[tuple[Arg, Arg, tuple[Value, ...]]]:
     """Yield each loop-carried value: its initial value, the yielded one, and its names."""
     init = op.args["init"]
     assert isinstance(init, tuple)
-    return zip(init, yielded(op.blocks[-1]), carried_names(op))
+    return zip(init, yielded_values(op.blocks[-1]), carried_names(op))

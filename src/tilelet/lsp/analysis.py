@@ -44,7 +44,7 @@ from tilelet.static.module import (
     FolderLoader,
     StaticModule,
     TextProgram,
-    limited,
+    limit_work,
     read_module,
 )
 
@@ -248,7 +248,7 @@ class Analyzer:
         runs: list[DeviceRun] = []
         diagnostics: list[Diagnostic] = []
         for program in programs:
-            run = _recorded(program)
+            run = _record_tasks(program)
             if run is None:
                 continue
             subject = Subject(run, run.arguments, self.machine, brief=True)
@@ -256,7 +256,7 @@ class Analyzer:
                 placed = DeviceRun(run, self.machine)
                 _ = placed.summary, placed.plans  # requests do not wait for them
                 runs.append(placed)
-                with limited("the checks", MAX_STEPS):
+                with limit_work("the checks", MAX_STEPS):
                     diagnostics += verdict_on(subject, cheap).diagnostics
         return runs, diagnostics
 
@@ -295,8 +295,8 @@ class Analyzer:
             rewritten = program.build() if program.is_complete else None
             if original is None or not isinstance(rewritten, Program):
                 return None
-            run = _recorded(rewritten)
-            mine = _recorded(original)
+            run = _record_tasks(rewritten)
+            mine = _record_tasks(original)
             if run is None or mine is None:
                 return None
             placed = DeviceRun(run, self.machine)
@@ -367,12 +367,12 @@ def _as_note(problem: NotEvaluated) -> Diagnostic:
     return replace(problem.diagnostic, severity="note")
 
 
-def _recorded(program: Program) -> RecordedRun | None:
+def _record_tasks(program: Program) -> RecordedRun | None:
     """Record the tasks of a program of one chip whose shapes are all known and need no data."""
     if any(f.kind is FunctionKind.Host for f in program.functions.values()):
         return None
     try:
-        with limited("recording", MAX_STEPS):
+        with limit_work("recording", MAX_STEPS):
             (run,) = recorded_runs(program, (), {}, MAX_TASKS)
     except (UserError, UserErrors, InternalError, ValueError):
         return None

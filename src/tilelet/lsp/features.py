@@ -120,14 +120,14 @@ def hover(analysis: Analysis, text: str, position: lsp.Position) -> lsp.Hover | 
 
 def _manual(word: str) -> str:
     """Return the manual of a name of the language."""
-    found = _named(word)
+    found = _look_up(word)
     doc = inspect.getdoc(found) if found is not None else None
     if doc is None or isinstance(found, (int, str)):
         return ""
     return f"```python\n{word}{_signature(found)}\n```\n\n{doc}"
 
 
-def _named(word: str) -> object:
+def _look_up(word: str) -> object:
     head, *rest = word.split(".")
     found: Any = language if head in ("pl", "language") else None
     for part in rest:
@@ -240,7 +240,7 @@ def _lens(analysis: Analysis, line: int, text: str) -> lsp.CodeLens:
 @functools.cache
 def _members(space: str) -> list[lsp.CompletionItem]:
     """Return the names of `pl`, or of a module in it, with their signatures."""
-    base = _named(space)
+    base = _look_up(space)
     if base is None:
         return []
     items: list[lsp.CompletionItem] = []

@@ -167,7 +167,7 @@ def use(key: str, build: Build, take: Callable[[Entry], T]) -> T:
             with _sound(root, key) as made:
                 if made is not None:
                     return take(made)
-    with _temporary() as folder, _opened(_built(folder, build)) as made:
+    with _temporary() as folder, _open_files(_build_in(folder, build)) as made:
         return take(made)
 
 
@@ -189,7 +189,7 @@ def _new_folder() -> Path:
         raise CannotWrite("a temporary folder", error.strerror or str(error)) from None
 
 
-def _built(folder: Path, build: Build) -> Path:
+def _build_in(folder: Path, build: Build) -> Path:
     try:
         build(folder)
         _close_to_others(folder)
@@ -245,7 +245,7 @@ def _remove(place: Path) -> None:
 
 
 @contextlib.contextmanager
-def _opened(folder: Path) -> Generator[Entry]:
+def _open_files(folder: Path) -> Generator[Entry]:
     """Open the files of a folder; raise `NotPrivateError` if others could have written one."""
     with contextlib.ExitStack() as stack:
         fd = private.open_folder(folder)
@@ -272,7 +272,7 @@ def _close_to_others(folder: Path) -> None:
 
 
 def _seal(folder: Path, key: bytes, name: str) -> None:
-    with _opened(folder) as entry:
+    with _open_files(folder) as entry:
         text = _digest(entry, key, name)
     (folder / SEAL).write_text(text, encoding="ascii")
     (folder / SEAL).chmod(0o600)
@@ -283,7 +283,7 @@ def _sound(root: Path, name: str) -> Generator[Entry | None]:
     """Return an unmodified entry, or None."""
     with contextlib.ExitStack() as stack:
         try:
-            entry = stack.enter_context(_opened(root / name))
+            entry = stack.enter_context(_open_files(root / name))
             known = private.contents(entry.files[SEAL])
             found = _digest(entry, private.key_of(root), name).encode()
         except (OSError, KeyError):

@@ -27,7 +27,7 @@ def available_memory() -> int | None:
 
 
 def _of_the_machine() -> int | None:
-    found = _named(_read(Path("/proc/meminfo")), "MemAvailable:")
+    found = _number_after(_read(Path("/proc/meminfo")), "MemAvailable:")
     if found is not None:
         return found * 1024
     try:
@@ -42,7 +42,7 @@ def _of_the_group() -> int | None:
         limit, used, statistics = (_read(_GROUPS / name).strip() for name in names)
         if limit.isdecimal() and used.isdecimal():
             # Inactive page cache counts as used, but can be reclaimed.
-            cached = _named(statistics, "inactive_file") or 0
+            cached = _number_after(statistics, "inactive_file") or 0
             return max(0, int(limit) - int(used) + cached)
     return None
 
@@ -54,7 +54,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _named(text: str, name: str) -> int | None:
+def _number_after(text: str, name: str) -> int | None:
     """Return the number after a name at the beginning of a line."""
     for line in text.splitlines():
         words = line.split()

@@ -268,7 +268,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def _watched() -> Generator[None]:
+def _under_watch() -> Generator[None]:
     try:
         watch = None if getattr(sys, "frozen", False) else _Watch()
     except OSError:  # no more processes, so no compiler either
@@ -294,7 +294,7 @@ def stopped_when_terminated() -> Generator[None]:
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     signals = [s for s in signals if signal.getsignal(s) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        with _watched():
+        with _under_watch():
             yield
         return
     if not signals:

@@ -79,7 +79,7 @@ def dtype_of(x: Array) -> DType:
     return found
 
 
-def computable(x: Array) -> Array:
+def as_computable(x: Array) -> Array:
     """Return an array that NumPy computes with: HF8 as FP32, any other as it is."""
     return hifloat8.decode(x) if x.dtype == HF8.numpy else x
 
@@ -87,7 +87,7 @@ def computable(x: Array) -> Array:
 def widen(x: Array) -> Array:
     """Return a float array as FP32, which represents all narrower types; x itself if FP32."""
     with np.errstate(invalid="ignore"):  # a signalling NaN
-        return np.asarray(computable(x), dtype=np.float32)
+        return np.asarray(as_computable(x), dtype=np.float32)
 
 
 def narrow(x: Array, to: DType) -> Array:

@@ -115,7 +115,7 @@ def _load_scale(
     return unpack_scales(tensor, layout)[window].copy()
 
 
-def _whole(_: Operands, result_shape: Shape, __: Args) -> Valid:
+def _whole_region(_: Operands, result_shape: Shape, __: Args) -> Valid:
     return result_shape
 
 
@@ -125,7 +125,7 @@ def _whole(_: Operands, result_shape: Shape, __: Args) -> Valid:
     engine=Engine.MTE,
     plane=Plane.SCOPE,
     on_chip=(),
-    valid=_whole,
+    valid=_whole_region,
     era="HEAD",
     traits=Trait.LOAD | Trait.BY_INDEX,
 )
@@ -182,7 +182,7 @@ def _quant_mx(src: Array, layout: TensorLayout, dtype: DType) -> tuple[Array, Ar
     infer=_infer_quant,
     reference=_quant_mx,
     family=VECTOR,
-    valid=_whole,
+    valid=_whole_region,
     era="HEAD",
     cost=Cost.ROW_REDUCE,
 )
@@ -235,7 +235,7 @@ def _tquant(src: Array, mode: str) -> tuple[Array, Array]:
     infer=_infer_tquant,
     reference=_tquant,
     family=VECTOR,
-    valid=_whole,
+    valid=_whole_region,
     era="HEAD",
     cost=Cost.ROW_REDUCE,
 )

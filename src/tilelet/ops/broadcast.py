@@ -30,7 +30,7 @@ from tilelet.ops import infer, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.elementwise import exp
 from tilelet.ops.families import VECTOR
-from tilelet.ops.reference import narrowed, of_two
+from tilelet.ops.reference import of_two, to_element
 from tilelet.ops.valid import Args, Operands
 
 __all__ = [
@@ -353,7 +353,7 @@ def _infer_expands(call: Call) -> infer.Types:
 
 
 def _expands(target: Array, scalar: float) -> Array:
-    return _to_shape(narrowed(scalar, numerics.dtype_of(target)), target.shape)
+    return _to_shape(to_element(scalar, numerics.dtype_of(target)), target.shape)
 
 
 @op(

@@ -32,7 +32,7 @@ from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints
 from tilelet.ops.families import VECTOR
 from tilelet.ops.padding import check_valid_extent
-from tilelet.ops.reference import narrowed
+from tilelet.ops.reference import to_element
 from tilelet.syntax.enums import TensorLayout
 
 if TYPE_CHECKING:
@@ -158,13 +158,13 @@ def _infer_full(call: Call) -> infer.Types:
     return (TileType(infer.constant_shape(call, "shape"), dtype),)
 
 
-def _full(shape: tuple[int, ...], dtype: DType, value: float) -> Array:
-    return np.full(shape, narrowed(value, dtype), dtype.numpy)
+def _full_array(shape: tuple[int, ...], dtype: DType, value: float) -> Array:
+    return np.full(shape, to_element(value, dtype), dtype.numpy)
 
 
 @op(
     infer=_infer_full,
-    reference=_full,
+    reference=_full_array,
     family=VECTOR,
     valid=valid.full,
     traits=Trait.CREATION,

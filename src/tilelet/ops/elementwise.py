@@ -31,7 +31,7 @@ from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Number, Shaped
 from tilelet.ops.families import VECTOR, one, two, with_number
 from tilelet.ops.infer import FLOATS, ORDERED
-from tilelet.ops.reference import narrowed, of_two
+from tilelet.ops.reference import of_two, to_element
 
 __all__ = [
     "abs",
@@ -467,7 +467,7 @@ def _leaky(x: Array, slope: Array) -> Array:
 
 
 def _lrelu(x: Array, slope: float) -> Array:
-    return _leaky(x, narrowed(slope, numerics.dtype_of(x)))
+    return _leaky(x, to_element(slope, numerics.dtype_of(x)))
 
 
 @op(infer=_infer_lrelu, reference=_lrelu, cost=Cost.RELU, family=_UNARY)

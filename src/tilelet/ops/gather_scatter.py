@@ -474,7 +474,7 @@ def scatter(
 
 
 def _infer_scatter_update(call: Call) -> infer.Types:
-    target = infer.shaped(call, "input")
+    target = infer.shaped_type(call, "input")
     axis = infer.constant_int(call, "dim") if call["dim"] is not None else -2
     rank = len(target.shape)
     if rank not in (2, 4):
@@ -484,7 +484,7 @@ def _infer_scatter_update(call: Call) -> infer.Types:
     for param in ("index", "src"):
         if call[param] is None:
             raise BadArgument(call.at(param), call.shown, param, "missing", "given")
-    index, src = infer.shaped(call, "index"), infer.shaped(call, "src")
+    index, src = infer.shaped_type(call, "index"), infer.shaped_type(call, "src")
     infer.check_rank(call, "index", len(index.shape), 2)
     infer.check_dtype(call, "index", index.dtype, _INDEX_DTYPES)
     infer.check_rank(call, "src", len(src.shape), rank)

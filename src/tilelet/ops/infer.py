@@ -87,7 +87,7 @@ def bad(call: Call, param: str, expected: str, helps: Sequence[str] = ()) -> Bad
     return BadArgument(call.at(param), call.shown, param, describe(call[param]), expected, helps)
 
 
-def shaped(call: Call, param: str) -> ShapedType:
+def shaped_type(call: Call, param: str) -> ShapedType:
     """Return the type of a tensor or tile argument."""
     arg = call[param]
     if isinstance(arg, Value) and isinstance(arg.type, (TensorType, TileType)):

@@ -49,7 +49,7 @@ def ops_markdown() -> str:
     for section in _SECTIONS:
         title, _, text = _module_doc(section).partition("\n\n")
         parts.append(f"## {_heading(section)}")
-        parts.append(_flat(title) if not text else f"{_flat(title)}\n\n{text}")
+        parts.append(_join_lines(title) if not text else f"{_join_lines(title)}\n\n{text}")
         if section == "scalar":
             parts.append(_scalar_table(_members(section)))
         else:
@@ -63,7 +63,7 @@ def ops_markdown() -> str:
     parts.append("## Loops, scopes and task control")
     parts.extend(_marker(markers, n) for n in markers.__all__ if callable(getattr(markers, n)))
     parts.append("## Transfers between cores")
-    parts.append(_flat(inspect.cleandoc(pipes.__doc__ or "").partition("\n\n")[2]))
+    parts.append(_join_lines(inspect.cleandoc(pipes.__doc__ or "").partition("\n\n")[2]))
     parts.extend(_marker(pipes, name) for name in pipes.__all__)
     parts.append(_marker(pipes, "syncall", "system.syncall"))
     return "\n\n".join(parts) + "\n"
@@ -81,7 +81,7 @@ def _module_doc(section: str) -> str:
     return inspect.cleandoc(sys.modules[f"{ops.__name__}.{section}"].__doc__ or "")
 
 
-def _flat(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())
 
 
@@ -113,7 +113,7 @@ def _marker(module: ModuleType, name: str, public: str = "") -> str:
     name = public or name
     signature = signature_text(name, inspect.signature(marker))
     summary, _, details = (inspect.getdoc(marker) or "").partition("\n\n")
-    parts = [f"### pl.{name}", f"```python\n{signature}\n```", _flat(summary)]
+    parts = [f"### pl.{name}", f"```python\n{signature}\n```", _join_lines(summary)]
     return "\n\n".join([*parts, _details(details)] if details else parts)
 
 
@@ -123,7 +123,7 @@ def _entry(spec: OpSpec) -> str:
     lines = [
         f"### pl.{spec.name}",
         f"```python\n{signature_text(spec.name, spec.signature)}\n```",
-        _flat(summary),
+        _join_lines(summary),
     ]
     if details.strip():
         lines.append(_details(details.strip()))

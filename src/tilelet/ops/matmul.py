@@ -206,7 +206,7 @@ def _matmul(
     return product.astype(result_type.dtype.numpy, copy=False)
 
 
-def _plain(lhs: Array, rhs: Array, result_type: TileType) -> Array:
+def _plain_product(lhs: Array, rhs: Array, result_type: TileType) -> Array:
     return _multiply(lhs, rhs).astype(result_type.dtype.numpy, copy=False)
 
 
@@ -310,7 +310,7 @@ def matmul_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
 
 @op(
     infer=_one_row(_infer_plain),
-    reference=_plain,
+    reference=_plain_product,
     valid=valid.product,
     takes_result_type=True,
     traits=Trait.ONE_ROW,
@@ -366,7 +366,7 @@ def gemv_bias(lhs: Shaped, rhs: Shaped, bias: Shaped) -> Shaped:
 
 @op(
     infer=_infer_plain,
-    reference=_plain,
+    reference=_plain_product,
     valid=valid.product,
     takes_result_type=True,
     family=_CUBE,

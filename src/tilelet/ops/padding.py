@@ -31,7 +31,7 @@ from tilelet.ir.types import Dim, TileType, box
 from tilelet.ops import infer, limits, valid
 from tilelet.ops.annotations import Int, Ints, Shaped
 from tilelet.ops.families import VECTOR
-from tilelet.ops.reference import narrowed
+from tilelet.ops.reference import to_element
 from tilelet.ops.valid import Args, Operands
 from tilelet.syntax.enums import PadValue
 
@@ -67,10 +67,10 @@ def pad_element(pad_value: Arg, dtype: DType) -> Any:
     """Return the padding element: infinities for floats, the type's limits for integers."""
     kind = pad_kind(pad_value)
     if kind is PadValue.zero or dtype is BOOL:
-        return narrowed(int(kind is PadValue.max), dtype)
+        return to_element(int(kind is PadValue.max), dtype)
     if dtype.is_float:
         # Without infinity: the largest finite value.
-        return narrowed(math.inf if kind is PadValue.max else -math.inf, dtype)
+        return to_element(math.inf if kind is PadValue.max else -math.inf, dtype)
     return dtype.numpy.type(dtype.limits[kind is PadValue.max])
 
 
@@ -181,7 +181,7 @@ def check_valid_extent(call: Call, param: str, axis: int, entry: Arg, extent: Di
 
 
 def _infer_set_validshape(call: Call) -> infer.Types:
-    x = infer.shaped(call, "x")
+    x = infer.shaped_type(call, "x")
     infer.check_rank(call, "x", len(x.shape), 2)
     for axis, param in enumerate(("rows", "cols")):
         infer.integer(call, param)

@@ -37,7 +37,7 @@ def make_context() -> int:
 
 
 def _infer_prefetch(call: Call) -> infer.Types:
-    infer.shaped(call, "src")
+    infer.shaped_type(call, "src")
     infer.integer(call, "ctx")
     return ()
 

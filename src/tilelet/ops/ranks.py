@@ -35,7 +35,7 @@ from tilelet.ir.types import (
     shapes_agree,
 )
 from tilelet.ops import infer
-from tilelet.ops.transfers import check_window, fitted
+from tilelet.ops.transfers import check_window, fit_rank
 from tilelet.syntax.enums import AtomicType
 from tilelet.syntax.ranks import NotifyOp, ReduceOp, WaitCmp
 
@@ -70,7 +70,7 @@ def _op(
 # --- what arguments are --------------------------------------------------------------------------
 
 
-def _distributed(call: Call, param: str) -> DistributedType:
+def _distributed_type(call: Call, param: str) -> DistributedType:
     arg = call[param]
     if isinstance(arg, Value) and isinstance(arg.type, DistributedType):
         return arg.type
@@ -85,7 +85,7 @@ def _region(call: Call, param: str, t: TensorType, offsets: str, sizes: Sequence
 
 
 def _cell(call: Call, param: str) -> None:
-    signal = _distributed(call, param)
+    signal = _distributed_type(call, param)
     if signal.dtype is not dtypes.INT32:
         raise BadSignal(call.at(param), call.shown, f"`{param}` has elements of {signal.dtype}")
     starts = infer.items(call, "offsets")
@@ -187,7 +187,7 @@ def alloc_window_buffer(size: Int | Ints, *, dtype: DType | None = None) -> Dist
 
 
 def _infer_window(call: Call) -> infer.Types:
-    buffer = _distributed(call, "buf")
+    buffer = _distributed_type(call, "buf")
     shape, dtype = infer.dims(call, "shape"), infer.dtype(call, "dtype")
     have, need = infer.count_of(buffer.shape), _bytes(shape, dtype)
     if have is not None and need is not None and need > have:
@@ -227,7 +227,7 @@ def callback(name: str, operands: Sequence[object]) -> None:
 
 
 def _infer_ctx(call: Call) -> infer.Types:
-    _distributed(call, "tensor")
+    _distributed_type(call, "tensor")
     return (_COMM,)
 
 
@@ -293,7 +293,7 @@ _TRANSFER: OpFields = {"engine": Engine.MTE, "plane": Plane.SCOPE, "on_chip": ()
 
 
 def _infer_remote_load(call: Call) -> infer.Types:
-    target = _distributed(call, "target")
+    target = _distributed_type(call, "target")
     infer.integer(call, "peer")
     shape = infer.constant_shape(call, "shape")
     if len(shape) != len(target.shape):
@@ -333,11 +333,11 @@ def _infer_remote_store(call: Call) -> infer.Types:
         raise TransferMismatch(
             call.at("src"), call.shown, "`src` is a window itself", "use `pld.tensor.put`"
         )
-    stored, target = infer.shaped(call, "src"), _distributed(call, "target")
+    stored, target = infer.shaped_type(call, "src"), _distributed_type(call, "target")
     infer.integer(call, "peer")
     _same_dtype(call, "target", target, "src", stored)
     _atomic(call, target.dtype)
-    sizes = fitted(stored.shape, len(target.shape))
+    sizes = fit_rank(stored.shape, len(target.shape))
     if sizes is None:
         problem = f"`src` has {len(stored.shape)} axes, `target` {len(target.shape)}"
         raise TransferMismatch(call.at("src"), call.shown, problem)
@@ -391,7 +391,7 @@ def tensor_remote_store(
 
 
 def _infer_transfer(call: Call, remote: str, local: str) -> infer.Types:
-    far = _distributed(call, remote)
+    far = _distributed_type(call, remote)
     near = infer.tensor(call, local)
     infer.integer(call, "peer")
     _same_dtype(call, remote, far, local, near)
@@ -429,7 +429,7 @@ def _infer_transfer(call: Call, remote: str, local: str) -> infer.Types:
 
 def _infer_put(call: Call) -> infer.Types:
     types = _infer_transfer(call, "dst", "src")
-    _atomic(call, _distributed(call, "dst").dtype)
+    _atomic(call, _distributed_type(call, "dst").dtype)
     return types
 
 
@@ -500,7 +500,7 @@ def _infer_notify(call: Call) -> infer.Types:
     infer.integer(call, "peer")
     _word(call, "value")
     _choice(call, "op", NotifyOp)
-    return (_distributed(call, "target"),)
+    return (_distributed_type(call, "target"),)
 
 
 @_op("system.notify", _infer_notify, family=_SIGNAL, writes=("target",))
@@ -572,14 +572,14 @@ _COLLECTIVE: OpFields = {"engine": Engine.MTE, "plane": Plane.BOTH, "on_chip": (
 def _collective_data(
     call: Call, param: str, allowed: Sequence[DType] | None = None
 ) -> DistributedType:
-    found = _distributed(call, param)
+    found = _distributed_type(call, param)
     if allowed is not None:
         infer.check_dtype(call, param, found.dtype, allowed)
     return found
 
 
 def _check_signal(call: Call, param: str = "signal") -> None:
-    signal = _distributed(call, param)
+    signal = _distributed_type(call, param)
     if signal.dtype is not dtypes.INT32:
         raise BadSignal(call.at(param), call.shown, f"`{param}` has elements of {signal.dtype}")
 
@@ -638,7 +638,7 @@ def allreduce(
 
 def _infer_barrier(call: Call) -> infer.Types:
     _check_signal(call)
-    return (_distributed(call, "signal"),)
+    return (_distributed_type(call, "signal"),)
 
 
 @_op("tensor.barrier", _infer_barrier, family=_COLLECTIVE, writes=("signal",))

@@ -20,7 +20,7 @@ Unary = Callable[[Array], Array]
 Binary = Callable[[Array, Array], Array]
 
 
-def narrowed(value: float, element: DType) -> Array:
+def to_element(value: float, element: DType) -> Array:
     """Convert a number to an element: floats through FP32, integers modulo the width."""
     if element.is_float:
         with np.errstate(all="ignore"):
@@ -47,9 +47,9 @@ def match_dtypes(lhs: Operand, rhs: Operand) -> tuple[Array, Array]:
         common = dtypes.promote(numerics.dtype_of(lhs), numerics.dtype_of(rhs))
         return convert_tile(lhs, common), convert_tile(rhs, common)
     if isinstance(lhs, np.ndarray):
-        return lhs, narrowed(cast("float", rhs), numerics.dtype_of(lhs))
+        return lhs, to_element(cast("float", rhs), numerics.dtype_of(lhs))
     tile = cast("Array", rhs)
-    return narrowed(lhs, numerics.dtype_of(tile)), tile
+    return to_element(lhs, numerics.dtype_of(tile)), tile
 
 
 def of_two(function: Binary, first: str = "lhs", second: str = "rhs") -> Reference:

@@ -24,7 +24,7 @@ from tilelet.ir.spec import Call, Engine, Infer, OpSpec, Plane, Trait, register
 from tilelet.ir.types import ScalarType, Type
 from tilelet.ops import infer
 from tilelet.ops.cast import check_mode, mode_name
-from tilelet.ops.reference import narrowed, wrap_integer
+from tilelet.ops.reference import to_element, wrap_integer
 
 Number = int | float | bool
 Operation = Callable[..., Any]
@@ -34,7 +34,7 @@ def as_number(value: Number, dtype: DType) -> Number:
     """Convert `value` to `dtype`: integers wrap, floats round to nearest even."""
     if dtype is BOOL:
         return bool(value)
-    return float(narrowed(value, dtype)) if dtype.is_float else wrap_integer(int(value), dtype)
+    return float(to_element(value, dtype)) if dtype.is_float else wrap_integer(int(value), dtype)
 
 
 # --- types ---------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def _comparison(symbol: str) -> Infer:
     return infer_types
 
 
-def _signed(symbol: str) -> Infer:
+def _infer_signed(symbol: str) -> Infer:
     def infer_types(call: Call) -> tuple[Type, ...]:
         found = _dtype_of(call, "x", symbol)
         if found is BOOL:
@@ -291,8 +291,8 @@ for _name, _symbol, _doc, _rule, _operation in _BINARY:
     _define(_name, f"{_doc}: `lhs {_symbol} rhs`.", _rule(_symbol), _of_two(_operation))
 
 _define("truediv", "Quotient: `lhs / rhs`, FP32 for integers.", _true_division, _of_two(_divide))
-_define("neg", "Negation: `-x`.", _signed("-"), _of_one(operator.neg), _one)
-_define("pos", "The number itself: `+x`.", _signed("+"), _of_one(operator.pos), _one)
+_define("neg", "Negation: `-x`.", _infer_signed("-"), _of_one(operator.neg), _one)
+_define("pos", "The number itself: `+x`.", _infer_signed("+"), _of_one(operator.pos), _one)
 _define(
     "invert", "Complement of an integer: `~x`.", _integers_only("~"), _of_one(operator.invert), _one
 )

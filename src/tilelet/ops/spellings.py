@@ -90,7 +90,7 @@ _WITHOUT_EFFECT: dict[str, dict[str, str]] = {
 }
 
 
-def spelled(spec: OpSpec, keyword: str) -> str:
+def parameter_of_keyword(spec: OpSpec, keyword: str) -> str:
     """Return the parameter that a keyword refers to; the keyword itself if it is no alias."""
     if keyword in spec.signature.parameters:
         return keyword
@@ -108,7 +108,7 @@ def without_effect(spec: OpSpec) -> dict[str, str]:
 _SPACES = {1: Mem.Vec, 2: Mem.Mat, 3: Mem.Left, 4: Mem.Right}
 
 
-def meant(param: str, value: Arg) -> Arg:
+def meaning_of(param: str, value: Arg) -> Arg:
     """Return the meaning of a value given for a parameter."""
     if param == "target_memory" and isinstance(value, int):
         return _SPACES.get(value, value)
@@ -122,7 +122,7 @@ def meant(param: str, value: Arg) -> Arg:
 Order = tuple[str, ...]
 
 
-def _shaped(values: Sequence[Arg], at: int) -> bool:
+def _is_shaped(values: Sequence[Arg], at: int) -> bool:
     arg = values[at] if at < len(values) else None
     return isinstance(arg, Value) and isinstance(arg.type, (TensorType, TileType))
 
@@ -161,7 +161,7 @@ def _order_of_gather_row(values: Sequence[Arg]) -> Order | None:
 
 def _order_of_mrgsort(values: Sequence[Arg]) -> Order | None:
     """The memory for the counts came before `exhausted` until May 2026."""
-    if len(values) > 5 and _shaped(values, 5):
+    if len(values) > 5 and _is_shaped(values, 5):
         return ("src0", "src1", "src2", "src3", "tmp", "executed", "exhausted")
     if 3 <= len(values) <= 5 and isinstance(values[-1], bool):
         return (*(f"src{i}" for i in range(len(values) - 1)), "exhausted")
@@ -185,13 +185,13 @@ _ORDERS: dict[str, Callable[[Sequence[Arg]], Order | None]] = {
     "tile.random": lambda _: None,
     "load": _order_of_load,
     "store": _order_of_store,
-    "gather": lambda values: ("x", "index", "tmp") if _shaped(values, 1) else None,
-    "scatter": lambda values: ("x", "src", "index") if _shaped(values, 1) else None,
-    "rsqrt": lambda values: ("x", "tmp") if _shaped(values, 1) else None,
+    "gather": lambda values: ("x", "index", "tmp") if _is_shaped(values, 1) else None,
+    "scatter": lambda values: ("x", "src", "index") if _is_shaped(values, 1) else None,
+    "rsqrt": lambda values: ("x", "tmp") if _is_shaped(values, 1) else None,
     "tile.matmul_acc": _order_of_matmul_acc,
     "tile.batch_matmul_acc": lambda _: ("acc", "lhs", "rhs"),
     "tile.gather_compare": lambda _: ("x", "kvalue", "tmp"),
-    "scatter_update": lambda values: ("input", "index", "src") if _shaped(values, 1) else None,
+    "scatter_update": lambda values: ("input", "index", "src") if _is_shaped(values, 1) else None,
     "log": lambda _: ("x", "high_precision"),
     "row_expand_add": lambda _: ("x", "row_vec", "tmp"),
     "transpose": lambda _: ("x", "axis1", "axis2", "tmp_tile"),

@@ -138,7 +138,7 @@ def _drop_axes(call: Call, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 
 def _infer_slice(call: Call) -> infer.Types:
-    x = infer.shaped(call, "x")
+    x = infer.shaped_type(call, "x")
     shape = _drop_axes(call, _window(call, "x", x, "offset", "shape", "valid_shape"))
     if call["pad_value"] is not None:
         check_pad(call)
@@ -378,7 +378,7 @@ def _check_store(
         )
     starts = infer.items(call, offset)
     _rank_of_list(call, offset, starts, len(into.shape))
-    sizes = fitted(stored.shape, len(into.shape))
+    sizes = fit_rank(stored.shape, len(into.shape))
     if sizes is None:
         why = "axes may differ only by leading extents of 1"
         raise ShapeMismatch(
@@ -389,7 +389,7 @@ def _check_store(
     check_window(call, offset, infer.name_of(call, target), starts, certain, into.shape)
 
 
-def fitted(shape: Sequence[object], rank: int) -> tuple[Any, ...] | None:
+def fit_rank(shape: Sequence[object], rank: int) -> tuple[Any, ...] | None:
     """Add or remove leading extents of 1 to reach `rank`; None if impossible."""
     extra = len(shape) - rank
     if extra > 0 and any(d != 1 for d in shape[:extra]):
@@ -447,7 +447,7 @@ def store(
 
 
 def _infer_assemble(call: Call) -> infer.Types:
-    target, source = infer.shaped(call, "target"), infer.shaped(call, "source")
+    target, source = infer.shaped_type(call, "target"), infer.shaped_type(call, "source")
     if call.in_scope and isinstance(source, TensorType):
         infer.tile(call, "source")
     _check_store(call, "target", target, "source", source, "offset")
@@ -460,7 +460,7 @@ def _infer_assemble(call: Call) -> infer.Types:
 
 def _valid_assemble(operands: Operands, result_shape: Shape, args: Args) -> Valid:
     shape, target = operands["target"]
-    source = fitted(operands["source"][1], len(shape))
+    source = fit_rank(operands["source"][1], len(shape))
     assert source is not None
     return valid.insert_region(shape, target, source, tuple(args["offset"]))
 
@@ -474,8 +474,8 @@ def _assemble(
     pre_relu: bool,
     valid: dict[str, Valid],
 ) -> Array:
-    region = fitted(valid["source"], target.ndim)
-    shape = fitted(source.shape, target.ndim)
+    region = fit_rank(valid["source"], target.ndim)
+    shape = fit_rank(source.shape, target.ndim)
     assert region is not None
     assert shape is not None
     result: Array = np.array(target)

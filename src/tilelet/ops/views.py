@@ -55,7 +55,7 @@ __all__ = [
 
 
 def _infer_reshape(call: Call) -> infer.Types:
-    x = infer.shaped(call, "x")
+    x = infer.shaped_type(call, "x")
     in_scope = isinstance(x, TileType)
     shape = infer.constant_shape(call, "shape") if in_scope else infer.dims(call, "shape")
     before, after = infer.count_of(x.shape), infer.count_of(shape)
@@ -99,7 +99,7 @@ def has_no_tile(x: object) -> bool:
 
 
 def _infer_transpose(call: Call) -> infer.Types:
-    x = infer.shaped(call, "x")
+    x = infer.shaped_type(call, "x")
     if call.in_scope and isinstance(x, TensorType) and not has_no_tile(call["x"]):
         infer.tile(call, "x")
     rank = len(x.shape)
@@ -211,7 +211,7 @@ def concat(src0: Shaped, src1: Shaped) -> Shaped:
 
 
 def _infer_reinterpret(call: Call) -> infer.Types:
-    x = infer.shaped(call, "x")
+    x = infer.shaped_type(call, "x")
     dtype = infer.dtype(call, "dtype")
     if dtype is dtypes.TASK_ID:
         raise infer.bad(call, "dtype", "an element type of data")
@@ -301,7 +301,7 @@ def _check_index(call: Call, x: ShapedType) -> None:
 
 
 def _infer_read(call: Call) -> infer.Types:
-    x = infer.shaped(call, "x")
+    x = infer.shaped_type(call, "x")
     _check_index(call, x)
     return (infer.scalar_type(x.dtype),)
 
@@ -324,7 +324,7 @@ def read(x: Tensor | Tile, indices: Ints | Int) -> Scalar:
 
 
 def _infer_write(call: Call) -> infer.Types:
-    x = infer.shaped(call, "x")
+    x = infer.shaped_type(call, "x")
     _check_index(call, x)
     given = infer.scalar(call, "value")
     if infer.constant_of(call["value"]) is not None and not isinstance(call["value"], Value):
@@ -349,7 +349,7 @@ def write(x: Shaped, indices: Ints | Int, value: Number) -> Shaped:
 
 
 def _infer_dim(call: Call) -> infer.Types:
-    t = infer.shaped(call, "tensor")
+    t = infer.shaped_type(call, "tensor")
     infer.axis(call, "axis", len(t.shape))
     return (INDEX,)
 

@@ -125,7 +125,7 @@ def optimise(
     if target.is_model:
         raise CannotAdvise(target.name, "it has no file to rewrite; `tilelet export` writes one")
     text = read_script(Path(target.name))
-    first = _recorded(target, text, setting)
+    first = _record(target, text, setting)
     runs = [DeviceRun(run, setting.machine, setting.period) for run in first.runs]
     if not runs:
         raise CannotAdvise(target.name, "it runs no program")
@@ -139,10 +139,10 @@ def optimise(
     )
     for _ in range(MAX_ROUNDS):
         before = found.costs.us
-        for rung, text in _rewritten(found, setting, unproved):
+        for rung, text in _rewriting_rungs(found, setting, unproved):
             found.rungs.append(rung)
             found.text = text
-        for rung, text in _tuned(found, setting, candidates, jobs, executor, unproved):
+        for rung, text in _tuning_rungs(found, setting, candidates, jobs, executor, unproved):
             found.rungs.append(rung)
             found.text = text
         if found.costs.us > (1.0 - MIN_GAIN) * before:
@@ -150,12 +150,14 @@ def optimise(
     return found
 
 
-def _recorded(target: Target, text: str, setting: Setting) -> Recording:
+def _record(target: Target, text: str, setting: Setting) -> Recording:
     with contextlib.redirect_stderr(io.StringIO()):  # discard output of the script
         return record(dataclasses.replace(target, text=text), setting.options)
 
 
-def _rewritten(found: Optimised, setting: Setting, unproved: bool) -> Iterator[tuple[Rung, str]]:
+def _rewriting_rungs(
+    found: Optimised, setting: Setting, unproved: bool
+) -> Iterator[tuple[Rung, str]]:
     target = dataclasses.replace(found.target, text=found.text)
     try:
         report = Advisor(target, setting, unproved=unproved).fix()
@@ -166,7 +168,7 @@ def _rewritten(found: Optimised, setting: Setting, unproved: bool) -> Iterator[t
         yield Rung(names, step.costs, step.finding.claim), report.text
 
 
-def _tuned(
+def _tuning_rungs(
     found: Optimised,
     setting: Setting,
     candidates: int,
@@ -188,7 +190,7 @@ def _tuned(
         found.held_back.append(change)
         return
     text = outcome.subject.varied(settings).text or found.text
-    tried = _recorded(found.target, text, setting)
+    tried = _record(found.target, text, setting)
     costs = costs_of(
         [DeviceRun(run, setting.machine, setting.period).summary for run in tried.runs]
     )

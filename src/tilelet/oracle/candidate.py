@@ -31,7 +31,7 @@ def read_candidate(path: Path, wanted: str) -> TextProgram:
 def choose(module: StaticModule, wanted: str) -> TextProgram:
     if not module.programs and module.problems:
         raise module.problems[0]
-    called = {n for p in module.programs for f in p.functions.values() for n in _called(f)}
+    called = {n for p in module.programs for f in p.functions.values() for n in _called_names(f)}
     free = [p for p in module.programs if p.name not in called] or module.programs
     named = [p for p in free if p.name == wanted] or free
     if len(named) != 1:
@@ -39,7 +39,7 @@ def choose(module: StaticModule, wanted: str) -> TextProgram:
     return named[0]
 
 
-def _called(function: KernelFunction) -> Iterator[str]:
+def _called_names(function: KernelFunction) -> Iterator[str]:
     for node in ast.walk(function.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id

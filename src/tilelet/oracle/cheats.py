@@ -57,8 +57,8 @@ def behind_outputs(outcomes: Sequence[Outcome], initial: Sequence[str]) -> Itera
         return
     yield from _constant(outcomes)
     for outcome in wrong:
-        yield from _left(outcome, initial)
-        yield from _copied(outcome)
+        yield from _unwritten_outputs(outcome, initial)
+        yield from _copied_inputs(outcome)
 
 
 def _constant(outcomes: Sequence[Outcome]) -> Iterator[Evidence]:
@@ -75,7 +75,7 @@ def _all_equal(arrays: Sequence[Any]) -> bool:
     return all(a.shape == first.shape and a.tobytes() == first.tobytes() for a in arrays[1:])
 
 
-def _left(outcome: Outcome, initial: Sequence[str]) -> Iterator[Evidence]:
+def _unwritten_outputs(outcome: Outcome, initial: Sequence[str]) -> Iterator[Evidence]:
     """Return elements that still have their value from before the run."""
     given = outcome.expected.trial.arguments
     for name in initial:
@@ -95,19 +95,19 @@ def _left(outcome: Outcome, initial: Sequence[str]) -> Iterator[Evidence]:
             )
 
 
-def _copied(outcome: Outcome) -> Iterator[Evidence]:
+def _copied_inputs(outcome: Outcome) -> Iterator[Evidence]:
     for name, made in outcome.outputs.items():
         result = np.asarray(made)
         for source, value in outcome.expected.trial.arguments.items():
             if source == name or not isinstance(value, np.ndarray) or value.size < result.size:
                 continue
             with np.errstate(all="ignore"):
-                copy = _flat(value).astype(result.dtype)[: result.size]
+                copy = _flatten(value).astype(result.dtype)[: result.size]
             if np.array_equal(copy, result.reshape(-1)) or _is_corner(value, result):
                 yield Evidence(COPIED, f"`{name}` is a copy of `{source}`")
 
 
-def _flat(value: object) -> Any:
+def _flatten(value: object) -> Any:
     return np.asarray(value).reshape(-1)
 
 

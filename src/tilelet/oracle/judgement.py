@@ -11,7 +11,7 @@ import numpy as np
 
 from tilelet.advice.core import Costs, costs_of
 from tilelet.advice.verdict import FirstWrong
-from tilelet.checks.registry import CHECKS, chosen
+from tilelet.checks.registry import CHECKS, chosen_checks
 from tilelet.checks.verdict import Subject, Verdict, verdict_on
 from tilelet.dataclasses import dataclass, replace
 from tilelet.device.machine.description import Machine, load_machine
@@ -26,12 +26,12 @@ from tilelet.oracle import cheats
 from tilelet.oracle.candidate import check_signature, check_writes, read_candidate
 from tilelet.oracle.cheats import Evidence, Outcome
 from tilelet.oracle.floor import Floor, floor_of
-from tilelet.oracle.reference import Expected, Reference, load_reference, recorded
+from tilelet.oracle.reference import Expected, Reference, load_reference, record_within_limits
 from tilelet.oracle.work import run_counted
 from tilelet.runtime import session
 from tilelet.runtime.harness.case_run import CaseRun
 from tilelet.scripts.answers import document
-from tilelet.static.module import MAX_STEPS, TextProgram, limited
+from tilelet.static.module import MAX_STEPS, TextProgram, limit_work
 
 RIGHT, WRONG, WITHOUT_THE_WORK, REFUSED = "right", "wrong", "without the work", "refused"
 
@@ -206,7 +206,7 @@ def _judge(
 ) -> CandidateVerdict:
     check_signature(text, reference.run.written[0])
     run = reference.run.with_program(text.jit or text.build())
-    with limited("lowering the program", MAX_STEPS):
+    with limit_work("lowering the program", MAX_STEPS):
         program = run.compiled.program
     check_writes(text, program, reference.program)
     first = _outcome(run, reference, reference.first)
@@ -215,7 +215,7 @@ def _judge(
     evidence = list(cheats.behind_outputs(outcomes, reference.fresh))
     evidence += _earlier_run(run, reference, wrong)
     evidence += cheats.in_error(outcomes)
-    record = recorded(run, program, reference.first.trial.arguments)
+    record = record_within_limits(run, program, reference.first.trial.arguments)
     on: list[OnMachine] = []
     for machine in machines:
         subject = Subject(record, record.arguments, machine, comparison=record.comparison)
@@ -223,7 +223,7 @@ def _judge(
         floor = floor_of(theirs, machine, min(theirs.flops, mine.flops or theirs.flops))
         evidence += cheats.in_traffic(mine, theirs, bool(wrong))
         evidence += cheats.in_time(mine, floor)
-        checks = [c for c in chosen(()) if c is not CHECKS["tolerance"]]
+        checks = [c for c in chosen_checks(()) if c is not CHECKS["tolerance"]]
         on.append(
             OnMachine(
                 machine.name, costs_of([mine]), floor, mine.bound, verdict_on(subject, checks)

@@ -197,12 +197,12 @@ class Reference:
     def profile(self, machine: Machine) -> Profile:
         """Return the modelled run of the reference's own program."""
         if machine not in self._profiles:
-            run = recorded(self.run, self.program, self.first.trial.arguments)
+            run = record_within_limits(self.run, self.program, self.first.trial.arguments)
             self._profiles[machine] = DeviceRun(run, machine).figures
         return self._profiles[machine]
 
 
-def recorded(run: CaseRun, program: Program, given: Arguments) -> RecordedRun:
+def record_within_limits(run: CaseRun, program: Program, given: Arguments) -> RecordedRun:
     """Record the tasks of a program whose run is known to be within limits."""
     from tilelet.interp.interpreter import Interpreter
 

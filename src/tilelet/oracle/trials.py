@@ -44,7 +44,7 @@ def _spread(array: Array) -> tuple[float, float]:
     return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
 
 
-def _shuffled(array: Array, rng: np.random.Generator) -> Array:
+def _shuffle(array: Array, rng: np.random.Generator) -> Array:
     """Other values of the same distribution; constants get a distribution first."""
     low, high = _spread(array)
     if is_float(array) and low == high:
@@ -53,7 +53,7 @@ def _shuffled(array: Array, rng: np.random.Generator) -> Array:
     return rng.permutation(array.reshape(-1)).reshape(array.shape)
 
 
-def _wide(array: Array, rng: np.random.Generator) -> Array:
+def _wide_values(array: Array, rng: np.random.Generator) -> Array:
     """Larger magnitudes, both signs, and exact zeros."""
     if not is_float(array):
         low, high = (int(v) for v in _spread(array))
@@ -75,12 +75,12 @@ def _edges(array: Array, rng: np.random.Generator) -> Array:
 
 def _lowest(array: Array, rng: np.random.Generator) -> Array:
     low, _ = _spread(array)
-    return np.full_like(array, low) if not is_float(array) else _shuffled(array, rng)
+    return np.full_like(array, low) if not is_float(array) else _shuffle(array, rng)
 
 
 def _highest(array: Array, rng: np.random.Generator) -> Array:
     _, high = _spread(array)
-    return np.full_like(array, high) if not is_float(array) else _shuffled(array, rng)
+    return np.full_like(array, high) if not is_float(array) else _shuffle(array, rng)
 
 
 def _large(array: Array, rng: np.random.Generator) -> Array:
@@ -93,12 +93,12 @@ def _large(array: Array, rng: np.random.Generator) -> Array:
 
 
 def _halved(array: Array, rng: np.random.Generator) -> Array:
-    return array // 2 if not is_float(array) else _shuffled(array, rng)
+    return array // 2 if not is_float(array) else _shuffle(array, rng)
 
 
 _DRAWS: dict[str, Callable[[Array, np.random.Generator], Array]] = {
-    "other values of the same distribution": _shuffled,
-    "larger values of both signs, with zeros": _wide,
+    "other values of the same distribution": _shuffle,
+    "larger values of both signs, with zeros": _wide_values,
     "the ends of the range, zeros and ones": _edges,
     "the lowest integers": _lowest,
     "the highest integers": _highest,

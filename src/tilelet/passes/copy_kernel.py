@@ -7,7 +7,7 @@ from tilelet.ir.core import Arg, Block, Direction, Function, FunctionKind, Op, V
 from tilelet.ir.rebuild import (
     Builder,
     call_op,
-    fresh,
+    fresh_value,
     index_value,
     return_op,
     substitute_all,
@@ -53,7 +53,7 @@ def _emit_call(
     name = f"copy_{n}"
     scalars = tuple(dict.fromkeys(v for v in offset if isinstance(v, Value)))
     operands = (source, target, *scalars)
-    params = tuple(fresh(v) for v in operands)
+    params = tuple(fresh_value(v) for v in operands)
     kernel = Builder(b.loc, in_scope=True)
     loops = _Copy(kernel, params[0], substitute_all(offset, dict(zip(operands, params))))
     written = loops.axes(kernel, params[1], ())
@@ -65,7 +65,7 @@ def _emit_call(
         Block((), (*kernel.ops, return_op((written,), b.loc))),
         b.loc,
     )
-    result = fresh(target)
+    result = fresh_value(target)
     b.add(call_op(name, operands, (result,), b.loc))
     return result
 
@@ -95,7 +95,7 @@ class _Copy:
             return self._one_tile(b, target, at)
         if self._tile[axis] == self._extents[axis]:
             return self.axes(b, target, (*at, 0))
-        index, carried = index_value(f"i{axis}", b.loc), fresh(target)
+        index, carried = index_value(f"i{axis}", b.loc), fresh_value(target)
         body = b.inside()
         after = self.axes(body, carried, (*at, index))
         bounds = (0, self._extents[axis], self._tile[axis])

@@ -35,12 +35,12 @@ from tilelet.ir.rebuild import (
     Rewriter,
     call_op,
     free_values,
-    fresh,
+    fresh_value,
     return_op,
     with_operands,
 )
 from tilelet.ir.types import ScalarType, TensorType, TileType
-from tilelet.ir.views import CallView, ScopeView, yielded
+from tilelet.ir.views import CallView, ScopeView, yielded_values
 
 
 def outline(program: Program) -> Program:
@@ -148,7 +148,7 @@ class _Outliner(Rewriter):
         op = scope.op
         body = inner.block(scope.body)
         ops = body.ops[:-1]
-        handed_on = zip(scope.data_results, yielded(body))
+        handed_on = zip(scope.data_results, yielded_values(body))
         needed = {r: v for r, v in handed_on if r in self._first_use}
         inputs = _inputs(Block(body.params, ops))
         end = return_op(needed.values(), body.terminator.loc)
@@ -163,7 +163,7 @@ class _Outliner(Rewriter):
         self, scope: ScopeView, kind: FunctionKind, body: Block, inputs: Sequence[Value]
     ) -> _Kernel:
         op = scope.op
-        params = tuple(fresh(v) for v in inputs)
+        params = tuple(fresh_value(v) for v in inputs)
         start = Builder(op.loc, in_scope=True)
         inside: dict[Value, Arg] = dict(zip(inputs, params))
         if body.params:
@@ -305,13 +305,13 @@ class _Recovery:
             if found is None:
                 return None
             mapping[v] = found
-        again = replace(with_operands(op, mapping), results=(fresh(value),))
+        again = replace(with_operands(op, mapping), results=(fresh_value(value),))
         return self._b.add(again).result
 
     def _join(self, op: Op, at: int) -> Arg:
         """Return a tensor or scalar defined by one of two arms, if both are known outside."""
         cond = self._find(op.args["cond"])
-        arms = [self._find(yielded(block)[at]) for block in op.blocks]
+        arms = [self._find(yielded_values(block)[at]) for block in op.blocks]
         if cond is None or None in arms:
             return None
         then, otherwise = arms

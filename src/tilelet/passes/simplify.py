@@ -17,7 +17,7 @@ from tilelet.ir.rebuild import Rewriter, substitute_all, with_args, with_operand
 from tilelet.ir.spec import Trait
 from tilelet.ir.sweep import Sweep, pick
 from tilelet.ir.types import ScalarType, TensorType, TileType, Type
-from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ir.views import ForView, ScopeView, yielded_values
 from tilelet.ops.infer import int_of
 
 
@@ -78,14 +78,14 @@ class _Fold(Rewriter):
         if loop.trip_count == 0:
             self.mapping.update(zip(op.results, loop.init))
             return ()
-        passed = [c is v for c, v in zip(loop.carried, yielded(loop.body))]
+        passed = [c is v for c, v in zip(loop.carried, yielded_values(loop.body))]
         if any(passed):
             for same, carried, result, init in zip(passed, loop.carried, op.results, loop.init):
                 if same:
                     self.mapping[carried] = self.mapping[result] = init
             op = _keep_carried(op, [not same for same in passed])
         done = ForView(self.descend(op))
-        if any(c is v for c, v in zip(done.carried, yielded(done.body))):
+        if any(c is v for c, v in zip(done.carried, yielded_values(done.body))):
             return self._for(done.op)  # folding turned a branch in the body into a pass-through
         return (done.op,)
 
@@ -96,25 +96,25 @@ class _Fold(Rewriter):
         truth = cond.value if isinstance(cond, Const) else cond
         block = op.blocks[0 if truth else 1]
         ops = self.ops(block.ops[:-1])
-        self.mapping.update(zip(op.results, substitute_all(yielded(block), self.mapping)))
+        self.mapping.update(zip(op.results, substitute_all(yielded_values(block), self.mapping)))
         return ops
 
     def _without_passed_on(self, scope: Op) -> Op:
         """Remove the results of a control scope that it only passes through."""
         body = scope.blocks[0]
         made = {result for op in body.ops for result in op.results}
-        own = [value in made for value in yielded(body)]
+        own = [value in made for value in yielded_values(body)]
         if all(own):
             return scope
-        for result, value, is_own in zip(scope.results, yielded(body), own):
+        for result, value, is_own in zip(scope.results, yielded_values(body), own):
             if not is_own:
                 self.mapping[result] = value
-        ops = (*body.ops[:-1], with_args(body.terminator, values=pick(yielded(body), own)))
+        ops = (*body.ops[:-1], with_args(body.terminator, values=pick(yielded_values(body), own)))
         return replace(scope, results=pick(scope.results, own), blocks=(Block(body.params, ops),))
 
     def _same_either_way(self, branch: Op) -> Op:
         """Remove the results of a branch that are the same in both arms."""
-        then, other = (yielded(block) for block in branch.blocks)
+        then, other = (yielded_values(block) for block in branch.blocks)
         differ = [not _is_same(a, b) for a, b in zip(then, other)]
         if all(differ):
             return branch
@@ -206,7 +206,10 @@ def _keep_carried(loop: Op, wanted: Sequence[bool], *, yields_done: bool = False
         params = (*block.params[:first], *pick(block.params[first:], wanted))
         ops = block.ops
         if not yields_done and block is loop.blocks[-1]:
-            ops = (*ops[:-1], with_args(block.terminator, values=pick(yielded(block), wanted)))
+            ops = (
+                *ops[:-1],
+                with_args(block.terminator, values=pick(yielded_values(block), wanted)),
+            )
         blocks.append(Block(params, ops))
     init = loop.args["init"]
     assert isinstance(init, tuple)

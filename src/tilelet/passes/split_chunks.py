@@ -26,13 +26,13 @@ from tilelet.ir.rebuild import (
     Rewriter,
     ValueMap,
     clone_ops,
-    fresh,
+    fresh_value,
     substitute,
     substitute_all,
     with_args,
 )
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ir.views import ForView, ScopeView, yielded_values
 from tilelet.ops.infer import int_of
 
 
@@ -82,7 +82,7 @@ class _Splitter(Rewriter):
         self._wrappers.append(scope.op)
         ops = self.ops(scope.body.ops[:-1])
         self._wrappers.pop()
-        for result, value in zip(scope.data_results, yielded(scope.body)):
+        for result, value in zip(scope.data_results, yielded_values(scope.body)):
             self.mapping[result] = substitute(value, self.mapping)
         return ops
 
@@ -208,8 +208,8 @@ class _Nest:
         state: Sequence[Arg],
         emit: _Emit,
     ) -> Sequence[Arg]:
-        index = fresh(loop.index, f"{loop.index.name}_{suffix}")
-        carried = [fresh(c) for c in self.levels[0].loop.carried]
+        index = fresh_value(loop.index, f"{loop.index.name}_{suffix}")
+        carried = [fresh_value(c) for c in self.levels[0].loop.carried]
         body = b.inside()
         after = emit(body, index, carried)
         return b.loop(bounds, state, index, carried, body, after, loop.kind)
@@ -219,7 +219,7 @@ class _Nest:
         inside = b.inside(in_scope=True)
         inside.loc = self.scope.op.loc
         values = self._level(inside, 0, modes, state, {})
-        results = tuple(fresh(r) for r in self.levels[0].loop.op.results)
+        results = tuple(fresh_value(r) for r in self.levels[0].loop.op.results)
         b.add(Op(structure.SCOPE, self.scope.op.args, results, (inside.block(values),), inside.loc))
         return results
 
@@ -236,7 +236,7 @@ class _Nest:
         """Emit level k with the given carried values; return its results."""
         if k == len(self.levels):
             b.ops.extend(clone_ops(self.scope.body.ops[:-1], mapping))
-            return substitute_all(yielded(self.scope.body), mapping)
+            return substitute_all(yielded_values(self.scope.body), mapping)
         loop = self.levels[k].loop
         spilled = self._spilled_types(k)
         init = [
@@ -251,13 +251,13 @@ class _Nest:
         mapping.update(zip(loop.carried, carried))
         body = b.inside()
         if mode is None:
-            index = fresh(loop.index)
+            index = fresh_value(loop.index)
             start, stop, step = substitute_all(loop.bounds, mapping)
             mapping[loop.index] = index
             after = self._body(body, k, modes, mapping)
             return b.loop((start, stop, step), init, index, carried, body, after, loop.kind)
         step = loop.bounds[2]
-        index = fresh(loop.index, f"{loop.index.name}_in")
+        index = fresh_value(loop.index, f"{loop.index.name}_in")
         place = body.scalar(
             "add", mode.start, body.scalar("mul", index, step), result=loop.index.name
         )
@@ -301,7 +301,7 @@ class _Nest:
         values = self._level(b, k + 1, modes, init, mapping)
         mapping.update(zip(level.inner.results, values))
         b.ops.extend(clone_ops(level.after, mapping))
-        return substitute_all(yielded(level.loop.body), mapping)
+        return substitute_all(yielded_values(level.loop.body), mapping)
 
     # Carried values that the body computes: in GM outside the scope, on chip inside
 
@@ -311,9 +311,12 @@ class _Nest:
         if k + 1 < len(self.levels):
             inner_types = self._spilled_types(k + 1)
         else:
-            inner_types = [_tile_type(v) for v in yielded(self.scope.body)]
+            inner_types = [_tile_type(v) for v in yielded_values(self.scope.body)]
         on_chip = dict(zip(level.inner.results, inner_types))
-        return [on_chip.get(v) if isinstance(v, Value) else None for v in yielded(level.loop.body)]
+        return [
+            on_chip.get(v) if isinstance(v, Value) else None
+            for v in yielded_values(level.loop.body)
+        ]
 
     def _on_chip(self, b: Builder, k: int, m: int, value: Arg, tile: TileType) -> Arg:
         """Return the m-th carried value of level k as the tile that loops in the scope carry."""

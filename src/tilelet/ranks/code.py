@@ -16,7 +16,7 @@ from tilelet.diag.catalogue.scopes import ZeroStep
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.ir.core import Block, Function, FunctionKind, Op, Value
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import ForView, ScopeView, yielded
+from tilelet.ir.views import ForView, ScopeView, yielded_values
 from tilelet.ranks.regions import with_inner
 from tilelet.ranks.requests import Request
 
@@ -105,7 +105,7 @@ class ResumableFunction:
                 for op in ops:
                     suspends, code = self._part(op, stays)
                     parts.append((suspends, code, [low.slot(v) for v in dying.get(op, ())]))
-        return ResumableBlock(parts, low.get(yielded(block)))
+        return ResumableBlock(parts, low.get(yielded_values(block)))
 
     def _is_whole(self, op: Op) -> bool:
         """Whether an op runs in one piece, natively if there are regions."""

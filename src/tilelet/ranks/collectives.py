@@ -22,7 +22,7 @@ from tilelet.ops.apply import Args
 from tilelet.ranks.code import LowerRoutine, Routine, Suspension
 from tilelet.ranks.collective_rules import check_collective
 from tilelet.ranks.comm import rank_state, signal
-from tilelet.ranks.memory import moved, read_copy, store, symmetric
+from tilelet.ranks.memory import read_copy, store, symmetric, view_of_buffer
 from tilelet.ranks.requests import Condition, Request
 from tilelet.syntax.ranks import NotifyOp, ReduceOp, WaitCmp
 from tilelet.tasks.window import Window
@@ -59,7 +59,7 @@ class Meeting:
 
     def _cell(self, owner: int, source: int) -> Window:
         """Return the cell of `owner` that `source` signals."""
-        whole = moved(self._cells, self.slices[owner])
+        whole = view_of_buffer(self._cells, self.slices[owner])
         axes = len(whole.shape)
         if whole.shape[0] >= self.size:
             at = (source, *(0 for _ in range(axes - 1)))
@@ -85,7 +85,7 @@ class Meeting:
 
     def at(self, window: Window, rank: int) -> Window:
         """Return the same view of the buffer on another rank of the domain."""
-        return moved(window, symmetric(window).allocation.slices[rank])
+        return view_of_buffer(window, symmetric(window).allocation.slices[rank])
 
     def read(self, window: Window) -> Array:
         self.state.observe("read", window, self.op)

@@ -13,7 +13,7 @@ from tilelet.diag.catalogue.ranks import BadDeferredWait
 from tilelet.diag.catalogue.windows import WindowOutOfRange
 from tilelet.diag.core import Loc
 from tilelet.interp.lowering import Frame, Lowering, Step, lowers
-from tilelet.interp.movement import as_tuple, loaded, stored_window, window_at
+from tilelet.interp.movement import as_tuple, load_window, stored_window, window_at
 from tilelet.ir.core import Arg, Op
 from tilelet.ir.types import box
 from tilelet.ranks.code import LowerRoutine, Routine, Suspension
@@ -89,7 +89,7 @@ def _list(low: Lowering, arg: Arg) -> Callable[[Frame], Sequence[int]]:
     return low.get(as_tuple(arg))
 
 
-def _nothing(_: Frame) -> None:
+def _no_offsets(_: Frame) -> None:
     """Return the offsets of a transfer without a region."""
 
 
@@ -125,7 +125,7 @@ def lower_remote_load(low: Lowering, op: Op) -> Routine:
         valid = None if limit is None else limit(frame)
         window = window_at(there, offsets(frame), tuple(shape(frame)), valid, False, loc)
         state.observe("read", window, op)
-        frame[result] = loaded(symmetric(window).local_copy(window))
+        frame[result] = load_window(symmetric(window).local_copy(window))
 
     return run
 
@@ -158,7 +158,7 @@ def lower_transfer(low: Lowering, op: Op) -> Routine:
     is_put = op.name == "pld.tensor.put"
     has_region = args["shape"] is not None
     to, taken, shape = (
-        _list(low, args[name]) if has_region else _nothing
+        _list(low, args[name]) if has_region else _no_offsets
         for name in ("dst_offsets", "src_offsets", "shape")
     )
     atomic = is_put and args["atomic"] is AtomicType.Add

@@ -56,7 +56,7 @@ class _Explanation:
                 )
                 self._why(strand, request.op, c)
             for c in unmet[:1]:
-                key = (request.loc, strand.rank, strand.name, _loops(strand), _wanted(c))
+                key = (request.loc, strand.rank, strand.name, _loops(strand), _wanted_text(c))
                 waiting.setdefault(key, []).append(strand.block if strand.blocks > 1 else -1)
             for c in unmet:
                 self._why(strand, request.op, c)
@@ -67,7 +67,7 @@ class _Explanation:
             for c, op in task.deferred:
                 if not c.holds:
                     who = f"rank {task.rank}, `{task.kernel}` stays open: "
-                    labels.append((op.loc, f"{who}{_wanted(c)}"))
+                    labels.append((op.loc, f"{who}{_wanted_text(c)}"))
                     self._why(None, op.name, c)
         self._unstarted()
         cycle = _cycle(self._needs)
@@ -75,7 +75,7 @@ class _Explanation:
         more = len(notes) - _MAX_SHOWN
         if more > 0:
             notes = [*notes[:_MAX_SHOWN], f"and {more} more"]
-        return RanksDeadlock(_merged(labels), notes)
+        return RanksDeadlock(_merge_labels(labels), notes)
 
     # Possible notifiers
 
@@ -306,11 +306,11 @@ def _is_past(body: Block, notify: Op, request: Request) -> bool:
     wait = next((op for op in ops if op.name == request.op and op.loc == request.loc), None)
     if wait is None or ops.index(notify) > ops.index(wait):
         return False
-    loops = [set(map(id, _inside(op))) for op in ops if op.name in ("for", "while")]
+    loops = [set(map(id, _ops_inside(op))) for op in ops if op.name in ("for", "while")]
     return not any(id(notify) in inside and id(wait) in inside for inside in loops)
 
 
-def _inside(op: Op) -> Iterator[Op]:
+def _ops_inside(op: Op) -> Iterator[Op]:
     """Yield the ops in the blocks of an op."""
     for block in op.blocks:
         yield from walk(block)
@@ -320,7 +320,7 @@ def _loops(strand: Strand) -> str:
     return "".join(f", {name} = {value}" for name, value in strand.loops)
 
 
-def _wanted(c: Condition) -> str:
+def _wanted_text(c: Condition) -> str:
     least = "at least " if c.cmp.name == "Ge" else ""
     return f"{_cell(c)} is {c.value}, waits for {least}{c.expected}"
 
@@ -348,7 +348,7 @@ def _place(loc: Loc) -> str:
     return f"line {loc.line}"
 
 
-def _merged(labels: list[tuple[Loc, str]]) -> list[tuple[Loc, str]]:
+def _merge_labels(labels: list[tuple[Loc, str]]) -> list[tuple[Loc, str]]:
     """Return at most a few labels; the same statement on several ranks is one label."""
     by_place: dict[tuple[str, int, int], tuple[Loc, list[str]]] = {}
     for loc, text in labels:

@@ -26,7 +26,7 @@ from tilelet.ranks.config import DistributedConfig
 from tilelet.ranks.engine import native_kernels
 from tilelet.ranks.host import plan_of
 from tilelet.ranks.memory import symmetric
-from tilelet.ranks.races import HappensBefore, Touch, compacted
+from tilelet.ranks.races import HappensBefore, Touch, compact
 from tilelet.ranks.rank import Strand
 from tilelet.ranks.requests import Condition
 from tilelet.ranks.scheduler import InOrder, Policy, Random, World
@@ -72,7 +72,7 @@ class State:
         return {
             key: steps
             for key, steps in known.items()
-            if key != self.chosen and not _dependent(steps, self.footprint)
+            if key != self.chosen and not _are_dependent(steps, self.footprint)
         }
 
 
@@ -133,10 +133,10 @@ class Late(Random):
     """Any ready strand, with remote stores that land as late as their fence allows."""
 
 
-def _dependent(a: Footprint, b: Footprint) -> bool:
+def _are_dependent(a: Footprint, b: Footprint) -> bool:
     """Whether two steps do not commute: they touch common bytes, and not only by adding."""
     return any(
-        x.slice == y.slice and _ordered(x.how, y.how) and meet(x.bytes, y.bytes)
+        x.slice == y.slice and _needs_order(x.how, y.how) and meet(x.bytes, y.bytes)
         for x in a
         for y in b
     )
@@ -146,7 +146,7 @@ _READS = ("read", "wait", "match")
 _ADDS = ("notify", "add")
 
 
-def _ordered(a: str, b: str) -> bool:
+def _needs_order(a: str, b: str) -> bool:
     return not ((a in _READS and b in _READS) or (a in _ADDS and b in _ADDS))
 
 
@@ -209,7 +209,7 @@ class Explorer:
 
             def take() -> Footprint:
                 found, watcher.footprint = watcher.footprint, []
-                return compacted(found)
+                return compact(found)
 
             policy.watch(take)
         found: list[UserError] = []
@@ -282,28 +282,28 @@ class Explorer:
             if len(states) > MAX_TRACE:
                 return False if until is None else []
             pending = [
-                (key_of(s), [_waited(c) for c in s.request.conditions])
+                (key_of(s), [_touch_of_wait(c) for c in s.request.conditions])
                 for s in world.strands
                 if s.request is not None
             ]
             _backtrack(states, pending)
-            while states and not _left(states[-1]):
+            while states and not _untried(states[-1]):
                 states.pop()
             if not states:
                 return complete if until is None else []
             if number >= self._covered or self._steps <= reserved:
                 return False if until is None else []
             last = states[-1]
-            last.chosen = min(_left(last))
+            last.chosen = min(_untried(last))
             last.footprint = ()
             prefix = states
 
 
-def _left(state: State) -> set[Key]:
+def _untried(state: State) -> set[Key]:
     return state.todo - set(state.tried) - set(state.sleep)
 
 
-def _waited(c: Condition) -> Touch:
+def _touch_of_wait(c: Condition) -> Touch:
     """Return the pending wait as the step it would become."""
     buffer = symmetric(c.cell)
     return Touch((buffer.name, buffer.index), c.cell.bytes, "match", c.expected)
@@ -391,7 +391,7 @@ class _Order:
             for i in range(min(j, len(steps)) - 1, -1, -1) if footprint else ():
                 if i in before or not steps[i][1] or steps[i][0] == key:
                     continue
-                if _dependent(steps[i][1], footprint):
+                if _are_dependent(steps[i][1], footprint):
                     enabled = states[i].enabled
                     self.todo[i].update([key] if key in enabled else enabled)
                     before |= ordered[i] | {i}

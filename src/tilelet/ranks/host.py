@@ -156,7 +156,7 @@ class _HostObserver:
         if op.name == "call":
             return _dispatch(low, op)
         if op.name in BODIES:
-            return _collective(low, op)
+            return _collective_step(low, op)
         step = low.plain_op(op)
         if op.spec.structural or op.name.startswith("pld."):
             return step
@@ -289,7 +289,7 @@ def _dispatch(low: Lowering, op: Op) -> Step:
     return step
 
 
-def _collective(low: Lowering, op: Op) -> Step:
+def _collective_step(low: Lowering, op: Op) -> Step:
     """Expand a host collective to one task on every rank of its data's domain."""
     state = _state(low)
     getters: dict[str, Callable[[Frame], object]] = {n: low.get(a) for n, a in op.args.items()}

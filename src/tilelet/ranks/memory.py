@@ -113,10 +113,10 @@ def on_rank(window: Window, rank: int) -> Window:
     buffer = window.buffer
     if not isinstance(buffer, TemplateBuffer):
         return window
-    return moved(window, buffer.allocation.slice_of(rank))
+    return view_of_buffer(window, buffer.allocation.slice_of(rank))
 
 
-def moved(window: Window, buffer: Buffer) -> Window:
+def view_of_buffer(window: Window, buffer: Buffer) -> Window:
     """Return the same view of another buffer."""
     return Window(
         buffer,
@@ -158,7 +158,7 @@ def at_peer(window: Window, peer: int, op: str, loc: Loc) -> Window:
     allocation = symmetric(window).allocation
     if not 0 <= peer < len(allocation.slices):
         raise NoSuchPeer(loc, op, peer, allocation.domain.ranks, allocation.name)
-    return moved(window, allocation.slices[peer])
+    return view_of_buffer(window, allocation.slices[peer])
 
 
 def membership(window: Window) -> Membership:

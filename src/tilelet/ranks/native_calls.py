@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilelet.cpu.plan.verify import PlanError
-from tilelet.cpu.run.engine import compiled, no_progress
+from tilelet.cpu.run.engine import compile_native, no_progress
 from tilelet.cpu.run.prepared import PreparedCalls
 from tilelet.dtypes import INT32
 from tilelet.ir.core import Block, Direction, Function, FunctionKind, Op, Program, Value
-from tilelet.ir.rebuild import call_op, fresh, return_op
+from tilelet.ir.rebuild import call_op, fresh_value, return_op
 from tilelet.ir.spec import Engine
 from tilelet.ir.types import ScalarType, TileType
 from tilelet.ir.views import ForView
@@ -48,7 +48,7 @@ class NativeCalls:
     """Calls of a compiled program; for each layout of its arrays there is a prepared call."""
 
     def __init__(self, program: Program) -> None:
-        self._native = compiled(program)
+        self._native = compile_native(program)
         self._names = [p.name for p in program.main.params]
         self._calls: dict[tuple[object, ...], PreparedCalls] = {}
 
@@ -78,7 +78,7 @@ def calling_program(
     params = tuple([renamed_param(p, i) for i, p in enumerate(kernel.params)])
     count = Value("blocks", ScalarType(INT32), kernel.loc) if has_blocks else None
     written = [p for p, d in zip(params, kernel.directions, strict=True) if d is not Direction.In]
-    results = [fresh(p) for p in written]
+    results = [fresh_value(p) for p in written]
     call = call_op(kernel.name, params, results, kernel.loc, count=count)
     entry = Function(
         f"run_{kernel.name}",

@@ -11,7 +11,7 @@ from tilelet.diag.core import Loc
 from tilelet.diag.text import plural
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
 from tilelet.ir.types import DistributedType
-from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.ir.views import CallView, ForView, yielded_values
 from tilelet.ranks.memory import Allocation, Membership, SymmetricBuffer
 from tilelet.syntax.ranks import NotifyOp
 from tilelet.tasks.window import Window
@@ -189,7 +189,7 @@ class _Walk:
                 domain = allocation.domain
                 known.values[op.result] = Membership(domain, domain.ranks.index(self._rank))
         elif op.name == "if" and (taken := known.get(op.args["cond"])) is not None:
-            values = [known.get(v) for v in yielded(op.blocks[0 if taken else 1])]
+            values = [known.get(v) for v in yielded_values(op.blocks[0 if taken else 1])]
             known.values.update(zip(op.results, values))
         elif not op.blocks and not any(isinstance(v.type, DistributedType) for v in op.results):
             known.bind(op)

@@ -64,7 +64,7 @@ class Touch(NamedTuple):
     value: int = 0
 
 
-def compacted(footprint: Sequence[Touch]) -> list[Touch]:
+def compact(footprint: Sequence[Touch]) -> list[Touch]:
     """Return the same bytes in fewer touches: adjoining ranges of one kind are one.
 
     Touches of single cells stay as they are: signals are compared cell by cell.
@@ -320,7 +320,7 @@ class HappensBefore:
         if is_view and not op.spec.writes:
             return step
         how = "store" if op.spec.writes else "read"
-        window = _accessed(low, op, touched[0][1])
+        window = _accessed_window(low, op, touched[0][1])
 
         def watched(frame: Frame) -> None:
             self.access(state.strand, how, window(frame), op)
@@ -329,7 +329,7 @@ class HappensBefore:
         return watched
 
 
-def _accessed(low: Lowering, op: Op, tensor: Value) -> Callable[[Frame], Window]:
+def _accessed_window(low: Lowering, op: Op, tensor: Value) -> Callable[[Frame], Window]:
     """Return the window that an op reads or writes."""
     if op.spec.writes:
         return written_window(low, op)

@@ -151,15 +151,15 @@ class _RankObserver:
             return state.submission(low, op)
         step = low.plain_op(op)
         if op.name == "breakpoint":
-            return _named(state, step)
+            return _named_breakpoint(state, step)
         if op.name == "read" and low.function.kind is not FunctionKind.InCore:
-            return _noted(state, low.slot(op.result), step)
+            return _note_read(state, low.slot(op.result), step)
         if state.world.watcher is not None and low.function.kind is FunctionKind.InCore:
             return state.world.watcher.watched(state, low, op, step)
         return step
 
 
-def _named(state: RankState, step: Step) -> Step:
+def _named_breakpoint(state: RankState, step: Step) -> Step:
     """Return the step of a `breakpoint()`, which first prints its rank."""
 
     def stop(frame: Frame) -> None:
@@ -169,7 +169,7 @@ def _named(state: RankState, step: Step) -> Step:
     return stop
 
 
-def _noted(state: RankState, result: int, step: Step) -> Step:
+def _note_read(state: RankState, result: int, step: Step) -> Step:
     """Wrap a read of the control program to keep its value for `record_streams`."""
 
     def read(frame: Frame) -> None:

@@ -11,7 +11,7 @@ from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.interp.state import State
 from tilelet.ir.core import FunctionKind, Op, Program
 from tilelet.ranks.host import Dispatch, Plan
-from tilelet.ranks.memory import moved, on_rank
+from tilelet.ranks.memory import on_rank, view_of_buffer
 from tilelet.tasks.stream import TaskStream
 from tilelet.tasks.window import Buffer, Window
 
@@ -75,11 +75,13 @@ def _stream(program: Program, dispatch: Dispatch, observer: _KnownReads | None) 
         program.functions, execute=False, poison=True, seed_valid=False, observer=observer
     )
     copies: dict[int, Buffer] = {}
-    state.code(dispatch.function).run([_own(v, dispatch.rank, copies) for v in dispatch.operands])
+    state.code(dispatch.function).run(
+        [_own_operand(v, dispatch.rank, copies) for v in dispatch.operands]
+    )
     return state.tasks
 
 
-def _own(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
+def _own_operand(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
     """An operand whose buffer no other stream has numbered; it shares the memory."""
     if not isinstance(value, Window):
         return value
@@ -87,4 +89,4 @@ def _own(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
     old = window.buffer
     if old.id not in copies:
         copies[old.id] = Buffer(old.name, old.nbytes, old.data, old.origin)
-    return moved(window, copies[old.id])
+    return view_of_buffer(window, copies[old.id])

@@ -21,7 +21,7 @@ from tilelet.dataclasses import dataclass, replace
 from tilelet.dtypes import INDEX, INT64, DType
 from tilelet.interp.lowering import Frame, Lowering, Step
 from tilelet.ir.core import Block, Function, FunctionKind, Op, Program, Value, walk
-from tilelet.ir.rebuild import Builder, clone_ops, free_values, fresh, return_op
+from tilelet.ir.rebuild import Builder, clone_ops, free_values, fresh_value, return_op
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import DistributedType, ScalarType, TensorType, TileType
 from tilelet.ranks.native_calls import (
@@ -232,7 +232,7 @@ def _kernel(
             shape = v.type.shape
             inside[v] = b.emit("slice", param, shape, (0,) * len(shape), result=v.name)
         else:
-            param = inside[v] = fresh(v)
+            param = inside[v] = fresh_value(v)
         params.append(param)
     b.ops += clone_ops(ops, inside)
     tiles: list[Value] = []
@@ -278,7 +278,7 @@ def _runner(
     inputs = [slot(v) for v in outlined.inputs]
     made = [(slot(v), *_array_type(v), isinstance(v.type, TileType)) for v in outlined.outputs]
     after = [
-        steps[a] if isinstance(a, int) else _renaming(slot(a[0]), slot(a[1]))
+        steps[a] if isinstance(a, int) else _rename_step(slot(a[0]), slot(a[1]))
         for a in outlined.after
     ]
 
@@ -307,7 +307,7 @@ def _runner(
     return run
 
 
-def _renaming(to: int, source: int) -> Step:
+def _rename_step(to: int, source: int) -> Step:
     def rename(frame: Frame) -> None:
         frame[to] = frame[source]
 

@@ -123,10 +123,10 @@ def _check_deferring_call(op: Op) -> None:
 def findings(program: Program) -> Iterator[UserError]:
     """Return the findings that need no run."""
     for kernel in program.kernels:
-        yield from _mixed(kernel)
+        yield from _mixed_notifies(kernel)
 
 
-def _mixed(kernel: Function) -> Iterator[UserError]:
+def _mixed_notifies(kernel: Function) -> Iterator[UserError]:
     """Return notifies that both kinds of cores of a mixed kernel execute."""
     ops = list(walk(kernel.body))
     products = [op for op in ops if op.spec.engine is Engine.CUBE]

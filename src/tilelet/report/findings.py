@@ -36,11 +36,11 @@ def checked_data(verdict: Mapping[str, object], files: SourceFiles) -> JsonObjec
     parts = _tables(verdict.get("parts"))
     return {
         "checks": [{key: p.get(key) for key in ("check", "status", "summary")} for p in parts],
-        "findings": [_finding(f, files) for p in parts for f in _tables(p.get("findings"))],
+        "findings": [_finding_entry(f, files) for p in parts for f in _tables(p.get("findings"))],
     }
 
 
-def _finding(found: JsonObject, files: SourceFiles) -> JsonObject:
+def _finding_entry(found: JsonObject, files: SourceFiles) -> JsonObject:
     places: list[JsonObject] = [
         {
             "place": _place(at, files),

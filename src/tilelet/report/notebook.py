@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilelet.device.schedule.simulate import Timeline
-from tilelet.diag.table_html import shortened
+from tilelet.diag.table_html import shorten
 from tilelet.diag.tables import number
 
 COLORS = ("#3568d4", "#d9822b", "#2f9e6e", "#b5478f", "#7a5cd0", "#c0392b", "#1f8fa8", "#8a7a1f")
@@ -48,7 +48,7 @@ def timeline_svg(timeline: Timeline) -> str:
     keys = "".join(
         f'<span style="margin-right:12px"><span style="background:{COLORS[i]};'
         'display:inline-block;width:10px;height:10px"></span> '
-        f"{escape(shortened(timeline.kernel_names[k] or 'join'))}</span>"
+        f"{escape(shorten(timeline.kernel_names[k] or 'join'))}</span>"
         for i, k in enumerate(ranked)
         if spent[k] > 0
     )

@@ -57,10 +57,12 @@ def run_data(
     except UserError as error:
         if verdict is None:
             raise
-        return _refused(device_run, verdict, error)
+        return _refused_run(device_run, verdict, error)
 
 
-def _refused(device_run: DeviceRun, verdict: Mapping[str, object], error: UserError) -> JsonObject:
+def _refused_run(
+    device_run: DeviceRun, verdict: Mapping[str, object], error: UserError
+) -> JsonObject:
     """Return the entry of a run that could not be modelled: findings and the reason."""
     files = SourceFiles()
     checked = checked_data(verdict, files)

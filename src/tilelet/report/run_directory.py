@@ -80,7 +80,9 @@ def placed_numbers(found: Any, names: Sequence[str]) -> JsonObject:
     """Return outputs and the first divergence for the page; `names` are its files."""
     outputs = found["outputs"]
     assert isinstance(outputs, list)
-    data: JsonObject = {"outputs": [_placed(o, names) for o in cast("list[JsonObject]", outputs)]}
+    data: JsonObject = {
+        "outputs": [_place_writers(o, names) for o in cast("list[JsonObject]", outputs)]
+    }
     diverged: Mapping[str, object] | None = found.get("divergence")
     if diverged is not None:
         name = PurePath(str(diverged.get("file") or "")).name
@@ -100,7 +102,7 @@ def _files(header: JsonObject) -> list[str]:
     return [str(file["name"]) for file in files]
 
 
-def _placed(output: JsonObject, names: Sequence[str]) -> JsonObject:
+def _place_writers(output: JsonObject, names: Sequence[str]) -> JsonObject:
     """Replace locations of writers by file numbers of the page."""
     where: JsonObject = output.get("where") or {}
     regions: list[JsonObject] = []

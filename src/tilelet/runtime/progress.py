@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from tilelet.dataclasses import dataclass
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 
 DELAY = 2.0  # seconds before anything is shown
 _PERIOD = 0.1  # seconds between two updates
@@ -25,7 +25,7 @@ class _Activity:
     count: Count | None
 
     def __str__(self) -> str:
-        what = printable(self.what)
+        what = escape_controls(self.what)
         return f"{what}: {self.count():,} tasks" if self.count else what
 
 

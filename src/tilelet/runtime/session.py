@@ -19,7 +19,7 @@ from tilelet.diag.canvas import paint
 from tilelet.diag.catalogue.command import CannotWrite, NoBoard
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.render import render_line, render_text, text_width, use_color
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.runtime.config import DEFAULT_PLATFORM, RunConfig
 from tilelet.runtime.harness.result import RunResult
 from tilelet.runtime.output.run_directory import RunDirectory
@@ -137,7 +137,7 @@ class Session:
         """Print a line, unless this session printed it before."""
         if text not in self._said:
             self._said.add(text)
-            text = printable(text)
+            text = escape_controls(text)
             out = stream or sys.stderr
             if text.startswith("note: "):
                 text = paint("note", "note", use_color(out)) + text.removeprefix("note")
@@ -146,7 +146,7 @@ class Session:
     def report(self, diagnostics: Iterable[Diagnostic]) -> None:
         """Show cautions, each once: notes in one line, warnings with their source."""
         for diagnostic in diagnostics:
-            if any(_same(diagnostic, seen) for seen in self.diagnostics):
+            if any(_are_same(diagnostic, seen) for seen in self.diagnostics):
                 continue
             self.diagnostics.append(diagnostic)
             if self.quiet_diagnostics:
@@ -171,7 +171,7 @@ class Session:
         return int(findings or any(not r.passed for r in self.results))
 
 
-def _same(a: Diagnostic, b: Diagnostic) -> bool:
+def _are_same(a: Diagnostic, b: Diagnostic) -> bool:
     """Whether two cautions are equal; notes are compared by file instead of line."""
     if a.severity != "note" or a.loc is None or b.loc is None:
         return a == b

@@ -68,15 +68,15 @@ def costs_data(
 def answers_markdown() -> str:
     """Return the contents of docs/answers.md."""
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    parts = [_HEAD + f"## document\n\n{schema['description']}\n\n" + _table(schema)]
+    parts = [_HEAD + f"## document\n\n{schema['description']}\n\n" + _field_table(schema)]
     parts += [
-        f"## {name}\n\n{body['description']}\n\n" + _table(body)
+        f"## {name}\n\n{body['description']}\n\n" + _field_table(body)
         for name, body in schema["$defs"].items()
     ]
     return "\n".join(parts)
 
 
-def _table(schema: JsonObject) -> str:
+def _field_table(schema: JsonObject) -> str:
     rows = ["| field | | |", "|---|---|---|"]
     for name, body in schema["properties"].items():
         optional = "" if name in schema["required"] else " (optional)"

@@ -59,7 +59,7 @@ class _Argv(list[str]):
         return list, (self[:],)
 
 
-def _noting(name: str) -> Callable[..., object]:
+def _noting_method(name: str) -> Callable[..., object]:
     plain = getattr(list, name)
 
     def read(self: _Argv, *args: object) -> Any:
@@ -70,7 +70,7 @@ def _noting(name: str) -> Callable[..., object]:
 
 
 for _name in ("__iter__", "__repr__", "__contains__", "__add__", "pop", "index", "copy", "remove"):
-    setattr(_Argv, _name, _noting(_name))
+    setattr(_Argv, _name, _noting_method(_name))
 
 
 @contextlib.contextmanager
@@ -110,15 +110,15 @@ def _peek(argv: list[str]) -> list[str]:
 def _with_shared(
     parser: argparse.ArgumentParser, words: list[str], shared: Sequence[SharedOption]
 ) -> list[str]:
-    declared = set(_declared(parser))
+    declared = set(_declared_spellings(parser))
     for option in reversed(shared):
         name = next((name for name in option.names if name in declared), None)
         if name is not None:
-            words[option.at : option.at] = _spelled(option, declared, name)
+            words[option.at : option.at] = _spelling_of(option, declared, name)
     return words
 
 
-def _spelled(option: SharedOption, declared: set[str], name: str) -> Sequence[str]:
+def _spelling_of(option: SharedOption, declared: set[str], name: str) -> Sequence[str]:
     """The option as typed, or by the spelling that the script has for it."""
     typed, *value = option.words
     spelling, equals, joined = typed.partition("=")
@@ -127,9 +127,9 @@ def _spelled(option: SharedOption, declared: set[str], name: str) -> Sequence[st
     return (f"{name}={joined}",) if equals else (name, *value)
 
 
-def _declared(parser: argparse.ArgumentParser) -> Iterable[str]:
+def _declared_spellings(parser: argparse.ArgumentParser) -> Iterable[str]:
     """Spellings of the options of a parser and of its subcommands."""
     yield from parser._option_string_actions  # pyright: ignore[reportPrivateUsage]
     for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
         for inner in getattr(action.choices, "values", list[Any])():  # of subcommands
-            yield from _declared(inner)
+            yield from _declared_spellings(inner)

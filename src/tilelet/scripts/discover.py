@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tilelet.diag.catalogue.command import NoProgramFound
 from tilelet.diag.core import UserError, UserErrors
-from tilelet.diag.text import printable, ticked
+from tilelet.diag.text import escape_controls, quoted_names
 from tilelet.frontend.decorators import build_program
 from tilelet.frontend.functions import KernelFunction
 from tilelet.ir.core import FunctionKind, Program
@@ -26,7 +26,7 @@ def compile_found(path: str, names: Mapping[str, object], now: Session, made: bo
     """
     programs = list(_programs(names))
     if not programs and made:
-        print(printable(f"note: {path} makes programs and runs none"))
+        print(escape_controls(f"note: {path} makes programs and runs none"))
         return
     if not programs:
         raise NoProgramFound(path, _incomplete(names))
@@ -66,12 +66,12 @@ def _of_inlines(names: Mapping[str, object]) -> Iterator[Program]:
     """
     for value in names.values():
         if isinstance(value, KernelFunction) and value.kind is FunctionKind.Inline:
-            program = _alone(value)
+            program = _program_of(value)
             if program is not None:
                 yield program
 
 
-def _alone(function: KernelFunction) -> Program | None:
+def _program_of(function: KernelFunction) -> Program | None:
     from tilelet.frontend.jit import JitFunction
 
     try:
@@ -110,11 +110,11 @@ def _incomplete(names: Mapping[str, object]) -> dict[str, str]:
                 found[name] = "is a kernel for a program to call"
                 continue
             missing = [p.name for p in value.parameters if p.type is None]
-            found[name] = f"has no type for {ticked(missing, 'and')}"
+            found[name] = f"has no type for {quoted_names(missing, 'and')}"
         elif inspect.isfunction(value) and name.startswith("build"):
             required = [
                 p.name for p in inspect.signature(value).parameters.values() if p.default is p.empty
             ]
             if required:
-                found[name] = f"needs {ticked(required, 'and')}"
+                found[name] = f"needs {quoted_names(required, 'and')}"
     return found

@@ -17,7 +17,7 @@ _waits = threading.Event()
 
 
 @contextlib.contextmanager
-def noticed() -> Generator[None]:
+def record() -> Generator[None]:
     """Record Ctrl-C in the block, which raises `KeyboardInterrupt` as usual."""
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if threading.current_thread() is not threading.main_thread() or not is_usual:
@@ -32,7 +32,7 @@ def noticed() -> Generator[None]:
 
 
 @contextlib.contextmanager
-def deferred() -> Generator[None]:
+def defer() -> Generator[None]:
     """Delay Ctrl-C to the end of the block."""
     _waits.set()
     try:

@@ -20,12 +20,12 @@ def open_closed_streams() -> None:
 
 
 @contextlib.contextmanager
-def watched() -> Generator[None]:
+def watch_output() -> Generator[None]:
     """Record errors of printing, which are neither bugs nor about other files."""
     streams = [sys.stdout, sys.stderr]
     for stream in streams:
         for name in ("write", "flush"):
-            setattr(stream, name, _watching(getattr(stream, name)))
+            setattr(stream, name, _watched_method(getattr(stream, name)))
     try:
         yield
     finally:
@@ -35,7 +35,7 @@ def watched() -> Generator[None]:
         _failures.clear()
 
 
-def _watching(method: Callable[..., object]) -> Callable[..., object]:
+def _watched_method(method: Callable[..., object]) -> Callable[..., object]:
     def call(*args: object) -> Any:
         try:
             return method(*args)
@@ -54,7 +54,7 @@ def failed_by(error: BaseException) -> bool:
 def discard() -> None:
     """Discard unwritten output, which Python would report at exit."""
     for stream in (sys.stdout, sys.stderr):
-        if not _flushed(stream):
+        if not _flush(stream):
             with contextlib.suppress(OSError, ValueError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -69,7 +69,7 @@ def say_failed(error: OSError) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
-def _flushed(stream: TextIO) -> bool:
+def _flush(stream: TextIO) -> bool:
     try:
         stream.flush()
     except (OSError, ValueError):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.runtime import progress
 
 _PACKAGE = Path(progress.__file__).parents[1]
@@ -33,7 +33,9 @@ def notes_on_stderr(script: str, first: float = FIRST) -> Generator[None]:
             seconds = time.monotonic() - start
             what = progress.under_way() or _place(script, sys._current_frames().get(main))  # pyright: ignore[reportPrivateUsage]
             if what:
-                print(printable(f"note: {seconds:.0f} s: {what}"), file=sys.stderr, flush=True)
+                print(
+                    escape_controls(f"note: {seconds:.0f} s: {what}"), file=sys.stderr, flush=True
+                )
             pause *= 2
 
     thread = threading.Thread(target=watch, name="tilelet waiting", daemon=True)

@@ -123,7 +123,7 @@ def _items(value: object) -> list[Any]:
     return found
 
 
-def bounded(value: object) -> Any:
+def check_size(value: object) -> Any:
     """Return a container; refuse it if it has too many items, nested ones included."""
     if tree_size(value) > MAX_ITEMS:
         refuse("it has too many items")
@@ -137,7 +137,7 @@ def _range(*args: int) -> range:
     return made
 
 
-def _small(function: Callable[..., object]) -> Callable[..., Any]:
+def _limit_arguments(function: Callable[..., object]) -> Callable[..., Any]:
     """Let a function take only numbers of ordinary size and containers that are counted."""
 
     def call(*args: object, **named: object) -> Any:
@@ -146,7 +146,7 @@ def _small(function: Callable[..., object]) -> Callable[..., Any]:
                 raise NotEvaluatedError("the number is too large")
             if not isinstance(value, (int, float)) and value is not None:
                 _items(value)
-        return bounded(function(*args, **named))
+        return check_size(function(*args, **named))
 
     return call
 
@@ -159,7 +159,7 @@ def _sum(values: object, start: Any = 0) -> Any:
 
 
 def _str(value: object = "") -> str:
-    return str(_plain(value))
+    return str(_check_plain(value))
 
 
 def _power(a: object, b: object) -> Any:
@@ -169,7 +169,7 @@ def _power(a: object, b: object) -> Any:
 _SIMPLE = (abs, all, any, bool, divmod, enumerate, float, frozenset, int, len, list, max, min,
            round, set, sorted, str, sum, tuple, zip)  # fmt: skip
 _BUILTINS: dict[str, object] = {
-    **{f.__name__: _small(f) for f in _SIMPLE},
+    **{f.__name__: _limit_arguments(f) for f in _SIMPLE},
     "range": range, "sum": sum, "pow": _power, "True": True, "False": False, "None": None,
     "int": int, "float": float, "bool": bool, "str": str, "len": len, "tuple": tuple, "list": list,
 }  # fmt: skip
@@ -178,10 +178,10 @@ _BUILTINS: dict[str, object] = {
 _MATH = ("ceil", "cos", "exp", "exp2", "floor", "fabs", "fmod", "gcd", "isqrt", "isfinite", "lcm",
          "log", "log10", "log1p", "log2", "pow", "sin", "sqrt", "tan", "tanh", "trunc")  # fmt: skip
 _CALLABLE: dict[int, Callable[..., object]] = {
-    **{id(f): _small(f) for f in _SIMPLE},
-    **{id(getattr(math, n)): _small(getattr(math, n)) for n in _MATH if hasattr(math, n)},
+    **{id(f): _limit_arguments(f) for f in _SIMPLE},
+    **{id(getattr(math, n)): _limit_arguments(getattr(math, n)) for n in _MATH if hasattr(math, n)},
     **{id(f): f for f in _BUILTINS.values() if callable(f) and not isinstance(f, type)},
-    id(len): _small(len),
+    id(len): _limit_arguments(len),
     id(range): _range,
     id(sum): _sum,
     id(str): _str,
@@ -340,14 +340,14 @@ def _instance(
     return PlainInstance(kind, given)
 
 
-def replaced(record: object, /, **changes: object) -> PlainInstance:
+def replace_fields(record: object, /, **changes: object) -> PlainInstance:
     """`dataclasses.replace` for records."""
     if not isinstance(record, PlainInstance):
         refuse("`replace` changes records only")
     return _instance(record.kind, (), {**record.fields, **changes})
 
 
-_CALLABLE[id(replaced)] = replaced
+_CALLABLE[id(replace_fields)] = replace_fields
 
 
 # --- expressions ---------------------------------------------------------------------------------
@@ -402,14 +402,14 @@ def _sequence(node: ast.List | ast.Tuple | ast.Set, scope: Scope) -> object:
         found += (
             _items(evaluate(e.value, scope)) if isinstance(e, ast.Starred) else [evaluate(e, scope)]
         )
-    return bounded({ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](found))
+    return check_size({ast.List: list, ast.Tuple: tuple, ast.Set: set}[type(node)](found))
 
 
 def _dict(node: ast.Dict, scope: Scope) -> object:
     if any(k is None for k in node.keys):
         refuse("`**` is not evaluated")
     keys = [k for k in node.keys if k is not None]
-    return bounded({evaluate(k, scope): evaluate(v, scope) for k, v in zip(keys, node.values)})
+    return check_size({evaluate(k, scope): evaluate(v, scope) for k, v in zip(keys, node.values)})
 
 
 def _subscript(node: ast.Subscript, scope: Scope) -> object:
@@ -456,12 +456,12 @@ def _boolean(node: ast.BoolOp, scope: Scope) -> object:
 
 def _comprehension(node: ast.ListComp | ast.SetComp | ast.GeneratorExp, scope: Scope) -> object:
     found = [evaluate(node.elt, inner) for inner in _each(node.generators, scope)]
-    return bounded(set(found) if isinstance(node, ast.SetComp) else found)
+    return check_size(set(found) if isinstance(node, ast.SetComp) else found)
 
 
 def _dict_comprehension(node: ast.DictComp, scope: Scope) -> object:
     inner = _each(node.generators, scope)
-    return bounded({evaluate(node.key, at): evaluate(node.value, at) for at in inner})
+    return check_size({evaluate(node.key, at): evaluate(node.value, at) for at in inner})
 
 
 def _each(generators: Sequence[ast.comprehension], scope: Scope) -> Iterator[Scope]:
@@ -482,13 +482,13 @@ def _text(node: ast.JoinedStr, scope: Scope) -> str:
         if isinstance(part, ast.FormattedValue):
             if part.format_spec is not None:
                 refuse("a format is not evaluated")
-            parts.append(str(_plain(evaluate(part.value, scope))))
+            parts.append(str(_check_plain(evaluate(part.value, scope))))
         else:
             parts.append(str(evaluate(part, scope)))
     return "".join(parts)
 
 
-def _plain(value: object) -> Any:
+def _check_plain(value: object) -> Any:
     if not isinstance(value, (str, int, float, DType)):
         refuse("only text and numbers are formatted")
     return value
@@ -586,7 +586,7 @@ def plain_modules(file: str) -> dict[str, Any]:
     """Return what library modules contain in a run without arguments and environment."""
     return {
         "math": math,
-        "dataclasses": namespace("dataclasses", {"replace": replaced}),
+        "dataclasses": namespace("dataclasses", {"replace": replace_fields}),
         "sys": namespace("sys", {"argv": [file]}),
         "os": namespace("os", {"environ": {}}),
     }

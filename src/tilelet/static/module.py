@@ -71,7 +71,7 @@ class TextProgram:
         unknown = next(self.unknown_names(), None)
         if unknown is not None:
             raise unknown
-        with limited("lowering the program", MAX_STEPS):
+        with limit_work("lowering the program", MAX_STEPS):
             if self.jit is not None:
                 return self.jit.specialize(*arguments)
             return build_program(self.name, self.functions, self.loc)
@@ -140,14 +140,14 @@ def parse_text(text: str, path: str) -> SourceFile:
 def read_module(text: str, path: str, load: Loader = no_imports) -> StaticModule:
     """Read a file without executing it."""
     reader = _Reader(parse_text(text, path), load)
-    with limited("evaluating the file", MAX_STEPS):
+    with limit_work("evaluating the file", MAX_STEPS):
         for s in reader.module.source.tree.body:
             reader.statement(reader.module.scope, s)
     return reader.module
 
 
 @contextmanager
-def limited(what: str, steps: int) -> Generator[None]:
+def limit_work(what: str, steps: int) -> Generator[None]:
     """Count the work of a block; raise `WorkLimit` if it is more than `steps`."""
     try:
         with within(steps):
@@ -200,7 +200,7 @@ class _Reader:
         try:
             execute(s, scope)
         except NotEvaluatedError as problem:
-            for name in _bound(s):
+            for name in _bound_names(s):
                 scope.names[name] = Unknown(name, str(problem), self.source.loc(s))
             if isinstance(s, (ast.If, ast.With, ast.Try)):
                 for inner in (n for n in ast.walk(s) if isinstance(n, ast.FunctionDef)):
@@ -447,7 +447,7 @@ def _uses(function: KernelFunction) -> Iterator[tuple[ast.Name, object]]:
         yield use, None if use.id in own else names.get(use.id)
 
 
-def _bound(s: ast.stmt) -> Iterator[str]:
+def _bound_names(s: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement may bind."""
     for node in ast.walk(s):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):

@@ -15,7 +15,7 @@ from tilelet.dataclasses import dataclass, replace
 from tilelet.ir.core import Arg, Block, Direction, Function, Op, Value, values_in, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import ScalarType
-from tilelet.ir.views import carried_names, carried_values, yielded
+from tilelet.ir.views import carried_names, carried_values, yielded_values
 
 ControlTrace = tuple[tuple[int, int, tuple[int, ...]], ...]
 """What happened at the sites of one execution of a kernel: (site, times it was reached, values).
@@ -59,7 +59,7 @@ class _Unknown:
             if op.name in ("for", "while"):
                 self._loop(op)
             elif op.name == "if":
-                for result, *given in zip(op.results, *(yielded(b) for b in op.blocks)):
+                for result, *given in zip(op.results, *(yielded_values(b) for b in op.blocks)):
                     self._mark((result,), self._any(op.args["cond"], *given))
             elif not op.spec.structural:
                 follows = op.spec.traits & (Trait.SCALAR | Trait.OF_BLOCK)
@@ -154,7 +154,7 @@ class _Slice:
                 for name in same:
                     self._origin[name] = (first, following)
         elif op.name == "if":
-            for result, *given in zip(op.results, *(yielded(b) for b in op.blocks)):
+            for result, *given in zip(op.results, *(yielded_values(b) for b in op.blocks)):
                 self._origin[result] = tuple(given)
 
     def _keep(self, first: Op) -> None:
@@ -169,7 +169,7 @@ class _Slice:
             if op.name == "for":
                 pending += self._need((op.args["start"], op.args["stop"], op.args["step"]))
             elif op.name == "while":
-                pending += self._need(yielded(op.blocks[0]))
+                pending += self._need(yielded_values(op.blocks[0]))
             elif op.name == "if":
                 pending += self._need((op.args["cond"],))
             else:
@@ -209,7 +209,7 @@ class _Slice:
 
             def inner(block: Block) -> Block:
                 params = [*block.params[:index], *[block.params[index + i] for i in kept]]
-                handed = yielded(block)
+                handed = yielded_values(block)
                 if block is op.blocks[-1]:
                     handed = tuple(handed[i] for i in kept)
                 return self._block(block, tuple(params), handed, new)
@@ -223,7 +223,8 @@ class _Slice:
         elif op.name == "if":
             kept = [i for i, r in enumerate(op.results) if r in self.needed]
             blocks = [
-                self._block(b, (), tuple(yielded(b)[i] for i in kept), new) for b in op.blocks
+                self._block(b, (), tuple(yielded_values(b)[i] for i in kept), new)
+                for b in op.blocks
             ]
             results = tuple(op.results[i] for i in kept)
             made = replace(op, results=results, blocks=tuple(blocks))

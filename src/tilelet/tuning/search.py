@@ -34,7 +34,7 @@ def size(space: Space) -> int:
     return math.prod(len(values) for values in space.values())
 
 
-def exhaustive(space: Space, start: Settings, seed: int) -> Batches:
+def exhaustive_search(space: Space, start: Settings, seed: int) -> Batches:
     """Yield every candidate once."""
     del start, seed
     every = itertools.product(*space.values())
@@ -70,7 +70,7 @@ def descent(space: Space, start: Settings, seed: int) -> Batches:
             best = here
         strength = 2
         while _key(space, here) in costs and len(costs) < size(space):
-            here = _disturbed(space, best, draw, strength)
+            here = _disturb(space, best, draw, strength)
             strength = min(strength + 1, len(space))
 
 
@@ -127,7 +127,7 @@ def _ask(
         costs.update(zip([_key(space, c) for c in unknown], answers))
 
 
-def _disturbed(space: Space, best: Settings, draw: random.Random, strength: int) -> Settings:
+def _disturb(space: Space, best: Settings, draw: random.Random, strength: int) -> Settings:
     names = draw.sample(list(space), min(strength, len(space)))
     return {**best, **{name: draw.choice(list(space[name])) for name in names}}
 

@@ -14,7 +14,7 @@ from tilelet.diag.catalogue.tuner import BetterValue
 from tilelet.diag.core import Diagnostic
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number, times
-from tilelet.diag.text import plural, ticked
+from tilelet.diag.text import plural, quoted_names
 from tilelet.equivalence.claims import Claim
 from tilelet.tuning.evaluate import Score, Verdict
 from tilelet.tuning.knobs import Knob, Setting, Settings, TunableProgram
@@ -143,19 +143,21 @@ class TuneResult:
             cells = [
                 self._figure(less.figures[m][self.objective]) if less else "-" for m in machines
             ]
-            changes.rows.append((_placed(knobs[name]), str(knobs[name].value), str(value), *cells))
+            changes.rows.append(
+                (_place_of(knobs[name]), str(knobs[name].value), str(value), *cells)
+            )
         figures_of = Table("", ("figure", "now", "then", "ratio"))
         for machine, figures in self.winner.score.figures.items():
             before = self.start.figures.get(machine, {})
             for key, after in figures.items():
                 was = before.get(key)
-                cells = ("-" if was is None else _shown(key, was), _shown(key, after))
+                cells = ("-" if was is None else _shown_cost(key, was), _shown_cost(key, after))
                 ratio = "" if was is None else times(after, was)
                 figures_of.rows.append((f"{machine} {_LABELS[key]}", *cells, ratio))
         return [changes, figures_of] if changes.rows else [figures_of]
 
     def _figure(self, value: float) -> str:
-        return _shown(self.objective, value)
+        return _shown_cost(self.objective, value)
 
     def _rankings(self) -> list[Table]:
         if len(self.winner.score.figures) < 2:
@@ -181,7 +183,7 @@ class TuneResult:
         by_reason: dict[str, list[str]] = {}
         for name, why in self.left_alone.items():
             by_reason.setdefault(why, []).append(name)
-        lines += [f"  left alone: {ticked(n, 'and')} ({why})" for why, n in by_reason.items()]
+        lines += [f"  left alone: {quoted_names(n, 'and')} ({why})" for why, n in by_reason.items()]
         for settings, verdict in self.failed:
             text = ", ".join(f"{n}={v}" for n, v in settings.items()) or "the program as it stands"
             lines.append(f"  wrong on this CPU: {text}: {verdict.why}")
@@ -255,13 +257,13 @@ class TuneResult:
 _LABELS = {"us": "us", "gm_bytes": "GM bytes", "tasks": "tasks", "cpu_ms": "CPU ms"}
 
 
-def _shown(key: str, value: float) -> str:
+def _shown_cost(key: str, value: float) -> str:
     if key == "gm_bytes":
         return byte_text(int(value))
     return f"{value:,.0f}" if key == "tasks" else number(value)
 
 
-def _placed(knob: Knob) -> str:
+def _place_of(knob: Knob) -> str:
     """Return `K_CHUNK (line 12)`; names of arguments include their line already."""
     return f"{knob.name} (line {knob.loc.line})" if knob.loc and "@" not in knob.name else knob.name
 

@@ -37,7 +37,7 @@ from tilelet.tuning.workers import Lost, Workers, workers
 
 OBJECTIVES = US, GM_BYTES, TASKS, CPU_MS = "us", "gm_bytes", "tasks", "cpu_ms"
 METHODS: Mapping[str, search.Method] = {
-    "exhaustive": search.exhaustive,
+    "exhaustive": search.exhaustive_search,
     "descent": search.descent,
     "random": search.random_search,
 }
@@ -129,7 +129,7 @@ class _Tuner:
     def _space(self, start: Score) -> dict[str, tuple[Setting, ...]]:
         """Return the values of every knob that can be varied."""
         knobs = {knob.name: knob for knob in self._subject.knobs}
-        asked = _expanded(self._request.vary, knobs, self._name)
+        asked = _expand(self._request.vary, knobs, self._name)
         space: dict[str, tuple[Setting, ...]] = {}
         for knob in [knobs[name] for name in asked] if asked else knobs.values():
             space[knob.name] = asked.get(knob.name) or values_for(knob, start.sizes)
@@ -300,9 +300,9 @@ class _Tuner:
 
     def _simplified(self, best: Settings, start: Score) -> Settings:
         """Remove changes without a gain."""
-        self._ask([_without(best, name) for name in best], unlimited=True)  # all at once
+        self._ask([_without_setting(best, name) for name in best], unlimited=True)  # all at once
         for name in list(best):
-            less = _without(best, name)
+            less = _without_setting(best, name)
             score = self._ask([less], unlimited=True)[0]
             now = self._results.get(best)
             if now is not None and self._cost(score, start) <= self._cost(now, start):
@@ -313,7 +313,7 @@ class _Tuner:
         """Return the winner's cost without each of its changes."""
         found: dict[str, Score] = {}
         for name in best:
-            score = self._results.get(_without(best, name))
+            score = self._results.get(_without_setting(best, name))
             if score is not None and score.is_modelled:
                 found[name] = score
         return found
@@ -333,11 +333,11 @@ class _Tuner:
         return dataclasses.replace(self._request.question, target=target)
 
 
-def _without(settings: Settings, name: str) -> Settings:
+def _without_setting(settings: Settings, name: str) -> Settings:
     return {n: v for n, v in settings.items() if n != name}
 
 
-def _expanded(
+def _expand(
     vary: Mapping[str, tuple[Setting, ...]], knobs: Mapping[str, Knob], program: str
 ) -> dict[str, tuple[Setting, ...]]:
     """Return the requested values; `chunk` means every `chunk@…`."""

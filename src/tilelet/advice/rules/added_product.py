@@ -36,7 +36,7 @@ def find(subject: Subject) -> Iterator[Advice]:
     in_loops: set[int] = set()
     for body in source.bodies():
         for loop in body:
-            summing = _summing(source, body, loop) if isinstance(loop, ast.For) else None
+            summing = _match_loop(source, body, loop) if isinstance(loop, ast.For) else None
             if summing is not None:
                 in_loops.add(id(summing.added))
                 yield _advice(subject, summing.step, summing.sum_name, _loop_edits(source, summing))
@@ -47,7 +47,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             for added in ast.walk(statement):
                 is_new = source.call_of(added) == "add" and id(added) not in in_loops
                 if is_new and isinstance(added, ast.Call) and len(added.args) == 2:
-                    yield from _added(subject, body, statement, added)
+                    yield from _single_additions(subject, body, statement, added)
 
 
 def _advice(subject: Subject, step: ast.stmt, name: str, edits: list[Edit] | None) -> Advice:
@@ -57,7 +57,9 @@ def _advice(subject: Subject, step: ast.stmt, name: str, edits: list[Edit] | Non
     return subject.advice(problem, kernels, edits, rounding=True)
 
 
-def _added(subject: Subject, body: Body, statement: ast.stmt, added: ast.Call) -> Iterator[Advice]:
+def _single_additions(
+    subject: Subject, body: Body, statement: ast.stmt, added: ast.Call
+) -> Iterator[Advice]:
     """Find a single addition outside loops."""
     source = subject.source
     for place, operand in enumerate(added.args):
@@ -111,12 +113,12 @@ def _edits(
     product: ast.Call,
     definition: ast.stmt | None,
 ) -> list[Edit]:
-    text = _accumulating(source, source.of(accumulator), product)
+    text = _accumulating_call(source, source.of(accumulator), product)
     edits = [source.replace(added, text)]
     return [*edits, source.remove(definition)] if definition is not None else edits
 
 
-def _accumulating(source: Source, accumulator: str, product: ast.Call) -> str:
+def _accumulating_call(source: Source, accumulator: str, product: ast.Call) -> str:
     operands = [source.of(a) for a in product.args]
     operands += [f"{k.arg}={source.of(k.value)}" for k in product.keywords if k.arg != "out_dtype"]
     return f"{source.language}.matmul_acc({', '.join([accumulator, *operands])})"
@@ -142,7 +144,7 @@ class _Loop:
     definition: ast.Assign | None
 
 
-def _summing(source: Source, body: Body, loop: ast.For) -> _Loop | None:
+def _match_loop(source: Source, body: Body, loop: ast.For) -> _Loop | None:
     step = loop.body[-1]
     if source.loop(loop) not in _LOOPS or not isinstance(step, ast.Assign) or loop.orelse:
         return None
@@ -218,7 +220,7 @@ def _loop_edits(source: Source, found: _Loop) -> list[Edit]:
     edits = [
         source.replace_lines(line, line - 1, "".join(f"{margin}{text}\n" for text in once)),
         source.replace(found.loop.iter, found.others),
-        source.replace(found.step, f"{name} = {_accumulating(source, name, found.product)}"),
+        source.replace(found.step, f"{name} = {_accumulating_call(source, name, found.product)}"),
     ]
     if found.definition is not None:
         last = found.definition.end_lineno or 0

@@ -31,7 +31,7 @@ def find(subject: Subject) -> Iterator[Advice]:
     """Find tensors that one loop of tasks writes and another one reads."""
     source = subject.source
     total = sum(t.read + t.written for p in subject.profiles for t in p.tensors)
-    for name in sorted(_made(source)):
+    for name in sorted(_created_tensors(source)):
         stores = [n for n in source.stores(name) if not _is_fill(source, n)]
         writers = {id(s): s for n in stores if (s := _task_loop(source, n))}
         reads = [n for n in source.slices() if source.of(n.args[0]) == name]
@@ -68,7 +68,7 @@ def _stem(name: str) -> str:
     return name.rstrip("_0123456789")
 
 
-def _made(source: Source) -> set[str]:
+def _created_tensors(source: Source) -> set[str]:
     makers = [
         n
         for n in source.nodes

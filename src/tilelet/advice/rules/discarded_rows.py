@@ -56,7 +56,7 @@ def find(subject: Subject) -> Iterator[Advice]:
         if len(source.uses(name)) > len(reads) + len(source.stores(name)):
             continue  # read as a whole
         for axis, (what, extent) in enumerate(zip(_AXES, extents)):
-            used = _used(source, reads, axis)
+            used = _used_extent(source, reads, axis)
             if used is None or not 0 < used < extent:
                 continue
             for product in _products_stored(source, name):
@@ -74,7 +74,7 @@ def _numbers(source: Source, shape: ast.expr) -> list[int] | None:
     return None if None in found else [n for n in found if n is not None]
 
 
-def _used(source: Source, reads: Sequence[SourceWindow], axis: int) -> int | None:
+def _used_extent(source: Source, reads: Sequence[SourceWindow], axis: int) -> int | None:
     """Return the range of elements that are read; None if the text does not tell."""
     starts: list[int] = []
     ends: list[int] = []

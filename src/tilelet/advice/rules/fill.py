@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.fillings import fill_statements, filled
+from tilelet.advice.fillings import fill_statements, filled_tensors
 from tilelet.diag.core import Caution, Label, Loc
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 
 
 class DeadFill(Caution, code="W1304"):
@@ -15,8 +15,8 @@ class DeadFill(Caution, code="W1304"):
 
     def __init__(self, loc: Loc, names: Sequence[str]) -> None:
         super().__init__(
-            f"the value that {ticked(names, 'and')} {'is' if len(names) == 1 else 'are'} filled "
-            "with is never read",
+            f"the value that {quoted_names(names, 'and')} {'is' if len(names) == 1 else 'are'} "
+            "filled with is never read",
             [Label(loc)],
             helps=["remove the fill: all of it is overwritten later"],
         )
@@ -26,7 +26,7 @@ def find(subject: Subject) -> Iterator[Advice]:
     """Find removable fills; correctness is checked by the proof."""
     source = subject.source
     for statement in fill_statements(source):
-        names = sorted(filled(source, statement))
+        names = sorted(filled_tensors(source, statement))
         first, last = statement.lineno, statement.end_lineno or 0
         if source.is_in_scope(statement):
             first, last = source.scope_lines(statement)

@@ -10,14 +10,14 @@ from tilelet.advice.rules.one_scope_tensor import only_scope
 from tilelet.advice.source import Source, names_bound, names_needed
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 
 
 class LaunchInLoop(Caution, code="W1321"):
     """A loop launches a task in every iteration, and each waits for the one before."""
 
     def __init__(self, loop: Loc, scope: Loc, name: str, carried: Sequence[str]) -> None:
-        what = f", which carries {ticked(carried[:3], 'and')}" if carried else ""
+        what = f", which carries {quoted_names(carried[:3], 'and')}" if carried else ""
         super().__init__(
             f"every iteration of the loop over `{name}` launches a task{what}",
             [Label(scope, "launched here"), Label(loop, "by this loop")],

@@ -66,7 +66,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             problem = ReadModifyWrite(
                 source.loc(nest.store), source.loc(loop), nest.window.tensor, source.of(loop.target)
             )
-            edits = [source.replace_lines(*_lines(loop), _rewritten(source, nest))]
+            edits = [source.replace_lines(*_lines(loop), _interchange(source, nest))]
             yield subject.advice(problem, kernels, edits)
 
 
@@ -121,7 +121,7 @@ def _lines(node: ast.stmt) -> tuple[int, int]:
     return node.lineno, node.end_lineno or node.lineno
 
 
-def _rewritten(source: Source, nest: _Nest) -> str:
+def _interchange(source: Source, nest: _Nest) -> str:
     """Move the loop inside the inner loops and the scope."""
     unit = " " * (nest.loop.body[0].col_offset - nest.loop.col_offset)
     changing = names_bound(nest.loop.target)
@@ -153,7 +153,7 @@ def _rewritten(source: Source, nest: _Nest) -> str:
             add(source.of(number))
     lines.append(textwrap.indent(textwrap.dedent(body), margin))
     margin = margin.removesuffix(unit)
-    add(_stored(source, nest, carried))
+    add(_final_store(source, nest, carried))
     return "".join(lines)
 
 
@@ -225,7 +225,7 @@ def _overlaps(edit: Edit, span: tuple[int, int]) -> bool:
     return edit.start < span[1] and span[0] < edit.end
 
 
-def _stored(source: Source, nest: _Nest, carried: str) -> str:
+def _final_store(source: Source, nest: _Nest, carried: str) -> str:
     """Return the store of the final value."""
     start, end = source.span(nest.store)
     first, last = source.span(nest.value)

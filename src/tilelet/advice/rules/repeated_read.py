@@ -27,7 +27,7 @@ def find(subject: Subject) -> Iterator[Advice]:
     for node in source.nodes:
         if source.call_of(node) not in ("read", "tensor.read") or not isinstance(node, ast.Call):
             continue
-        loop = _repeating(source, node) if len(node.args) >= 2 else None
+        loop = _repeating_loop(source, node) if len(node.args) >= 2 else None
         if loop is None:
             continue
         kernels = subject.kernels_in(*source.scope_lines(loop))
@@ -37,7 +37,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             yield subject.advice(problem, kernels)
 
 
-def _repeating(source: Source, read: ast.Call) -> ast.For | None:
+def _repeating_loop(source: Source, read: ast.Call) -> ast.For | None:
     """Return the innermost loop in which the read is invariant."""
     needed = set[str]().union(*(names_read(a) for a in read.args[1:]))
     for loop in (n for n in source.around(read) if isinstance(n, ast.For)):

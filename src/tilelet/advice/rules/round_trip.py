@@ -8,7 +8,7 @@ from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import neighbors
 from tilelet.advice.source import names_bound, names_needed
 from tilelet.diag.core import Caution, Label, Loc
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 
 
 class RoundTrip(Caution, code="W1301"):
@@ -16,8 +16,8 @@ class RoundTrip(Caution, code="W1301"):
 
     def __init__(self, first: Loc, second: Loc, names: Sequence[str]) -> None:
         super().__init__(
-            f"{ticked(names, 'and')} {'goes' if len(names) == 1 else 'go'} through global memory "
-            "from this scope to the next",
+            f"{quoted_names(names, 'and')} {'goes' if len(names) == 1 else 'go'} through global "
+            "memory from this scope to the next",
             [Label(first, "produced here"), Label(second, "used here")],
             helps=["merge the two scopes"],
         )

@@ -10,7 +10,7 @@ from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import neighbors
 from tilelet.advice.source import Source, names_bound, names_needed
 from tilelet.diag.core import Caution, Label, Loc
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 
 
 class SharedOperand(Caution, code="W1302"):
@@ -18,7 +18,7 @@ class SharedOperand(Caution, code="W1302"):
 
     def __init__(self, first: Loc, second: Loc, windows: Sequence[str]) -> None:
         super().__init__(
-            f"two scopes load {ticked(windows[:2], 'and')}",
+            f"two scopes load {quoted_names(windows[:2], 'and')}",
             [Label(first, "loaded here"), Label(second, "loaded again here")],
             helps=["merge the two scopes, so that it is loaded once"],
         )
@@ -28,13 +28,13 @@ def find(subject: Subject) -> Iterator[Advice]:
     """Find consecutive scopes that load the same window, such as K and V, or gate and up."""
     source = subject.source
     for first, second, kernels, edits in neighbors(subject):
-        shared = sorted(_sliced(source, first) & _sliced(source, second))
+        shared = sorted(_loaded_windows(source, first) & _loaded_windows(source, second))
         if shared and not names_needed(second.body) & names_bound(first.body):
             problem = SharedOperand(source.loc(first), source.loc(second), shared)
             yield subject.advice(problem, kernels, edits)
 
 
-def _sliced(source: Source, scope: ast.With) -> set[str]:
+def _loaded_windows(source: Source, scope: ast.With) -> set[str]:
     """Return the windows that a scope loads, as text."""
     found: set[str] = set()
     for node in ast.walk(scope):

@@ -52,7 +52,7 @@ def find(subject: Subject) -> Iterator[Advice]:
                 problem = SmallTasks(loc, kernel.tasks, blocks, each, overhead)
                 loop = _loop_of(source, loc.line)
                 cores = cores_of(run.summary, kernel)
-                edits = _chunked(source, loop, cores) if loop is not None else None
+                edits = _add_chunk(source, loop, cores) if loop is not None else None
                 yield subject.advice(problem, [kernel], edits)
 
 
@@ -69,7 +69,7 @@ def _loop_of(source: Source, line: int) -> ast.For | None:
     return None
 
 
-def _chunked(source: Source, loop: ast.For, cores: int) -> list[Edit] | None:
+def _add_chunk(source: Source, loop: ast.For, cores: int) -> list[Edit] | None:
     """Put the loop into an automatic scope, with a chunk size that leaves no core idle."""
     assert isinstance(loop.iter, ast.Call)
     arguments = [number_of(a, source.numbers) for a in loop.iter.args]

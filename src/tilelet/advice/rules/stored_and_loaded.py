@@ -77,7 +77,7 @@ def _edits(
     name = value.id if isinstance(value, ast.Name) else f"{tensor}_tile"
     named = "" if isinstance(value, ast.Name) else f"{name} = {source.of(value)}"
     makers = _makers(source, tensor)
-    edits = [_forwarded(source, load, _tile(source, load, window, name), name) for load in loads]
+    edits = [_forward_tile(source, load, _tile(source, load, window, name), name) for load in loads]
     is_private = _is_private(source, tensor, [store, *loads, *makers])
     if is_private or _is_overwritten(source, store, window, loads):
         edits += [source.remove(maker) for maker in makers if is_private]
@@ -89,7 +89,7 @@ def _edits(
     return edits
 
 
-def _forwarded(source: Source, load: ast.expr, text: str, name: str) -> Edit:
+def _forward_tile(source: Source, load: ast.expr, text: str, name: str) -> Edit:
     """Replace the load by the tile; an alias of the tile needs no statement."""
     statement = next(n for n in source.around(load) if isinstance(n, ast.stmt))
     is_whole = isinstance(statement, ast.Assign) and statement.value is load

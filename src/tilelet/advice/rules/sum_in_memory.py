@@ -149,13 +149,13 @@ def _sum(source: Source, body: list[ast.stmt]) -> _Sum | None:
     assigns = [n for n in body[:-1] if isinstance(n, ast.Assign)]
     if len(assigns) != len(body) - 1:
         return None
-    named = _defining(assigns, value)
+    named = _definition_of(assigns, value)
     step: ast.stmt = named or store
     added = named.value if named else value
     if source.call_of(added) not in ("matmul_acc", "add") or not isinstance(added, ast.Call):
         return None
     so_far = added.args[0]
-    load = _defining(assigns, so_far)
+    load = _definition_of(assigns, so_far)
     if load is None or not isinstance(so_far, ast.Name):
         return None
     loaded = load.value
@@ -170,7 +170,7 @@ def _sum(source: Source, body: list[ast.stmt]) -> _Sum | None:
     return _Sum(load, so_far.id, added, step, store)
 
 
-def _defining(assigns: Sequence[ast.Assign], name: ast.expr) -> ast.Assign | None:
+def _definition_of(assigns: Sequence[ast.Assign], name: ast.expr) -> ast.Assign | None:
     for assign in assigns:
         target = assign.targets[0]
         if isinstance(name, ast.Name) and isinstance(target, ast.Name) and target.id == name.id:
@@ -245,12 +245,12 @@ def _edits(source: Source, nest: _Nest, chunk: TensorType | TileType) -> list[Ed
     before = source.lines(first, home.end_lineno or 0) + keep
     rest = source.lines((home.end_lineno or 0) + 1, inner.lineno - 1)
     window = f"{pl}.slice({kept}, [{rows}, {columns}], [0, {index} * {columns}])"
-    summing = _summing(source, nest, f"{nest.chunk} = {window}", total)
+    summing = _sum_loops(source, nest, f"{nest.chunk} = {window}", total)
     text = make + before + rest + summing
     return [source.replace_lines(first, nest.outer.end_lineno or 0, text)]
 
 
-def _summing(source: Source, nest: _Nest, load_chunk: str, total: str) -> str:
+def _sum_loops(source: Source, nest: _Nest, load_chunk: str, total: str) -> str:
     """Write the loops over the sums, with the loop over the chunks innermost."""
     shift = nest.outer.col_offset - nest.path[0].col_offset
     unit = " " * (nest.outer.body[0].col_offset - nest.outer.col_offset)

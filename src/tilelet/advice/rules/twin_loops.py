@@ -12,7 +12,7 @@ from tilelet.advice.source import Body, Source, names_bound, names_needed, names
 from tilelet.advice.windows import loads_in, stores_in
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 
 
 class TwinLoops(Caution, code="W1326"):
@@ -22,9 +22,9 @@ class TwinLoops(Caution, code="W1326"):
         self, first: Loc, second: Loc, header: str, handed: Sequence[str], shared: Sequence[str]
     ) -> None:
         what = (
-            f"{ticked(handed[:2], 'and')} {'goes' if len(handed) == 1 else 'go'} through memory"
+            f"{quoted_names(handed[:2], 'and')} go{'es' if len(handed) == 1 else ''} through memory"
             if handed
-            else f"both load {ticked(shared[:1], 'and')}"
+            else f"both load {quoted_names(shared[:1], 'and')}"
         )
         super().__init__(
             f"two loops over `{header}`: {what}",
@@ -43,7 +43,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             handed = _handed_on(source, first, second)
             if handed is None or not _may_be_one(body, first, second):
                 continue
-            shared = sorted(_loaded(source, first) & _loaded(source, second))
+            shared = sorted(_loaded_windows(source, first) & _loaded_windows(source, second))
             kernels = subject.kernels_in(first.lineno, second.end_lineno or 0)
             if kernels and (handed or shared):
                 problem = TwinLoops(
@@ -116,7 +116,7 @@ def _may_be_one(body: Body, first: ast.For, second: ast.For) -> bool:
     return not (names_read(between) & bound or names_bound(between) & (bound | names_read(first)))
 
 
-def _loaded(source: Source, loop: ast.For) -> set[str]:
+def _loaded_windows(source: Source, loop: ast.For) -> set[str]:
     """Return windows that a loop's tasks load, with the loop variable renamed."""
     name = source.of(loop.target)
     own = re.compile(rf"\b{re.escape(name)}\b")

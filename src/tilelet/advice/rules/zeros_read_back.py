@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.fillings import fill_statements, filled
+from tilelet.advice.fillings import fill_statements, filled_tensors
 from tilelet.advice.source import Source, names_bound, names_read
 from tilelet.advice.windows import SourceWindow, loads_in, stores_in
 from tilelet.diag.core import Caution, Label, Loc
@@ -29,7 +29,7 @@ def find(subject: Subject) -> Iterator[Advice]:
     The proof checks that nothing was written in between.
     """
     source = subject.source
-    fills = {name: s for s in fill_statements(source) for name in filled(source, s)}
+    fills = {name: s for s in fill_statements(source) for name in filled_tensors(source, s)}
     for scope in source.scopes:
         for load in loads_in(source, scope):
             fill, dtype = fills.get(load.tensor), source.dtypes.get(load.tensor)

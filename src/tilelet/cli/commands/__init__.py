@@ -59,6 +59,6 @@ class _Commands(Mapping[str, type[Command]]):
 COMMANDS: Mapping[str, type[Command]] = _Commands()
 
 
-def listed() -> list[type[Command]]:
+def listed_commands() -> list[type[Command]]:
     """The commands that help and completion show."""
     return [command for command in COMMANDS.values() if command.group is not None]

@@ -36,7 +36,7 @@ class LspCommand(Command, group=AGENTS):
     platform: str | None = platform_option()
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.lsp import lsp_command
 
         return lsp_command(self)
@@ -54,7 +54,7 @@ class McpCommand(Command, group=AGENTS):
     """
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.mcp import mcp_command
 
         return mcp_command()
@@ -89,7 +89,7 @@ class GymCommand(Command, group=AGENTS):
     )
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.gym import gym_command
 
         return gym_command(self)

@@ -57,7 +57,7 @@ class VerdictCommand(DeviceOptions, group=DEBUG):
     )
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.verdict import verdict_command
 
         return verdict_command(self)
@@ -97,7 +97,7 @@ class DivergeCommand(ScriptOptions, group=DEBUG):
     open: bool = open_option()
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.diverge import diverge_command
 
         return diverge_command(self)

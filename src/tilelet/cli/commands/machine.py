@@ -29,7 +29,7 @@ class DoctorCommand(Command, group=MACHINE):
     format: str = format_option(TEXT, JSON)
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.doctor import doctor_command
 
         return doctor_command(as_json=self.format == JSON)
@@ -67,7 +67,7 @@ class BenchCommand(Command, group=MACHINE):
     )
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli import bench
 
         if self.list:
@@ -115,7 +115,7 @@ class CalibrateCommand(Command, group=MACHINE):
     def run(self) -> int:
         if self.action not in ("kit", "fit", "report"):
             raise BadFlag(f"`calibrate {self.action}`: an action is kit, fit or report")
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli import calibrate
 
         if self.action == "report":
@@ -141,8 +141,8 @@ class CompletionCommand(Command, group=MACHINE):
     shell: str = argument("bash, zsh or fish", "SHELL", parse=OneOf(*SHELLS))
 
     def run(self) -> int:
-        from tilelet.cli.commands import listed
+        from tilelet.cli.commands import listed_commands
         from tilelet.cli.completion import completion_script
 
-        print(completion_script(self.shell, listed()))
+        print(completion_script(self.shell, listed_commands()))
         return exit_codes.PASSED

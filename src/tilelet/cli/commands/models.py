@@ -19,7 +19,7 @@ from tilelet.cli.values import (
     machines,
     new_file,
     number,
-    positive,
+    positive_number,
     rank_count,
     token_list,
     whole_number,
@@ -78,7 +78,7 @@ class GenerateCommand(Command, group=MODELS):
     )
     chat: bool = option("treat each prompt as a message of a user", section=_GIVEN)
     max_new_tokens: int = option(
-        "limit (128)", default=128, parse=positive, metavar="N", section=_CHOSEN
+        "limit (128)", default=128, parse=positive_number, metavar="N", section=_CHOSEN
     )
     temperature: float = option(
         "temperature; 0 (default): take the most likely token",
@@ -119,15 +119,15 @@ class GenerateCommand(Command, group=MODELS):
     max_seq: int = option(
         "maximum positions of a sequence",
         default=0,
-        parse=positive,
+        parse=positive_number,
         metavar="N",
         section=_HOW,
     )
     batch: int = option(
-        "sequences at a time (16)", default=16, parse=positive, metavar="N", section=_HOW
+        "sequences at a time (16)", default=16, parse=positive_number, metavar="N", section=_HOW
     )
     layers: int = option(
-        "run only the first N layers", default=0, parse=positive, metavar="N", section=_HOW
+        "run only the first N layers", default=0, parse=positive_number, metavar="N", section=_HOW
     )
     stream: bool = option("keep no layer in memory", section=_HOW)
     weights_cache: Path | None = option(
@@ -152,7 +152,7 @@ class GenerateCommand(Command, group=MODELS):
             raise BadFlag("`--prompt` and `--tokens` do not go together")
         if self.chat and self.tokens:
             raise BadFlag("`--chat` is for texts, not for `--tokens`")
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.generate import generate_command
 
         return generate_command(self)
@@ -190,7 +190,7 @@ class LayerCommand(Command, group=MODELS):
         section=_INTO,
     )
     positions: int = option(
-        "number of positions (17)", default=17, parse=positive, metavar="N", section=_INTO
+        "number of positions (17)", default=17, parse=positive_number, metavar="N", section=_INTO
     )
     seed: int = option(
         "seed of random states and tokens",
@@ -213,7 +213,7 @@ class LayerCommand(Command, group=MODELS):
     def run(self) -> int:
         if self.tokens is not None and not self.capture:
             raise BadFlag("`--tokens` is what `--capture` captures from")
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.layer import layer_command
 
         return layer_command(self)
@@ -244,7 +244,7 @@ class DemoCommand(Command, group=MODELS):
         from tilelet.cli.blas import use_one_blas_thread
 
         use_one_blas_thread()
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.demo import demo_command
 
         return demo_command(self.platform, self.quick)

@@ -26,7 +26,7 @@ from tilelet.cli.values import (
     budget,
     local_address,
     new_file,
-    positive,
+    positive_number,
     programs,
     variation,
     whole_number,
@@ -76,7 +76,7 @@ class ProfileCommand(DeviceOptions, group=SPEED):
     files: bool = option("print the report, write nothing", "--no-files", default=True)
 
     def run(self) -> int:
-        with no_garbage(), interrupt.deferred():
+        with no_garbage(), interrupt.defer():
             # Imports that are needed after the script has run.
             import tilelet.device.run
             import tilelet.report.document  # noqa: F401
@@ -125,7 +125,7 @@ class AdviseCommand(DeviceOptions, group=SPEED):
             raise BadFlag(
                 f"`--in-place`: `{self.target.name}` is no file of yours; export it first"
             )
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.advise import advise_command
 
         return advise_command(self)
@@ -192,7 +192,7 @@ class TuneCommand(DeviceOptions, group=SPEED):
     )
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.tune import tune_command
 
         return tune_command(self)
@@ -213,7 +213,7 @@ class OptimiseCommand(DeviceOptions, group=SPEED):
     """
 
     candidates: int = option(
-        "sizes to try in each round (60)", default=60, parse=positive, metavar="N"
+        "sizes to try in each round (60)", default=60, parse=positive_number, metavar="N"
     )
     unproved: bool = option("also take steps that hold only for the inputs tried")
     in_place: bool = option("write the result to the script")
@@ -221,7 +221,7 @@ class OptimiseCommand(DeviceOptions, group=SPEED):
     executor: str | None = executor_option()
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.optimise import optimise_command
 
         return optimise_command(self)
@@ -251,7 +251,7 @@ class CompareCommand(DeviceOptions, group=SPEED):
         if len(self.platforms) > 2:
             count = len(self.platforms)
             raise BadFlag(f"`--platforms`: two machines can be compared, not {count}")
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.profile import compare_command
 
         return compare_command(self)
@@ -283,7 +283,7 @@ class ViewCommand(PageOptions, group=SPEED):
     directory: str = argument("a run directory, a script, or a program's name", "RUN_DIR")
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.view import view_command
 
         return view_command(self)

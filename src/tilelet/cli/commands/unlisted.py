@@ -20,7 +20,7 @@ class ReportCommand(PageOptions):
     directory: str = argument("what `tilelet profile` wrote", "RUN_DIR")
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.page import report_command
 
         return report_command(self)
@@ -95,7 +95,7 @@ class WalkthroughCommand(PageMaker):
         from tilelet.cli.blas import use_one_blas_thread
 
         use_one_blas_thread()
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli import walkthrough
 
         names = [name for name in self.only.split(",") if name]

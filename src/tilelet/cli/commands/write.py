@@ -24,7 +24,7 @@ from tilelet.cli.values import (
     folder,
     name_list,
     new_file,
-    positive,
+    positive_number,
     seconds,
 )
 from tilelet.dataclasses import dataclass
@@ -35,7 +35,7 @@ WRITE = "write kernels"
 
 
 def run_script(options: RunOptions) -> int:
-    with no_garbage(), interrupt.deferred():
+    with no_garbage(), interrupt.defer():
         # Imports that nearly every script needs too.
         import tilelet.language
         import tilelet.runtime.harness.runner  # noqa: F401
@@ -142,13 +142,13 @@ class CheckCommand(DeviceOptions, group=WRITE):
     clusters: int = option(
         "of a program of several ranks: clusters of each chip (as many as the machine has)",
         default=0,
-        parse=positive,
+        parse=positive_number,
         metavar="N",
     )
     execute: bool = execute_option()
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.check import check_command
             from tilelet.cli.portable import portable_command
 
@@ -187,7 +187,7 @@ class ExportCommand(ScriptOptions, group=WRITE):
     )
 
     def run(self) -> int:
-        with interrupt.deferred():
+        with interrupt.defer():
             from tilelet.cli.portable import export_command
 
         return export_command(self)

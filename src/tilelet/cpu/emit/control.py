@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tilelet.cpu.emit import scalars
-from tilelet.cpu.emit.elements import element, poison_pattern, repeated, scalar_type, word_field
+from tilelet.cpu.emit.elements import element, poison_pattern, repeat_bytes, scalar_type, word_field
 from tilelet.cpu.emit.emitter import (
     Emitter,
     OpNumbers,
@@ -42,8 +42,8 @@ from tilelet.ir.core import (
     walk,
 )
 from tilelet.ir.types import ArrayType, ScalarType, TensorType
-from tilelet.ir.views import CallView, ForView, ScopeView, yielded
-from tilelet.ops.reference import narrowed
+from tilelet.ir.views import CallView, ForView, ScopeView, yielded_values
+from tilelet.ops.reference import to_element
 
 Emit = Callable[["ControlEmitter", Op], None]
 EMITTERS: dict[str, Emit] = {}
@@ -94,7 +94,7 @@ class ControlEmitter(Emitter):
         self._parameters()
         with self.out.indented():
             self.block(self.function.body)
-            self._return(yielded(self.function.body))
+            self._return(yielded_values(self.function.body))
             self.out.add("return TL_OK;")
         return [f"{signature(self.function)} {{", *self.out.lines, "}", ""]
 
@@ -110,7 +110,7 @@ class ControlEmitter(Emitter):
                     assert isinstance(p.type, ScalarType)
                     field = word_field(p.type.dtype)
                     text = f"x[{numbers}].{field}"
-                    self.define(p, self.variable(p.name, text, scalars.declared(p)))
+                    self.define(p, self.variable(p.name, text, scalars.declared_type(p)))
                     numbers += 1
                 self.out.add(f"(void){self.values[p]};")
 
@@ -237,7 +237,7 @@ def emit_for(e: ControlEmitter, op: Op) -> None:
         for c, param in zip(carried, view.carried):
             c.bind(param)
         e.block(view.body)
-        set_at_once(e, carried, yielded(view.body))
+        set_at_once(e, carried, yielded_values(view.body))
         e.finish_block(view.body)
     _bind_results(e, carried, op.results)
 
@@ -250,7 +250,7 @@ def emit_while(e: ControlEmitter, op: Op) -> None:
     carried = [_Carried(e, v, first) for v, first in zip(body.params, init)]
     with e.out.block("for (;;)", op.loc), e.inside():
         emit_while_body(e, carried, op, e.block)
-        set_at_once(e, carried, yielded(body))
+        set_at_once(e, carried, yielded_values(body))
         e.finish_block(body)
     _bind_results(e, carried, op.results)
 
@@ -261,7 +261,7 @@ def emit_if(e: ControlEmitter, op: Op) -> None:
     for block, head in zip(op.blocks, (f"if ({e.scalar(op.args['cond'])})", "else")):
         with e.out.block(head, op.loc), e.inside():
             e.block(block)
-            set_at_once(e, carried, yielded(block))
+            set_at_once(e, carried, yielded_values(block))
             e.finish_block(block)
     _bind_results(e, carried, op.results)
 
@@ -276,7 +276,7 @@ def emit_scope(e: ControlEmitter, op: Op) -> None:
     e.block(view.body)
     if is_manual:
         e.out.add("c->manual--;")
-    for result, value in zip(op.results, yielded(view.body)):
+    for result, value in zip(op.results, yielded_values(view.body)):
         e.define(result, e.values[value] if isinstance(value, Value) else handed_scalar(e, value))
 
 
@@ -284,7 +284,7 @@ def emit_scope(e: ControlEmitter, op: Op) -> None:
 def emit_undef(e: ControlEmitter, op: Op) -> None:
     t = op.result.type
     if isinstance(t, ScalarType):
-        e.define(op.result, e.variable(op.result.name, "0", scalars.declared(op.result)))
+        e.define(op.result, e.variable(op.result.name, "0", scalars.declared_type(op.result)))
     elif isinstance(t, ArrayType):
         name = e.name(op.result.name)
         e.out.add(f"const int64_t {name}[{t.length}] = {{0}};")
@@ -355,7 +355,7 @@ def emit_create(e: ControlEmitter, op: Op) -> None:
     value = scalars.constant_of(op.args["init_value"])
     pattern = poison_pattern(t.dtype)
     if value is not None:
-        pattern = repeated(np.asarray(narrowed(value, t.dtype), t.dtype.numpy).tobytes())
+        pattern = repeat_bytes(np.asarray(to_element(value, t.dtype), t.dtype.numpy).tobytes())
     _create(e, op, array_text(e.dims(op.args["shape"])), len(t.shape), pattern)
 
 
@@ -613,7 +613,7 @@ def _call_function(e: ControlEmitter, op: Op, callee: Function) -> None:
         else:
             assert isinstance(r.type, ScalarType)
             text = f"{results}[{number}].{word_field(r.type.dtype)}"
-            e.define(r, e.variable(r.name, text, scalars.declared(r)))
+            e.define(r, e.variable(r.name, text, scalars.declared_type(r)))
             number += 1
 
 

@@ -15,7 +15,7 @@ from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.rebuild import Builder, clone_ops, return_op, substitute, substitute_all
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType
-from tilelet.ir.views import CallView, ForView, yielded
+from tilelet.ir.views import CallView, ForView, yielded_values
 
 MAX_ITERATIONS = 64
 
@@ -38,7 +38,7 @@ def one_iteration(kernel: Function, program: Program) -> tuple[Function, int]:
     index = start.scalar("add", start.scalar("mul", iteration, step), first, result=view.index.name)
     mapping = {view.index: index, **dict(zip(view.carried, view.init))}
     body = clone_ops(view.body.ops[:-1], mapping)
-    handed_on = substitute_all(yielded(view.body), mapping)
+    handed_on = substitute_all(yielded_values(view.body), mapping)
     results = dict(zip(last.results, handed_on))
     returned = [substitute(r, results) for r in kernel.returned]
     ops = [*(o for o in before if o is not None), *start.ops, *body, return_op(returned)]
@@ -63,7 +63,7 @@ def _carries_same_memory(
 ) -> bool:
     """Whether the loop carries only tensors that are the same memory in every iteration."""
     aliases = Aliases(kernel.body, functions)
-    for value, init, handed in zip(view.carried, view.init, yielded(view.body)):
+    for value, init, handed in zip(view.carried, view.init, yielded_values(view.body)):
         if not isinstance(value.type, TensorType):
             return False
         ends = [aliases.end(v) if isinstance(v, Value) else None for v in (value, init, handed)]

@@ -13,7 +13,7 @@ from tilelet.cpu.emit.text import float_text, int_text
 from tilelet.dataclasses import dataclass
 from tilelet.dtypes import DType
 from tilelet.numerics.undefined import poison
-from tilelet.ops.reference import narrowed
+from tilelet.ops.reference import to_element
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Element:
 
     def constant(self, value: float) -> str:
         """Return a constant as an element, narrowed as `numerics` does."""
-        element = narrowed(value, self.dtype)
+        element = to_element(value, self.dtype)
         if self.is_float:
             return float_text(float(element.astype(np.float32)))
         number = int(element)
@@ -123,9 +123,9 @@ def word_field(dtype: DType) -> str:
 
 def poison_pattern(dtype: DType) -> int:
     """Return eight bytes of the poison pattern, which fills unwritten memory."""
-    return repeated(np.asarray(poison(dtype), dtype.numpy).tobytes())
+    return repeat_bytes(np.asarray(poison(dtype), dtype.numpy).tobytes())
 
 
-def repeated(item: bytes) -> int:
+def repeat_bytes(item: bytes) -> int:
     """Repeat an element's bytes to eight bytes."""
     return int.from_bytes((item * 8)[:8], "little")

@@ -105,7 +105,7 @@ class Emitter:
 
 def emit_scalar(e: Emitter, op: Op) -> None:
     text = scalars.scalar_expression(op, e.scalar)
-    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+    e.define(op.result, e.variable(op.result.name, text, scalars.declared_type(op.result), op.loc))
 
 
 def emit_division(e: Emitter, op: Op) -> None:
@@ -114,7 +114,7 @@ def emit_division(e: Emitter, op: Op) -> None:
         fail = f"tl_fail(c, TL_DIVISION, {e.site(op, symbol)}, 0, 0, 0, 0)"
         e.out.add(f"if ({e.scalar(op.args['rhs'])} == 0) return {fail};")
     text = scalars.division_expression(op, e.scalar)
-    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+    e.define(op.result, e.variable(op.result.name, text, scalars.declared_type(op.result), op.loc))
 
 
 # --- small arrays ---------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def _checked_position(e: Emitter, op: Op) -> str:
 def emit_array_get(e: Emitter, op: Op) -> None:
     at = _checked_position(e, op)
     text = f"{e.values[op.args['array']]}[{at}]"  # type: ignore[index]
-    e.define(op.result, e.variable(op.result.name, text, scalars.declared(op.result), op.loc))
+    e.define(op.result, e.variable(op.result.name, text, scalars.declared_type(op.result), op.loc))
 
 
 def emit_array_set(e: Emitter, op: Op) -> None:

@@ -23,7 +23,7 @@ from tilelet.cpu.emit.tiles import EmittedTile, TileSlot, count
 from tilelet.cpu.plan.model import Move
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import ArrayType, ScalarType, TensorType, TileType
-from tilelet.ir.views import ForView, yielded
+from tilelet.ir.views import ForView, yielded_values
 from tilelet.ops.tasks import WITHOUT_EFFECT
 
 # --- scalars -------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def emit_for(k: KernelEmitter, op: Op) -> None:
         for c, param in zip(carried, view.carried):
             c.bind(param)
         k.block(view.body)
-        assign(k, carried, yielded(view.body), step.moves[0])
+        assign(k, carried, yielded_values(view.body), step.moves[0])
     for c, result in zip(carried, op.results):
         c.bind(result)
 
@@ -162,7 +162,7 @@ def emit_while(k: KernelEmitter, op: Op) -> None:
     carried = [_Carried(k, i, v, first) for i, (v, first) in enumerate(zip(body.params, init))]
     with k.out.block("for (;;)", op.loc), k.inside():
         emit_while_body(k, carried, op, k.block)
-        assign(k, carried, yielded(body), step.moves[0])
+        assign(k, carried, yielded_values(body), step.moves[0])
     for c, result in zip(carried, op.results):
         c.bind(result)
 
@@ -174,7 +174,7 @@ def emit_if(k: KernelEmitter, op: Op) -> None:
     for block, head, moves in zip(op.blocks, heads, step.moves):
         with k.out.block(head, op.loc), k.inside():
             k.block(block)
-            assign(k, joined, yielded(block), moves)
+            assign(k, joined, yielded_values(block), moves)
     for j, result in zip(joined, op.results):
         j.bind(result)
 
@@ -184,7 +184,7 @@ def emit_undef(k: KernelEmitter, op: Op) -> None:
     """Bind a value that no path has defined to poison."""
     value = op.result
     if isinstance(value.type, ScalarType):
-        k.define(value, k.variable(value.name, "0", scalars.declared(value)))
+        k.define(value, k.variable(value.name, "0", scalars.declared_type(value)))
     elif isinstance(value.type, TileType):
         k.define(value, poison_tile(k, value))
     elif isinstance(value.type, ArrayType):

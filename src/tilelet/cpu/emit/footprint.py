@@ -19,7 +19,7 @@ from tilelet.dataclasses import dataclass
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.types import ScalarType, TensorType, TileType
 from tilelet.ir.views import ForView
-from tilelet.ops.transfers import fitted
+from tilelet.ops.transfers import fit_rank
 
 
 class _Unknown(Exception):  # noqa: N818  (not an error)
@@ -119,7 +119,7 @@ class _Finder:
             assert isinstance(source, Value)
             assert isinstance(source.type, (TensorType, TileType))
             offset = op.args["offset" if op.name == "assemble" else "offsets"]
-            return self._box(offset, fitted(source.type.shape, len(v.type.shape)) or ())
+            return self._box(offset, fit_rank(source.type.shape, len(v.type.shape)) or ())
         if op.name in ("read", "write"):
             indices = op.args["indices"]
             return self._box(indices, (1,) * len(v.type.shape))

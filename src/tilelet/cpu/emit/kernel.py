@@ -217,7 +217,7 @@ class KernelEmitter(Emitter):
                 name = self.name(p.name)
                 with self.out.indented():
                     self.out.add(
-                        f"const {scalars.declared(p)} {name} = x[{len(numbers)}].{field_name};"
+                        f"const {scalars.declared_type(p)} {name} = x[{len(numbers)}].{field_name};"
                     )
                     self.out.add(f"(void){name};")
                 self.values[p] = name

@@ -10,7 +10,7 @@ from tilelet.cpu.emit import scalars
 from tilelet.cpu.emit.emitter import Emitter, declare_array, handed_scalar
 from tilelet.ir.core import Arg, Block, Op, Value
 from tilelet.ir.types import ArrayType, TensorType
-from tilelet.ir.views import yielded
+from tilelet.ir.views import yielded_values
 
 E = TypeVar("E", bound=Emitter)
 
@@ -40,7 +40,7 @@ class LoopCarried(abc.ABC, Generic[E]):
             declare_array(e, name, type_, first)
         else:
             start = "0" if first is None else handed_scalar(e, first)
-            e.out.add(f"{scalars.declared(self.value)} {name} = {start};")
+            e.out.add(f"{scalars.declared_type(self.value)} {name} = {start};")
         return name
 
     def _declare_window(self, first: Arg | None) -> Any:
@@ -94,7 +94,7 @@ class LoopCarried(abc.ABC, Generic[E]):
             copy = e.name("next")
             declare_array(e, copy, type_, arg)
             return [f"memcpy({self.variable}, {copy}, sizeof {copy});"]
-        copy = e.variable("next", handed_scalar(e, arg), scalars.declared(self.value))
+        copy = e.variable("next", handed_scalar(e, arg), scalars.declared_type(self.value))
         return [f"{self.variable} = {copy};"]
 
 
@@ -117,7 +117,7 @@ def emit_while_body(
     for c, tested in zip(carried, cond.params):
         c.bind(tested)
     write(cond)
-    (holds,) = yielded(cond)
+    (holds,) = yielded_values(cond)
     e.out.add(f"if (!{e.scalar(holds)}) break;")
     for c, param in zip(carried, body.params):
         c.bind(param)

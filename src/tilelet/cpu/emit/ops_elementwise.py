@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from tilelet import dtypes
 from tilelet.cpu.emit.elements import Element, element
 from tilelet.cpu.emit.kernel import KernelEmitter, emits
-from tilelet.cpu.emit.scalars import constant_of, saturated
+from tilelet.cpu.emit.scalars import constant_of, saturate
 from tilelet.cpu.emit.text import Dim, lesser
 from tilelet.cpu.emit.tiles import EmittedTile, Node
 from tilelet.cpu.plan.regions import define_elementwise
@@ -50,10 +50,10 @@ def meet(
             v if wanted == extent else wanted if v == extent else lesser(wanted, v)
             for wanted, v, extent in zip(region, spread(tile, shape), shape)
         ]
-    return tuple(named(k, v) for v in region)
+    return tuple(name_extent(k, v) for v in region)
 
 
-def named(k: KernelEmitter, v: Dim) -> Dim:
+def name_extent(k: KernelEmitter, v: Dim) -> Dim:
     """Return a region's extent as a number or a plain name."""
     return v if isinstance(v, int) or v.isidentifier() else k.variable("valid", v)
 
@@ -61,7 +61,7 @@ def named(k: KernelEmitter, v: Dim) -> Dim:
 # --- operands ------------------------------------------------------------------------------------
 
 
-def converted(tile: EmittedTile, to: DType) -> EmittedTile:
+def convert_tile(tile: EmittedTile, to: DType) -> EmittedTile:
     """Convert a tile to the element type of the result."""
     if tile.dtype is to or element(tile.dtype).memory == element(to).memory:
         return tile
@@ -86,7 +86,7 @@ def operand(k: KernelEmitter, arg: Arg, shape: tuple[int, ...], dtype: DType) ->
     if not isinstance(arg.type, TileType):
         text = k.variable("s", element(dtype).from_scalar(k.scalar(arg)), element(dtype).number)
         return constant_tile(shape, dtype, text)
-    return converted(k.stored(arg), dtype)
+    return convert_tile(k.stored(arg), dtype)
 
 
 def tiles_of(op: Op, names: Sequence[str]) -> list[str]:
@@ -179,11 +179,11 @@ _EXPANDED: dict[str, Make] = {
 def emit_two(k: KernelEmitter, op: Op) -> None:
     make, cleared = _TWO[_SAME.get(op.name, op.name)], cleared_operand(op)
     if cleared and element(k.tile_type(op.result).dtype).is_float:
-        make = _clearing(make, 0 if cleared == "lhs" else 1)
+        make = _clear_undefined(make, 0 if cleared == "lhs" else 1)
     elementwise(k, op, ("lhs", "rhs"), make)
 
 
-def _clearing(make: Make, at: int) -> Make:
+def _clear_undefined(make: Make, at: int) -> Make:
     def cleared(e: Element, *operands: str) -> str:
         return f"ts_zero_if_undefined({operands[at]}, {make(e, *operands)})"
 
@@ -308,7 +308,7 @@ def cast_text(x: str, source: DType, to: DType, mode: str) -> str:
             return into.rounded(x, _mode(mode, "rint"))
         return f"ts_f32_to_{into.suffix}({x}, {_mode(mode, 'trunc')})"
     if not to.is_float:
-        return saturated(x, source, to)
+        return saturate(x, source, to)
     rounding = _mode(mode, "rint")
     exact = (
         source is dtypes.BOOL or source.bits <= 16 or (to is dtypes.FP32 and rounding == "TL_RINT")
@@ -359,7 +359,9 @@ def emit_ramp(k: KernelEmitter, op: Op) -> None:
     k.result(op, EmittedTile(t.shape, t.dtype, t.shape, Node(make, (), op.loc, uses_index=True)))
 
 
-def _stretched(k: KernelEmitter, op: Op, source: EmittedTile, given: Sequence[EmittedTile]) -> None:
+def _emit_expand(
+    k: KernelEmitter, op: Op, source: EmittedTile, given: Sequence[EmittedTile]
+) -> None:
     t = k.tile_type(op.result)
     region = meet(k, t.shape, given)
     node = Node(lambda texts, _: texts[0], (source,), op.loc)
@@ -369,14 +371,14 @@ def _stretched(k: KernelEmitter, op: Op, source: EmittedTile, given: Sequence[Em
 @emits("col_expand")
 def emit_col_expand(k: KernelEmitter, op: Op) -> None:
     vector = k.stored(op.args["col_vec"])
-    _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
+    _emit_expand(k, op, vector, [k.tile(op.args["target"]), vector])
 
 
 @emits("row_expand")
 def emit_row_expand(k: KernelEmitter, op: Op) -> None:
     if op.args["row_vec"] is not None:
         vector = k.stored(op.args["row_vec"])
-        _stretched(k, op, vector, [k.tile(op.args["target"]), vector])
+        _emit_expand(k, op, vector, [k.tile(op.args["target"]), vector])
         return
     whole = k.stored(op.args["target"])
     column = EmittedTile(
@@ -385,13 +387,13 @@ def emit_row_expand(k: KernelEmitter, op: Op) -> None:
         (*whole.valid[:-1], lesser(whole.valid[-1], 1)),
         whole.form,
     )
-    _stretched(k, op, column, [column])
+    _emit_expand(k, op, column, [column])
 
 
 @emits("expand_clone")
 def emit_expand_clone(k: KernelEmitter, op: Op) -> None:
     source = k.stored(op.args["src"])
-    _stretched(k, op, source, [source])
+    _emit_expand(k, op, source, [source])
 
 
 @emits("expands")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.kernel import KernelEmitter, Product, emits
-from tilelet.cpu.emit.ops_elementwise import named, spread
+from tilelet.cpu.emit.ops_elementwise import name_extent, spread
 from tilelet.cpu.emit.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.emit.tiles import Axis, EmittedTile, Node, TileSlot, merged_axes, strides_in
 from tilelet.cpu.plan.forms import accumulator, is_tile
@@ -62,7 +62,7 @@ def _batch_region(
             v if w == n else (w if v == n else lesser(w, v))
             for w, v, n in zip(region, spread(part, batch), batch)
         ]
-    return tuple(named(k, v) for v in region)
+    return tuple(name_extent(k, v) for v in region)
 
 
 @emits(*PRODUCTS)
@@ -102,7 +102,8 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     if holds is not None:
         start = f"({holds} ? NULL : {slot.name})"
     region = tuple(
-        named(k, _continued(r, v, n, holds)) for r, v, n in zip(region, acc.valid, t.shape)
+        name_extent(k, _continued_extent(r, v, n, holds))
+        for r, v, n in zip(region, acc.valid, t.shape)
     )
     group = k.plan.group_of(op)
     if group is not None:
@@ -138,7 +139,9 @@ def _add_piece(
         k.out.add(f"tl_add_piece(&{product_.name}, &product, {lasting or 1}, c);")
 
 
-def _continued(product_extent: Dim, acc_extent: Dim, extent: int, starts_anew: str | None) -> Dim:
+def _continued_extent(
+    product_extent: Dim, acc_extent: Dim, extent: int, starts_anew: str | None
+) -> Dim:
     """Return the intersection of the product's and the accumulator's regions; the product's alone
     if it starts a new sum.
     """
@@ -155,7 +158,7 @@ def emit_matmul_bias(k: KernelEmitter, op: Op) -> None:
     a, b = _operand(k, op.args["lhs"], False), _operand(k, op.args["rhs"], False)
     region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
     slot = k.take_slot()
-    columns = named(k, lesser(bias.valid[-1], b.columns))
+    columns = name_extent(k, lesser(bias.valid[-1], b.columns))
     k.clear_outside(t.shape, (*region[:-1], str(columns)), slot, t.dtype)
     stretched = EmittedTile(
         t.shape, t.dtype, (*region[:-1], columns), Node(lambda texts, _: texts[0], (bias,), op.loc)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilelet.cpu.emit.elements import element, repeated, scalar_type
+from tilelet.cpu.emit.elements import element, repeat_bytes, scalar_type
 from tilelet.cpu.emit.kernel import KernelEmitter, TensorRef, emits
-from tilelet.cpu.emit.ops_elementwise import named
+from tilelet.cpu.emit.ops_elementwise import name_extent
 from tilelet.cpu.emit.scalars import constant_sizes
 from tilelet.cpu.emit.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.emit.tiles import EmittedTile, Leaf, Node, leaves
@@ -17,7 +17,7 @@ from tilelet.cpu.plan.forms import is_tile
 from tilelet.ir.core import Arg, Op, Value
 from tilelet.ir.types import TensorType, TileType
 from tilelet.ops.padding import pad_element
-from tilelet.ops.transfers import fitted
+from tilelet.ops.transfers import fit_rank
 from tilelet.syntax.enums import AtomicType
 from tilelet.tasks.window import row_major
 
@@ -33,7 +33,7 @@ def dropped_axes(arg: Arg, rank: int) -> set[int]:
     return {a % rank for a in items(arg) if isinstance(a, int)}
 
 
-def kept(dims: Sequence[Dim], dropped: set[int]) -> tuple[Dim, ...]:
+def kept_axes(dims: Sequence[Dim], dropped: set[int]) -> tuple[Dim, ...]:
     return tuple(d for i, d in enumerate(dims) if i not in dropped)
 
 
@@ -71,7 +71,7 @@ def emit_slice(k: KernelEmitter, op: Op) -> None:
         _slice_tile(k, op)
         return
     limits = op.args["valid_shape"]
-    tile = loaded(
+    tile = loaded_window(
         k,
         op,
         "x",
@@ -85,19 +85,19 @@ def emit_slice(k: KernelEmitter, op: Op) -> None:
 
 def _finish_slice(k: KernelEmitter, op: Op, tile: EmittedTile, dropped: set[int]) -> None:
     form = tile.leaf
-    shape = tuple(d for d in kept(tile.shape, dropped) if isinstance(d, int))
-    strides = kept(form.strides, dropped)
+    shape = tuple(d for d in kept_axes(tile.shape, dropped) if isinstance(d, int))
+    strides = kept_axes(form.strides, dropped)
     leaf = Leaf(form.pointer, strides, form.slot, form.window, form.is_zeroed and not dropped)
-    tile = EmittedTile(shape, tile.dtype, kept(tile.valid, dropped), leaf)
+    tile = EmittedTile(shape, tile.dtype, kept_axes(tile.valid, dropped), leaf)
     if op.args["pad_value"] is not None:
-        tile = filled(k, tile, op.args["pad_value"], tile.shape)
+        tile = pad_tile(k, tile, op.args["pad_value"], tile.shape)
     k.result(op, tile)
 
 
 @emits("load")
 def emit_load(k: KernelEmitter, op: Op) -> None:
     limits = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
-    tile = loaded(
+    tile = loaded_window(
         k,
         op,
         "tensor",
@@ -107,11 +107,11 @@ def emit_load(k: KernelEmitter, op: Op) -> None:
     )
     if op.args["transpose"]:
         rank = len(tile.shape)
-        tile = swapped(tile, rank - 2, rank - 1)
+        tile = swap_axes(tile, rank - 2, rank - 1)
     k.result(op, tile)
 
 
-def loaded(
+def loaded_window(
     k: KernelEmitter,
     op: Op,
     source: str,
@@ -210,7 +210,7 @@ def emit_store(k: KernelEmitter, op: Op) -> None:
 def fitted_tile(tile: EmittedTile, rank: int) -> EmittedTile:
     """Return the tile with leading axes of extent 1 added or removed to have `rank` axes."""
     extra = len(tile.shape) - rank
-    shape = fitted(tile.shape, rank)
+    shape = fit_rank(tile.shape, rank)
     assert shape is not None
     if extra == 0:
         return tile
@@ -385,10 +385,10 @@ def _slice_tile(k: KernelEmitter, op: Op) -> None:
     else:
         starts = _not_negative(k, op, starts, needed, x.shape, value.name)
     region = [
-        lesser(_seen(v, start, size, bool(op.args["clamp"]) or not x.is_full), limit)
+        lesser(_visible_extent(v, start, size, bool(op.args["clamp"]) or not x.is_full), limit)
         for v, start, size, limit in zip(x.valid, starts, sizes, needed)
     ]
-    region = [named(k, v) for v in region]
+    region = [name_extent(k, v) for v in region]
     leaf = x.leaf
     place = total(
         [product(f"({o})" if isinstance(o, str) else o, s) for o, s in zip(starts, leaf.strides)]
@@ -412,7 +412,7 @@ def _regions(
         k.out.add(f"if ({limit} > {size}) return {fail};")
         if op.args.get("sized") and not op.args["clamp"]:
             k.out.add(f"if ({limit} < 0) return {fail};")
-        checked.append(named(k, f"ts_max({limit}, 0)"))
+        checked.append(name_extent(k, f"ts_max({limit}, 0)"))
     return checked
 
 
@@ -436,7 +436,7 @@ def _not_negative(
     return checked
 
 
-def _seen(valid: Dim, start: Dim, size: int, may_be_cut: bool) -> Dim:
+def _visible_extent(valid: Dim, start: Dim, size: int, may_be_cut: bool) -> Dim:
     """Return how much of the window lies in the region."""
     if not may_be_cut:
         return size
@@ -445,7 +445,7 @@ def _seen(valid: Dim, start: Dim, size: int, may_be_cut: bool) -> Dim:
     return f"ts_max(0, ts_min({valid} - ({start}), {size}))"
 
 
-def swapped(tile: EmittedTile, a: int, b: int) -> EmittedTile:
+def swap_axes(tile: EmittedTile, a: int, b: int) -> EmittedTile:
     def swap(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
         new = list(dims)
         new[a], new[b] = new[b], new[a]
@@ -469,7 +469,7 @@ def emit_transpose(k: KernelEmitter, op: Op) -> None:
         return
     x = k.stored(op.args["x"])
     rank = len(x.shape)
-    k.result(op, swapped(x, a % rank, b % rank))
+    k.result(op, swap_axes(x, a % rank, b % rank))
 
 
 @emits("transpose_view")
@@ -518,7 +518,7 @@ def emit_reinterpret(k: KernelEmitter, op: Op) -> None:
         else:
             wide = f"{x.valid[-1]} * {t.shape[-1]}"
             k.out.add(f"if (!({is_full}) && ({wide}) % {x.shape[-1]}) return {partial};")
-            valid = (*x.valid[:-1], named(k, f"({wide}) / {x.shape[-1]}"))
+            valid = (*x.valid[:-1], name_extent(k, f"({wide}) / {x.shape[-1]}"))
     pointer = f"(({element(t.dtype).memory} *){x.leaf.pointer})"
     leaf = Leaf(pointer, row_major(t.shape), x.leaf.slot, is_zeroed=True)
     k.result(op, EmittedTile(t.shape, t.dtype, valid, leaf))
@@ -572,13 +572,13 @@ def _joined_region(k: KernelEmitter, op: Op, a: EmittedTile, b: EmittedTile) -> 
         f"{array_text(a.shape)}, 2);"
     )
     columns = f"{empty} ? {a.valid[1]} : {a.shape[1]} + {b.valid[1]}"
-    return (named(k, a.valid[0]), k.variable("valid", columns))
+    return (name_extent(k, a.valid[0]), k.variable("valid", columns))
 
 
 # --- padding -------------------------------------------------------------------------------------
 
 
-def filled(k: KernelEmitter, tile: EmittedTile, pad: Arg, shape: tuple[int, ...]) -> EmittedTile:
+def pad_tile(k: KernelEmitter, tile: EmittedTile, pad: Arg, shape: tuple[int, ...]) -> EmittedTile:
     """Copy the valid part of a tile into a new one of `shape`, padded with the pad value."""
     if tile.is_full and tile.shape == shape:
         return tile
@@ -587,7 +587,7 @@ def filled(k: KernelEmitter, tile: EmittedTile, pad: Arg, shape: tuple[int, ...]
     valid = tile.valid
     if tile.shape != shape:
         valid = tuple(str(v) for v in tile.valid)
-    k.clear_outside(shape, valid, slot, tile.dtype, repeated(item))
+    k.clear_outside(shape, valid, slot, tile.dtype, repeat_bytes(item))
     k.evaluate(tile, slot.name, row_major(shape))
     return k.slot_tile(slot, shape, tile.dtype, shape)
 
@@ -595,7 +595,7 @@ def filled(k: KernelEmitter, tile: EmittedTile, pad: Arg, shape: tuple[int, ...]
 @emits("fillpad", "fillpad_expand")
 def emit_fillpad(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
-    tile = filled(k, k.tile(op.args["x"]), op.args["pad_value"], t.shape)
+    tile = pad_tile(k, k.tile(op.args["x"]), op.args["pad_value"], t.shape)
     k.result(op, tile)
 
 

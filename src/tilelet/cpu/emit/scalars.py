@@ -46,16 +46,16 @@ def as_type(number: str, dtype: DType) -> str:
     return element(dtype).wrapped(number)
 
 
-def _wrapping(symbol: str) -> Callable[[str, str, DType, str], str]:
+def _wrapping_op(symbol: str) -> Callable[[str, str, DType, str], str]:
     def emit(a: str, b: str, result: DType, _: str) -> str:
         if result.is_float:
-            return as_type(f"{_real(a)} {symbol} {_real(b)}", result)
+            return as_type(f"{_as_double(a)} {symbol} {_as_double(b)}", result)
         return as_type(f"(uint64_t)({a}) {symbol} (uint64_t)({b})", result)
 
     return emit
 
 
-def _real(number: str) -> str:
+def _as_double(number: str) -> str:
     return f"(double)({number})"
 
 
@@ -97,9 +97,9 @@ def _true_division(a: str, b: str, result: DType, _: str) -> str:
 
 
 BINARY: dict[str, Callable[[str, str, DType, str], str]] = {
-    "scalar.add": _wrapping("+"),
-    "scalar.sub": _wrapping("-"),
-    "scalar.mul": _wrapping("*"),
+    "scalar.add": _wrapping_op("+"),
+    "scalar.sub": _wrapping_op("-"),
+    "scalar.mul": _wrapping_op("*"),
     "scalar.eq": _compare("=="),
     "scalar.ne": _compare("!="),
     "scalar.lt": _compare("<"),
@@ -180,10 +180,10 @@ def cast_expression(x: str, source: DType, target: DType) -> str:
     if target.is_float:
         # Round to odd first, which keeps the second rounding correct.
         return f"(double){into.rounded(f'{widened}({x}, TL_ODD)', 'TL_ROUND')}"
-    return saturated(x, source, target)
+    return saturate(x, source, target)
 
 
-def saturated(x: str, source: DType, target: DType) -> str:
+def saturate(x: str, source: DType, target: DType) -> str:
     """Clamp an integer expression of type `source` to the range of `target`."""
     lowest, highest = source.limits
     low, high = target.limits
@@ -195,7 +195,7 @@ def saturated(x: str, source: DType, target: DType) -> str:
     return f"({element(target).number}){number}"
 
 
-def declared(v: Value) -> str:
+def declared_type(v: Value) -> str:
     """Return the C type of a scalar value."""
     assert isinstance(v.type, ScalarType)
     return scalar_type(v.type.dtype)

@@ -22,7 +22,7 @@ from tilelet.cpu.plan.model import (
     RowNest,
     Slot,
     Stored,
-    dense,
+    dense_form,
     leaves,
     one_row,
 )
@@ -33,8 +33,8 @@ from tilelet.dtypes import FP16, FP32, INT8, INT32, UINT8, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TileType
-from tilelet.ir.views import ForView, yielded
-from tilelet.ops.transfers import fitted
+from tilelet.ir.views import ForView, yielded_values
+from tilelet.ops.transfers import fit_rank
 
 MAX_DEPTH = 100  # longest chain of ops in one expression
 PIECE = 256  # elements of a long row that are processed at a time
@@ -189,7 +189,7 @@ class _Walk:
     def write(self, value: Value, form: Form, slot: int) -> Stored:
         self.read(form)
         self.draft.touched.add(slot)
-        place = one_row if value in self.one_row else dense
+        place = one_row if value in self.one_row else dense_form
         return place(value, tile_type(value).shape, slot)
 
     def is_full(self, arg: Arg) -> bool:
@@ -309,11 +309,11 @@ def _elementwise(walk: _Walk, op: Op) -> None:
         # Compute a broadcast operand once, not once per position.
         is_stretched = tile_type(op.args[p]).shape != t.shape
         form = walk.in_memory(op.args[p]) if is_stretched else walk.tile(op.args[p])
-        forms.append(form if p == "mask" else _converted(op.args[p], form, work))
+        forms.append(form if p == "mask" else _convert(op.args[p], form, work))
     walk.bind(op.result, inline(op.result, forms, has_constants=len(tiles) < len(params)))
 
 
-def _converted(arg: Arg, form: Form, to: DType) -> Form:
+def _convert(arg: Arg, form: Form, to: DType) -> Form:
     assert isinstance(arg, Value)
     dtype = tile_type(arg).dtype
     if dtype is to or element(dtype).memory == element(to).memory:
@@ -392,7 +392,7 @@ def _along_rows(walk: _Walk, op: Op) -> None:
         is_folded = e.is_float and op.name in ("row_sum", "row_prod") and of.shape[-1] > PIECE
         row = (PIECE if is_folded else of.shape[-1],)
         walk.take_slot("row", FP32 if e.is_float else of.dtype, row)
-    walk.bind(op.result, dense(op.result, t.shape, slot))
+    walk.bind(op.result, dense_form(op.result, t.shape, slot))
 
 
 @_rule(*_COL)
@@ -406,7 +406,7 @@ def _along_columns(walk: _Walk, op: Op) -> None:
     if element(of.dtype).is_narrow_float:
         walk.take_slot("sums", FP32, (of.shape[-1],))
     walk.read(walk.tile(x))
-    walk.bind(op.result, dense(op.result, t.shape, slot))
+    walk.bind(op.result, dense_form(op.result, t.shape, slot))
 
 
 # --- loads, stores, views -------------------------------------------------------------------------
@@ -417,7 +417,7 @@ def _sizes(arg: Arg) -> tuple[int, ...]:
     return tuple(n for n in numbers if isinstance(n, int))
 
 
-def _loaded(walk: _Walk, op: Op, tensor: Arg, sizes: tuple[int, ...]) -> Stored:
+def _load_window(walk: _Walk, op: Op, tensor: Arg, sizes: tuple[int, ...]) -> Stored:
     """Return a window of global memory; copy it first if its last axis has no unit stride."""
     assert isinstance(tensor, Value)
     if sizes[-1] == 1:
@@ -436,7 +436,7 @@ def _slice(walk: _Walk, op: Op) -> None:
         walk.share(source)
         form = Stored(source.value, sizes, source.strides, source.slot, source.window)
     else:
-        form = _loaded(walk, op, x, sizes)
+        form = _load_window(walk, op, x, sizes)
     dropped = {a % len(sizes) for a in _sizes(op.args["drop_dims"])}
     kept = [i for i in range(len(sizes)) if i not in dropped]
     form = Stored(
@@ -447,15 +447,15 @@ def _slice(walk: _Walk, op: Op) -> None:
         form.window,
     )
     if op.args["pad_value"] is not None and op not in walk.regions.whole_slices:
-        form = _padded(walk, op, form)
+        form = _pad(walk, op, form)
     walk.bind(op.result, form)
 
 
-def _padded(walk: _Walk, op: Op, form: Form) -> Stored:
+def _pad(walk: _Walk, op: Op, form: Form) -> Stored:
     t = tile_type(op.result)
     slot = walk.take_slot(op.result.name, t.dtype, t.shape)
     walk.read(form)
-    return dense(op.result, t.shape, slot)
+    return dense_form(op.result, t.shape, slot)
 
 
 def _swap(form: Stored, a: int, b: int) -> Stored:
@@ -467,7 +467,7 @@ def _swap(form: Stored, a: int, b: int) -> Stored:
 
 @_rule("load")
 def _load(walk: _Walk, op: Op) -> None:
-    form = _loaded(walk, op, op.args["tensor"], _sizes(op.args["shapes"]))
+    form = _load_window(walk, op, op.args["tensor"], _sizes(op.args["shapes"]))
     walk.bind(op.result, _swap(form, -2, -1) if op.args["transpose"] else form)
 
 
@@ -490,7 +490,7 @@ def _reshape(walk: _Walk, op: Op) -> None:
     x = walk.store(op.args["x"])
     walk.share(x)
     assert x.slot is not None
-    walk.bind(op.result, dense(x.value, tile_type(op.result).shape, x.slot))
+    walk.bind(op.result, dense_form(x.value, tile_type(op.result).shape, x.slot))
 
 
 @_rule("fillpad", "fillpad_expand")
@@ -500,7 +500,7 @@ def _fillpad(walk: _Walk, op: Op) -> None:
     if walk.is_full(x) and tile_type(x).shape == tile_type(op.result).shape:
         walk.share(form)
     else:
-        form = _padded(walk, op, form)
+        form = _pad(walk, op, form)
     walk.bind(op.result, form)
 
 
@@ -514,7 +514,7 @@ def _assemble(walk: _Walk, op: Op) -> None:
     if len(shape) != rank:
         walk.in_memory(part)
     if not is_tile(target):
-        fit = fitted(shape, rank)
+        fit = fit_rank(shape, rank)
         assert fit is not None
         walk.take_slot(f"{target.name}_out", target.type.dtype, fit)  # type: ignore[union-attr]
         walk.read(walk.tile(part))
@@ -525,10 +525,10 @@ def _assemble(walk: _Walk, op: Op) -> None:
         # The source lies in the memory that it is inserted into.
         walk.read(form)
         aside = walk.take_slot("tile", tile_type(part).dtype, shape)
-        form = dense(form.value, shape, aside)
+        form = dense_form(form.value, shape, aside)
     slot = walk.replace(target, op.result)
     walk.read(form)
-    walk.bind(op.result, dense(op.result, tile_type(target).shape, slot))
+    walk.bind(op.result, dense_form(op.result, tile_type(target).shape, slot))
 
 
 @_rule("concat")
@@ -536,7 +536,7 @@ def _concat(walk: _Walk, op: Op) -> None:
     t = tile_type(op.result)
     slot = walk.take_slot(op.result.name, t.dtype, t.shape)
     walk.read(walk.tile(op.args["src0"]), walk.tile(op.args["src1"]))
-    walk.bind(op.result, dense(op.result, t.shape, slot))
+    walk.bind(op.result, dense_form(op.result, t.shape, slot))
 
 
 @_rule("read")
@@ -550,7 +550,7 @@ def _write(walk: _Walk, op: Op) -> None:
     x = op.args["x"]
     if is_tile(x):
         slot = walk.replace(x, op.result)
-        walk.bind(op.result, dense(op.result, tile_type(x).shape, slot))
+        walk.bind(op.result, dense_form(op.result, tile_type(x).shape, slot))
 
 
 @_rule("create_tile", "create_tensor", "undef")
@@ -558,7 +558,7 @@ def _create(walk: _Walk, op: Op) -> None:
     if is_tile(op.result) and (op.name == "undef" or walk.uses.count[op.result]):
         t = tile_type(op.result)
         slot = walk.take_slot(op.result.name, t.dtype, t.shape)
-        walk.bind(op.result, dense(op.result, t.shape, slot))
+        walk.bind(op.result, dense_form(op.result, t.shape, slot))
 
 
 def _host(walk: _Walk, op: Op) -> None:
@@ -571,7 +571,7 @@ def _host(walk: _Walk, op: Op) -> None:
         t = tile_type(v)
         slot = walk.take_slot(v.name, t.dtype, t.shape)
         if walk.uses.count[v]:
-            walk.values[v] = dense(v, t.shape, slot)
+            walk.values[v] = dense_form(v, t.shape, slot)
             walk.draft.result = walk.values[v] if len(results) == 1 else None
 
 
@@ -594,7 +594,7 @@ def _matmul(walk: _Walk, op: Op) -> None:
     walk.draft.operands = (_operand(walk, op.args["lhs"]), _operand(walk, op.args["rhs"]))
     walk.read(*walk.draft.operands)
     total = accumulator(tile_type(op.args["lhs"]).dtype)
-    sums = dense(op.result, t.shape, walk.take_slot(op.result.name, total, t.shape))
+    sums = dense_form(op.result, t.shape, walk.take_slot(op.result.name, total, t.shape))
     walk.bind(op.result, sums if total is t.dtype else inline(op.result, [sums]))
 
 
@@ -603,7 +603,7 @@ def _matmul_acc(walk: _Walk, op: Op) -> None:
     walk.draft.operands = (_operand(walk, op.args["lhs"]), _operand(walk, op.args["rhs"]))
     walk.read(*walk.draft.operands)
     slot = walk.replace(op.args["acc"], op.result)
-    walk.bind(op.result, dense(op.result, tile_type(op.result).shape, slot))
+    walk.bind(op.result, dense_form(op.result, tile_type(op.result).shape, slot))
 
 
 @_rule("matmul_bias", "gemv_bias")
@@ -613,7 +613,7 @@ def _matmul_bias(walk: _Walk, op: Op) -> None:
     walk.draft.operands = (_operand(walk, op.args["lhs"]), _operand(walk, op.args["rhs"]))
     walk.read(bias, *walk.draft.operands)
     slot = walk.take_slot(op.result.name, t.dtype, t.shape)
-    walk.bind(op.result, dense(op.result, t.shape, slot))
+    walk.bind(op.result, dense_form(op.result, t.shape, slot))
 
 
 # --- control flow ---------------------------------------------------------------------------------
@@ -645,13 +645,13 @@ def _joins(
 
 def _bind_joins(walk: _Walk, joins: Sequence[_Join], values: Sequence[Value]) -> None:
     for j in joins:
-        walk.values[values[j.at]] = dense(values[j.at], tile_type(values[j.at]).shape, j.slot)
+        walk.values[values[j.at]] = dense_form(values[j.at], tile_type(values[j.at]).shape, j.slot)
 
 
 def _plan_destinations(
     walk: _Walk, body: Block, joins: Sequence[_Join], params: Sequence[Value]
 ) -> None:
-    last = yielded(body)
+    last = yielded_values(body)
     for j in joins:
         walk.carried.add(params[j.at])
         arg = last[j.at]
@@ -663,7 +663,7 @@ def _finish_block(walk: _Walk, joins: Sequence[_Join], block: Block) -> None:
     """Order the moves into all carried or joined tiles so that none is overwritten before it is
     read.
     """
-    last = yielded(block)
+    last = yielded_values(block)
     walk.draft, outer = _Draft(), walk.draft
     moves: list[Move] = []
     pending = [(j, walk.tile(last[j.at])) for j in joins]

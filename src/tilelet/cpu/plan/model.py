@@ -206,6 +206,6 @@ def one_row(value: Value, shape: Sequence[int], slot: int) -> Stored:
     return Stored(value, tuple(shape), (0, 1), slot, is_zeroed=True)
 
 
-def dense(value: Value, shape: Sequence[int], slot: int) -> Stored:
+def dense_form(value: Value, shape: Sequence[int], slot: int) -> Stored:
     """Return the form of a tile written to a slot, with zeros outside its valid region."""
     return Stored(value, tuple(shape), row_major(shape), slot, is_zeroed=True)

@@ -21,7 +21,7 @@ from tilelet.dtypes import INT8
 from tilelet.ir.core import Block, Function, Op, Value
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import ForView, yielded
+from tilelet.ir.views import ForView, yielded_values
 
 PRODUCTS = ("matmul", "gemv", "batch_matmul")
 ACCUMULATING = ("matmul_acc", "gemv_acc")
@@ -47,7 +47,7 @@ def is_recomputable(op: Op, products: set[Op]) -> bool:
     if op.name in ("for", "while", "if"):
         tiles = [i for i, r in enumerate(op.results) if isinstance(r.type, TileType)]
         made = {r for p in products for r in p.results}
-        carried = all(yielded(b)[i] in made for b in op.blocks[-1:] for i in tiles)
+        carried = all(yielded_values(b)[i] in made for b in op.blocks[-1:] for i in tiles)
         inner = all(is_recomputable(o, products) for b in op.blocks for o in b.ops[:-1])
         return inner and (not tiles or (op.name == "for" and carried))
     return bool(op.spec.view) and _is_of_tensor(op)
@@ -173,7 +173,7 @@ class _Scan:
     def _continuation(self, start: Op, loop: Op) -> Op | None:
         """Return the product in the loop's own block that accumulates onto `start`."""
         view = ForView(loop)
-        last = yielded(view.body)[view.init.index(start.result)]
+        last = yielded_values(view.body)[view.init.index(start.result)]
         for op in view.body.ops:
             if op.name in ACCUMULATING and op.result is last:
                 is_same = self._slot(op) == self._slot(start)

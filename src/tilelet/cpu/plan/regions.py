@@ -16,7 +16,7 @@ from tilelet.dataclasses import dataclass, field
 from tilelet.dtypes import FP16
 from tilelet.ir.core import Arg, Block, Function, Op, Value, values_in
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import ForView, yielded
+from tilelet.ir.views import ForView, yielded_values
 
 Extent = int | None
 Region = tuple[Extent, ...]
@@ -94,7 +94,7 @@ def _limits(limits: Sequence[Extent], sizes: Sequence[int]) -> list[Extent]:
     return [v if v is not None and 0 <= v <= n else None for v, n in zip(limits, sizes)]
 
 
-def _seen(valid: Extent, start: Extent, size: int, *, may_be_cut: bool) -> Extent:
+def _visible_extent(valid: Extent, start: Extent, size: int, *, may_be_cut: bool) -> Extent:
     """Return the extent of a window's part inside a region."""
     if not may_be_cut:
         return size
@@ -202,7 +202,7 @@ def _loop(
                 walk.bind_tensor(value)
     for block in blocks:
         walk.block(block)
-    for at, (value, last) in enumerate(zip(names[0], yielded(blocks[-1]))):
+    for at, (value, last) in enumerate(zip(names[0], yielded_values(blocks[-1]))):
         if isinstance(value.type, TileType):
             walk.check(op, at, value, walk.tile(last))
 
@@ -210,7 +210,7 @@ def _loop(
 def _if(walk: _Walk, op: Op) -> None:
     for block in op.blocks:
         walk.block(block)
-        for at, (value, last) in enumerate(zip(op.results, yielded(block))):
+        for at, (value, last) in enumerate(zip(op.results, yielded_values(block))):
             if not isinstance(value.type, TileType):
                 if isinstance(value.type, TensorType):
                     walk.bind_tensor(value)
@@ -258,7 +258,7 @@ def _is_tile(arg: object) -> bool:
 
 
 @_rule("full", "arange", "create_tile", "create_tensor", "undef", "fillpad", "fillpad_expand")
-def _whole(_: _Walk, op: Op) -> Region:
+def _whole_region(_: _Walk, op: Op) -> Region:
     return _shape(op.result)
 
 
@@ -301,7 +301,7 @@ def _slice(walk: _Walk, op: Op) -> Region:
     sizes = constant_sizes(op.args["shape"])
     region = _slice_of_tile(walk, op, sizes) if _is_tile(op.args["x"]) else None
     if region is None:
-        region = _loaded(walk, op, op.args["x"], op.args["valid_shape"], sizes)
+        region = _loaded_region(walk, op, op.args["x"], op.args["valid_shape"], sizes)
     dropped = {a % len(sizes) for a in _dims(op.args["drop_dims"]) if a is not None}
     region = tuple(v for i, v in enumerate(region) if i not in dropped)
     if region == _shape(op.result):
@@ -310,7 +310,7 @@ def _slice(walk: _Walk, op: Op) -> Region:
     return region if op.args["pad_value"] is None else _shape(op.result)
 
 
-def _loaded(walk: _Walk, op: Op, tensor: Arg, limits: Arg, sizes: Sequence[int]) -> Region:
+def _loaded_region(walk: _Walk, op: Op, tensor: Arg, limits: Arg, sizes: Sequence[int]) -> Region:
     assert isinstance(tensor, Value)
     is_whole = walk.is_full[tensor] and limits is None and not op.args["clamp"]
     return tuple(sizes) if is_whole else (None,) * len(sizes)
@@ -325,7 +325,7 @@ def _slice_of_tile(walk: _Walk, op: Op, sizes: Sequence[int]) -> Region:
         starts = [min(s, n) if s is not None and s >= 0 else None for s, n in zip(starts, shape)]
     may_be_cut = clamp or region != shape
     return tuple(
-        lesser(_seen(v, start, size, may_be_cut=may_be_cut), limit)
+        lesser(_visible_extent(v, start, size, may_be_cut=may_be_cut), limit)
         for v, start, size, limit in zip(region, starts, sizes, needed)
     )
 
@@ -334,11 +334,11 @@ def _slice_of_tile(walk: _Walk, op: Op, sizes: Sequence[int]) -> Region:
 def _load(walk: _Walk, op: Op) -> Region:
     limits = op.args["valid_shapes"] if op.args["valid_shape"] is None else op.args["valid_shape"]
     sizes = constant_sizes(op.args["shapes"])
-    region = _loaded(walk, op, op.args["tensor"], limits, sizes)
-    return _swapped(region, -2, -1) if op.args["transpose"] else region
+    region = _loaded_region(walk, op, op.args["tensor"], limits, sizes)
+    return _swap_axes(region, -2, -1) if op.args["transpose"] else region
 
 
-def _swapped(region: Region, a: int, b: int) -> Region:
+def _swap_axes(region: Region, a: int, b: int) -> Region:
     new = list(region)
     new[a], new[b] = new[b], new[a]
     return tuple(new)
@@ -349,12 +349,12 @@ def _transpose(walk: _Walk, op: Op) -> Region:
     a, b = op.args["axis1"], op.args["axis2"]
     assert isinstance(a, int)
     assert isinstance(b, int)
-    return _swapped(walk.tile(op.args["x"]), a, b)
+    return _swap_axes(walk.tile(op.args["x"]), a, b)
 
 
 @_rule("transpose_view")
 def _transpose_view(walk: _Walk, op: Op) -> Region:
-    return _swapped(walk.tile(op.args["x"]), -2, -1)
+    return _swap_axes(walk.tile(op.args["x"]), -2, -1)
 
 
 @_rule("reshape")
@@ -380,7 +380,7 @@ def _concat(walk: _Walk, op: Op) -> Region:
 
 
 @_rule("assemble", "write")
-def _changed(walk: _Walk, op: Op) -> Region | None:
+def _changed_region(walk: _Walk, op: Op) -> Region | None:
     target = op.args["target" if op.name == "assemble" else "x"]
     return _shape(target) if walk.tile(target) == _shape(target) else None
 
@@ -394,10 +394,10 @@ def _set_validshape(_: _Walk, op: Op) -> Region:
 def define_reductions(names: Sequence[str], axis: int) -> None:
     """Declare ops whose result has the region of `x`, with `axis` (negative) reduced to 1."""
     for name in names:
-        _RULES[name] = lambda walk, op: _reduced(walk, op, axis)
+        _RULES[name] = lambda walk, op: _reduced_region(walk, op, axis)
 
 
-def _reduced(walk: _Walk, op: Op, axis: int) -> Region | None:
+def _reduced_region(walk: _Walk, op: Op, axis: int) -> Region | None:
     x = op.args["x"]
     assert isinstance(x, Value)
     assert isinstance(x.type, TileType)
@@ -424,19 +424,19 @@ def _product(walk: _Walk, op: Op) -> Region:
 def define_products(names: Sequence[str], accumulating: Sequence[str]) -> None:
     """Declare matrix products, and those that accumulate onto `acc`."""
     _RULES.update(dict.fromkeys(names, _product))
-    _RULES.update(dict.fromkeys(accumulating, _accumulated))
+    _RULES.update(dict.fromkeys(accumulating, _accumulated_region))
 
 
-def _accumulated(walk: _Walk, op: Op) -> Region:
+def _accumulated_region(walk: _Walk, op: Op) -> Region:
     product, acc = _product(walk, op), walk.tile(op.args["acc"])
     starts_anew = op.args.get("init_cond") is not None
     return tuple(
-        _continued(p, v, n, starts_anew=starts_anew)
+        _continued_extent(p, v, n, starts_anew=starts_anew)
         for p, v, n in zip(product, acc, _shape(op.result))
     )
 
 
-def _continued(product: Extent, acc: Extent, extent: int, *, starts_anew: bool) -> Extent:
+def _continued_extent(product: Extent, acc: Extent, extent: int, *, starts_anew: bool) -> Extent:
     if acc is not None and acc in (extent, product):
         return product
     both = acc if product == extent else lesser(product, acc)

@@ -145,7 +145,7 @@ class _Reads:
             return ALL if op.args["atomic"] is AtomicType.Add else 0
         if op.name in _LOADS and isinstance(op.result.type, TileType):
             _, offset, shape = _LOADS[op.name]
-            start, size = _first(op.args[offset]), _first(op.args[shape])
+            start, size = _first_constant(op.args[offset]), _first_constant(op.args[shape])
             if start is not None and size is not None:
                 return start + min(size, self._rows_of_slices(op))
         return ALL
@@ -169,11 +169,11 @@ def _rows_taken(op: Op) -> int:
     """Return the number of first rows of `x` that a slice of a tile takes."""
     if op.name != "slice" or not _is_tile(op.args["x"]):
         return ALL
-    start, size = _first(op.args["offset"]), _first(op.args["shape"])
+    start, size = _first_constant(op.args["offset"]), _first_constant(op.args["shape"])
     return ALL if start is None or size is None else start + size
 
 
-def _first(arg: Arg) -> int | None:
+def _first_constant(arg: Arg) -> int | None:
     """Return the first of several numbers, if it is a constant that is not negative."""
     number = constant_of(arg[0] if isinstance(arg, tuple) else arg)
     return number if isinstance(number, int) and number >= 0 else None

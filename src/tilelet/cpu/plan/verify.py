@@ -18,7 +18,7 @@ from tilelet.cpu.plan.model import (
     PlanStep,
     ProductGroup,
     Stored,
-    dense,
+    dense_form,
     leaves,
     one_row,
 )
@@ -29,7 +29,7 @@ from tilelet.diag.internal import InternalError
 from tilelet.ir.core import Arg, Block, Op, Value, walk
 from tilelet.ir.spec import Trait
 from tilelet.ir.types import TensorType, TileType
-from tilelet.ir.views import yielded
+from tilelet.ir.views import yielded_values
 
 _VIEWS = (
     *("slice", "transpose", "transpose_view", "reshape", "reinterpret_view"),
@@ -198,7 +198,7 @@ class _Run:
             if leaf.slot != slot or not (leaf.is_dense and leaf.shape == shape):
                 raise self.error(op, f"slot {slot} is written while `{value.name}` is read from it")
         self.write(op, state, slot, value)
-        state.forms[value] = (one_row if value in self.one_row else dense)(value, shape, slot)
+        state.forms[value] = (one_row if value in self.one_row else dense_form)(value, shape, slot)
 
     def _nbytes(self, value: Value) -> int:
         """Return the memory that a tile needs."""
@@ -248,7 +248,7 @@ class _Run:
             self._compute(op, step, state, tiles, None)
             for value, slot in zip(results, step.slots):
                 self.write(op, state, slot, value)
-                state.forms[value] = dense(value, _shape(value), slot)
+                state.forms[value] = dense_form(value, _shape(value), slot)
             return
         result = results[0] if results else None
         if result is not None and form is None and not step.slots:
@@ -405,7 +405,7 @@ class _Run:
             raise self.error(end, "products are handed over that do not start there")
         products = {op for g in groups for op in g.ops}
         own = {s for g in groups for s in self.overlapping(g.slot)}
-        for op in _before(body, end):
+        for op in _ops_before(body, end):
             if op in products:
                 if self.plan.regions.of[op.result] != _shape(op.result):
                     raise self.error(
@@ -424,7 +424,7 @@ class _Run:
         if op.blocks:
             sums = {p.result for p in products}
             tiles = [i for i, r in enumerate(op.results) if isinstance(r.type, TileType)]
-            return all(yielded(op.blocks[-1])[i] in sums for i in tiles)
+            return all(yielded_values(op.blocks[-1])[i] in sums for i in tiles)
         is_tile = any(isinstance(r.type, TileType) for r in op.results)
         return (
             not is_tile
@@ -460,7 +460,7 @@ class _Run:
                 for at, slot in slots.items():
                     if names[at] is not params[-1][at] and end.holds.get(slot) is params[-1][at]:
                         end.holds[slot] = names[at]
-                    end.forms[names[at]] = dense(names[at], _shape(names[at]), slot)
+                    end.forms[names[at]] = dense_form(names[at], _shape(names[at]), slot)
                 end = self.block(block, end)
                 for at, slot in slots.items():  # the parameters of the condition are the same tiles
                     if end.holds.get(slot) is names[at]:
@@ -475,7 +475,7 @@ class _Run:
         after = entry.copy()
         for at, slot in slots.items():
             after.holds[slot] = op.results[at]
-            after.forms[op.results[at]] = dense(op.results[at], _shape(op.results[at]), slot)
+            after.forms[op.results[at]] = dense_form(op.results[at], _shape(op.results[at]), slot)
         return after
 
     def _start_carrying(self, op: Op, state: _State, first: Arg, slot: int) -> None:
@@ -507,7 +507,7 @@ class _Run:
         after = ends[0].meet(ends[1])
         after.forms = dict(state.forms)
         for at, slot in slots.items():
-            after.forms[op.results[at]] = dense(op.results[at], _shape(op.results[at]), slot)
+            after.forms[op.results[at]] = dense_form(op.results[at], _shape(op.results[at]), slot)
         return after
 
     def _finish_block(
@@ -519,7 +519,7 @@ class _Run:
         state: _State,
     ) -> None:
         """Check that every carried or joined tile is in its slot at the end of a block."""
-        last = yielded(block)
+        last = yielded_values(block)
         forms: dict[int, Form] = {}
         for at in slots:
             value = last[at]
@@ -609,7 +609,7 @@ def _is_pure(op: Op) -> bool:
     return bool(op.spec.traits & traits) or op.spec.is_window_load
 
 
-def _before(ops: Sequence[Op], end: Op) -> Iterable[Op]:
+def _ops_before(ops: Sequence[Op], end: Op) -> Iterable[Op]:
     """Yield all ops before one, outer before inner."""
     for op in ops:
         yield op

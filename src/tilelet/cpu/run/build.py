@@ -165,7 +165,7 @@ class _Jobs:
                 raise InternalError(
                     f"`{who}` refuses the generated C: {complaint}\n{output.strip()}"
                 )
-            raise CompilerFailed(who, _ending(process.returncode) + _room(target), output)
+            raise CompilerFailed(who, _ending_text(process.returncode) + _room(target), output)
         if not target.exists():
             raise CompilerFailed(who, f"it wrote no {target.name}", output)
 
@@ -189,7 +189,7 @@ def _jobs(compiler: Compiler) -> Generator[_Jobs]:
         jobs.close()
 
 
-def _ending(code: int) -> str:
+def _ending_text(code: int) -> str:
     if code > 0:
         return f"it ended with code {code}"
     return f"it was ended by {signal.Signals(-code).name}"

@@ -181,7 +181,7 @@ class NativeProgram:
         return buffer.name, None
 
 
-def _built(program: Program, keep: Path | None, *, with_plans: bool) -> NativeProgram:
+def _build_native(program: Program, keep: Path | None, *, with_plans: bool) -> NativeProgram:
     code = emit_program(program)
     if keep is not None:
         keep_text(code, program, keep, with_plans=with_plans)
@@ -397,7 +397,7 @@ class _Slot:
         with self._lock:
             if self._native is None or keep is not None:
                 try:
-                    self._native = _built(self.program, keep, with_plans=with_plans)
+                    self._native = _build_native(self.program, keep, with_plans=with_plans)
                 except PlanError as error:
                     self._native = error
             if isinstance(self._native, PlanError):
@@ -427,7 +427,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_forked_child)
 
 
-def compiled(
+def compile_native(
     program: Program, keep: Path | None = None, *, with_plans: bool = False
 ) -> NativeProgram:
     """Return the native form of a program, compiled on first use; raise `PlanError` if its plan is
@@ -492,7 +492,7 @@ class CpuEngine:
             return None
         try:
             with self.progress(f"compiling {program.name}", None):
-                return compiled(program, self.keep_c, with_plans=self.with_plans)
+                return compile_native(program, self.keep_c, with_plans=self.with_plans)
         except PlanError as error:
             if self.report is None:
                 raise

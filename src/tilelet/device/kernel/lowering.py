@@ -35,7 +35,7 @@ from tilelet.dtypes import INT8, DType
 from tilelet.ir.core import Arg, Block, Function, Op, Value
 from tilelet.ir.spec import BLOCKS, Cost, Engine, External, Trait
 from tilelet.ir.types import Mem, ScalarType, TensorType, TileType
-from tilelet.ir.views import yielded
+from tilelet.ir.views import yielded_values
 from tilelet.tasks.control_points import sites
 
 _CORE_OF = {Mem.Vec: Core.AIV}
@@ -221,7 +221,9 @@ class _Lowering:
         self.stages = outer
         joins = tuple(
             (result, a, b)
-            for result, a, b in zip(op.results, yielded(op.blocks[0]), yielded(op.blocks[1]))
+            for result, a, b in zip(
+                op.results, yielded_values(op.blocks[0]), yielded_values(op.blocks[1])
+            )
             if isinstance(result.type, ScalarType)
         )
         self.add(Branch(op.args["cond"], then, orelse, joins, op.loc, self.sites.get(op)))
@@ -691,7 +693,7 @@ def _carries(op: Op, params: tuple[Value, ...], body: Block) -> tuple[Carry, ...
     assert isinstance(init, tuple)
     return tuple(
         Carry(param, first, following, result)
-        for param, first, following, result in zip(params, init, yielded(body), op.results)
+        for param, first, following, result in zip(params, init, yielded_values(body), op.results)
         if isinstance(param.type, ScalarType)
     )
 

@@ -18,7 +18,7 @@ from tilelet.dtypes import DType
 from tilelet.ir.core import Arg, Function, Op, Value, walk
 from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import Mem, TileType
-from tilelet.ir.views import yielded
+from tilelet.ir.views import yielded_values
 
 CUBE_OPERANDS = {"lhs": Mem.Left, "rhs": Mem.Right, "bias": Mem.Bias}
 
@@ -135,13 +135,13 @@ def _same_storage(op: Op) -> Iterator[tuple[Arg, Arg]]:
         assert isinstance(init, tuple)
         params = op.blocks[-1].params[1 if op.name == "for" else 0 :]
         for first, param, following, result in zip(
-            init, params, yielded(op.blocks[-1]), op.results
+            init, params, yielded_values(op.blocks[-1]), op.results
         ):
             yield from ((param, first), (param, following), (param, result))
         if op.name == "while":
             yield from zip(params, op.blocks[0].params)
     elif op.name == "if":
-        for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
+        for result, *values in zip(op.results, *(yielded_values(b) for b in op.blocks)):
             for value in values:
                 yield result, value
     elif Trait.TILE_VIEW in op.spec.traits and op.results:

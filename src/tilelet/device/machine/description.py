@@ -50,15 +50,15 @@ _SMALLEST, _GREATEST, _MAX_CORES = 1e-6, 10**12, 4096
 _LARGEST_SPREAD = 100.0  # a logarithm: a larger interval carries no information
 
 
-def _positive() -> Any:
+def _positive_field() -> Any:
     return _field(least=_SMALLEST, most=_GREATEST)
 
 
-def _natural() -> Any:
+def _natural_field() -> Any:
     return _field(least=0, most=_GREATEST)
 
 
-def _count(most: int = 1 << 48) -> Any:
+def _count_field(most: int = 1 << 48) -> Any:
     return _field(least=1, most=most, integer=True)
 
 
@@ -70,9 +70,9 @@ def _share() -> Any:
 class Cores:
     """Number of clusters; each has one AIC and `vectors_per_cluster` AIVs."""
 
-    clusters: int = _count(_MAX_CORES)
-    vectors_per_cluster: int = _count(64)
-    clock_ghz: float = _positive()
+    clusters: int = _count_field(_MAX_CORES)
+    vectors_per_cluster: int = _count_field(64)
+    clock_ghz: float = _positive_field()
 
     @property
     def vectors(self) -> int:
@@ -83,8 +83,8 @@ class Cores:
 class Memory:
     """One on-chip memory: its size, and the part usable by a kernel."""
 
-    bytes: int = _count()
-    usable: int = _count()
+    bytes: int = _count_field()
+    usable: int = _count_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +101,16 @@ class Gm:
     granule      run length in bytes below which a transfer loses efficiency
     """
 
-    hbm_gbs: float = _positive()
+    hbm_gbs: float = _positive_field()
     efficiency: float = _share()
-    l2_bytes: int = _count()
-    l2_line: int = _count()
-    l2_gbs: float = _positive()
-    l2_slices: int = _count(1 << 16)
-    l2_sector: int = _count()
+    l2_bytes: int = _count_field()
+    l2_line: int = _count_field()
+    l2_gbs: float = _positive_field()
+    l2_slices: int = _count_field(1 << 16)
+    l2_sector: int = _count_field()
     lockstep: float = _share()
-    serial_cycles: float = _natural()
-    granule: int = _count()
+    serial_cycles: float = _natural_field()
+    granule: int = _count_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,30 +123,30 @@ class DataPath:
     row_cycles      additional time per contiguous run; out of L0C, the minimum per run
     """
 
-    bytes_per_cycle: float = _positive()
-    cold_bytes_per_cycle: float = _positive()
-    fixed_cycles: float = _natural()
-    latency_cycles: float = _natural()
-    cold_latency_cycles: float = _natural()
-    row_cycles: float = _natural()
+    bytes_per_cycle: float = _positive_field()
+    cold_bytes_per_cycle: float = _positive_field()
+    fixed_cycles: float = _natural_field()
+    latency_cycles: float = _natural_field()
+    cold_latency_cycles: float = _natural_field()
+    row_cycles: float = _natural_field()
 
 
 @dataclass(frozen=True, slots=True)
 class Cube:
     """The cube: rows and columns of an output block; `k_bytes` of K are consumed per cycle."""
 
-    fractal: int = _count()
-    k_bytes: int = _count()
-    head_cycles: float = _natural()
-    fp32_passes: float = _positive()
+    fractal: int = _count_field()
+    k_bytes: int = _count_field()
+    head_cycles: float = _natural_field()
+    fp32_passes: float = _positive_field()
 
 
 @dataclass(frozen=True, slots=True)
 class VectorCost:
     """cycles = slope x repeats + constant; the constant applies only to a dependent instruction."""
 
-    slope: float = _natural()
-    constant: float = _natural()
+    slope: float = _natural_field()
+    constant: float = _natural_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +165,15 @@ class Body:
     scalar_cache     size of that cache in bytes
     """
 
-    start_cycles: float = _natural()
-    issue_cycles: float = _natural()
-    mask_cycles: float = _natural()
-    sync_cycles: float = _natural()
-    exchange_cycles: float = _natural()
-    element_cycles: float = _natural()
-    miss_cycles: float = _natural()
-    scalar_line: int = _count()
-    scalar_cache: int = _count()
+    start_cycles: float = _natural_field()
+    issue_cycles: float = _natural_field()
+    mask_cycles: float = _natural_field()
+    sync_cycles: float = _natural_field()
+    exchange_cycles: float = _natural_field()
+    element_cycles: float = _natural_field()
+    miss_cycles: float = _natural_field()
+    scalar_line: int = _count_field()
+    scalar_cache: int = _count_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,28 +202,28 @@ class Runtime:
     task_window, heap_bytes  limits of the runtime's rings
     """
 
-    threads: int = _count()
-    submit_us: float = _positive()
-    submit_arg_us: float = _natural()
-    dispatch_us: float = _positive()
-    complete_us: float = _positive()
-    head_us: float = _natural()
-    tail_us: float = _natural()
-    poll_us: float = _natural()
-    resolve_us: float = _natural()
-    stagger_us: float = _natural()
-    first_us: float = _natural()
-    run_us: float = _natural()
-    record_us: float = _natural()
+    threads: int = _count_field()
+    submit_us: float = _positive_field()
+    submit_arg_us: float = _natural_field()
+    dispatch_us: float = _positive_field()
+    complete_us: float = _positive_field()
+    head_us: float = _natural_field()
+    tail_us: float = _natural_field()
+    poll_us: float = _natural_field()
+    resolve_us: float = _natural_field()
+    stagger_us: float = _natural_field()
+    first_us: float = _natural_field()
+    run_us: float = _natural_field()
+    record_us: float = _natural_field()
     slots: int = _field(least=0, most=1, integer=True)
     rule: str = _field(choices=RULES)
     windows: str = _field(choices=WINDOWS)
     graphs: str = _field(choices=GRAPHS)
-    node_us: float = _natural()
-    ring_slots: int = _count(1 << 10)
-    ring_slots_both: int = _count(1 << 10)
-    task_window: int = _count()
-    heap_bytes: int = _count()
+    node_us: float = _natural_field()
+    ring_slots: int = _count_field(1 << 10)
+    ring_slots_both: int = _count_field(1 << 10)
+    task_window: int = _count_field()
+    heap_bytes: int = _count_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class Spread:
     """
 
     within: float = _field(least=0, most=_LARGEST_SPREAD)
-    rows: int = _count()
+    rows: int = _count_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +246,8 @@ class PeriodSpread:
     rows    number of rows
     """
 
-    factor: float = _positive()
-    rows: int = _count()
+    factor: float = _positive_field()
+    rows: int = _count_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,16 +258,16 @@ class PairSpread:
     the published changes by the cause of time that they are mostly in.
     """
 
-    floor: float = _positive()
-    slope: float = _natural()
-    ceiling: float = _positive()
-    within: float = _positive()
-    rows: int = _count()
-    dispatch: float = _natural()
-    GM: float = _natural()
-    cube: float = _natural()
-    vector: float = _natural()
-    waiting: float = _natural()
+    floor: float = _positive_field()
+    slope: float = _natural_field()
+    ceiling: float = _positive_field()
+    within: float = _positive_field()
+    rows: int = _count_field()
+    dispatch: float = _natural_field()
+    GM: float = _natural_field()
+    cube: float = _natural_field()
+    vector: float = _natural_field()
+    waiting: float = _natural_field()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +281,12 @@ class Links:
     start_skew_us  between the first and the last rank that starts
     """
 
-    start_us: float = _natural()
-    core_gbs: float = _positive()
-    link_gbs: float = _positive()
-    rank_gbs: float = _positive()
-    signal_us: float = _natural()
-    start_skew_us: float = _natural()
+    start_us: float = _natural_field()
+    core_gbs: float = _positive_field()
+    link_gbs: float = _positive_field()
+    rank_gbs: float = _positive_field()
+    signal_us: float = _natural_field()
+    start_skew_us: float = _natural_field()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from tilelet.device.kernel.parts import is_tile
 from tilelet.ir.core import Arg, Block, Function, Op, Value, walk
 from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import TileType
-from tilelet.ir.views import yielded
+from tilelet.ir.views import yielded_values
 
 Axis = tuple[Value, int]
 
@@ -69,8 +69,11 @@ class AxisClasses:
             self._reduction(op, op.spec.reduces)
         elif op.name in ("reshape", "transpose", "move"):
             self._view(op)
-        elif op.name in ("slice", "assemble") and is_tile(_whole(op)):
-            whole, part = _whole(op), op.results[0] if op.name == "slice" else op.args["source"]
+        elif op.name in ("slice", "assemble") and is_tile(_whole_tile(op)):
+            whole, part = (
+                _whole_tile(op),
+                op.results[0] if op.name == "slice" else op.args["source"],
+            )
             self._tie_equal(part, whole, freeze=True)
             if op.name == "assemble" and op.results:
                 self._tie_equal(op.results[0], whole, freeze=True)
@@ -110,7 +113,7 @@ class AxisClasses:
 
     def _structure(self, op: Op) -> None:
         if op.name == "if":
-            for result, *values in zip(op.results, *(yielded(b) for b in op.blocks)):
+            for result, *values in zip(op.results, *(yielded_values(b) for b in op.blocks)):
                 for value in values:
                     self._tie_equal(result, value, freeze=True)
             return
@@ -121,7 +124,7 @@ class AxisClasses:
             for param, first, result in zip(params, init, op.results):
                 self._tie_equal(param, first, freeze=True)
                 self._tie_equal(param, result, freeze=True)
-        for following, result in zip(yielded(op.blocks[-1]), op.results):
+        for following, result in zip(yielded_values(op.blocks[-1]), op.results):
             self._tie_equal(following, result, freeze=True)
 
     def _product(self, op: Op) -> None:
@@ -180,7 +183,7 @@ def _is_free(op: Op) -> bool:
     return op.spec.is_window_load or Trait.CREATION in op.spec.traits
 
 
-def _whole(op: Op) -> Arg:
+def _whole_tile(op: Op) -> Arg:
     return op.args["x"] if op.name == "slice" else op.args["target"]
 
 

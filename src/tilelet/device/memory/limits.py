@@ -36,7 +36,7 @@ from tilelet.diag.text import shape_text, size_text
 from tilelet.ir.core import Block, Function, Op, Program, Value, walk
 from tilelet.ir.spec import Engine, Trait
 from tilelet.ir.types import Mem, TensorType, TileType
-from tilelet.ir.views import carried_values, yielded
+from tilelet.ir.views import carried_values, yielded_values
 
 BLOCK = 32
 """Block size of on-chip memory in bytes."""
@@ -263,7 +263,7 @@ def _follow_products(op: Op, found: set[Value]) -> None:
         for inner in block.ops:
             _follow_products(inner, found)
     if op.name == "if":
-        arms = zip(op.results, *map(yielded, op.blocks))
+        arms = zip(op.results, *map(yielded_values, op.blocks))
         found.update(result for result, *given in arms if found.issuperset(given))
     operands = [v for v in op.operands if _is_bf16(v)]
     computed = operands and op.name != "cast" and found.issuperset(operands)

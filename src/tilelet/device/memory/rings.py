@@ -43,10 +43,10 @@ class RingUse:
 
 def ring_findings(program: Program, machine: Machine) -> list[ShortRing]:
     """Report rings whose cores wait for slots, if more of them fit."""
-    return [f for function in program.kernels for f in _finding(function, machine)]
+    return [f for function in program.kernels for f in _find_short(function, machine)]
 
 
-def _finding(function: Function, machine: Machine) -> Iterator[ShortRing]:
+def _find_short(function: Function, machine: Machine) -> Iterator[ShortRing]:
     runtime = machine.period(machine.newest_period)
     kernel = _with_ring(function, machine, Ring(runtime.ring_slots, runtime.ring_slots_both))
     if not kernel.rings:

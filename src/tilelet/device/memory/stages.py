@@ -49,7 +49,7 @@ class SharedStages:
 def shared_stages(kernel: DeviceKernel, machine: Machine) -> Iterator[SharedStages]:
     """Yield every pipelined loop of the program that loses stages, memory by memory."""
     written = {loop.number: loop for loop in loops_in(kernel.body) if loop.stages > 1}
-    exchanging = set(_exchanging(kernel))
+    exchanging = set(_exchanging_loops(kernel))
     for space in SPACES:
         tiles = [_Replicated.of(t, exchanging) for t in _in_space(kernel, space)]
         limit = machine.buffers[space].usable
@@ -84,7 +84,7 @@ def _in_space(kernel: DeviceKernel, space: Mem) -> list[TileStorage]:
     return [t for t in kernel.tiles if t.space is space and t.id in used]
 
 
-def _exchanging(kernel: DeviceKernel) -> Iterator[tuple[int, Core]]:
+def _exchanging_loops(kernel: DeviceKernel) -> Iterator[tuple[int, Core]]:
     """Yield loops in which a core both sends tiles to the other and receives some.
 
     The compiler staggers their iterations instead of copying them.

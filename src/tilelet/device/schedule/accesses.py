@@ -30,7 +30,7 @@ def accesses_of(stream: Stream, functions: Mapping[str, Function]) -> Accesses:
         kernel = stream.kernels[stream.kernel_names.index(g.kernel)]
         if kernel is None or g.tasks.ran is False:
             continue
-        special = _special(functions[g.kernel])
+        special = _special_parameters(functions[g.kernel])
         pieces = [p for p in task_footprints(stream, g, kernel) if p.param not in special]
         pieces += [_whole_piece(g, param, writes) for param in special for writes in special[param]]
         for piece in pieces:
@@ -97,7 +97,7 @@ def _distinct(rows: Ints) -> tuple[Ints, Ints]:
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
-def _special(function: Function) -> dict[int, list[bool]]:
+def _special_parameters(function: Function) -> dict[int, list[bool]]:
     """Return the parameters accessed other than by whole windows: element by element, by index.
 
     The positions are unknown here: the whole argument stands for them, read, written or both.

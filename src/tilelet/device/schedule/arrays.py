@@ -201,8 +201,8 @@ class _Builder:
                 arg_region[at] = column
                 arg_flags[at] = flag
         self.drop_manual(arg_region, arg_flags)
-        dep_ptr, deps = _flattened(self.tasks.deps, len(self.tasks))
-        await_ptr, awaits = _flattened(self.tasks.awaited, len(self.tasks))
+        dep_ptr, deps = _flatten(self.tasks.deps, len(self.tasks))
+        await_ptr, awaits = _flatten(self.tasks.awaited, len(self.tasks))
         heap, freed = self.heap(arg_ptr, arg_region)
         return Stream(
             tasks=self.tasks,
@@ -302,7 +302,7 @@ _FLAGS = {
 }
 
 
-def _flattened(lists: Mapping[int, Sequence[int]], tasks: int) -> tuple[Ints, Ints]:
+def _flatten(lists: Mapping[int, Sequence[int]], tasks: int) -> tuple[Ints, Ints]:
     """Return where the list of each task begins, and all lists one after the other."""
     counts = np.zeros(tasks + 1, np.int64)
     flat: list[int] = []

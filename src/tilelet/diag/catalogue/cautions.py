@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.diag.core import Caution, Label, Loc
-from tilelet.diag.text import optional, shape_text, ticked
+from tilelet.diag.text import optional, quoted_names, shape_text
 
 
 class RetiredSpelling(Caution, code="W0101"):
@@ -155,7 +155,7 @@ class GoldenLeftOutputs(Caution, code="W0603"):
 
     def __init__(self, outputs: Sequence[str], loc: Loc | None = None) -> None:
         super().__init__(
-            f"the golden function left {ticked(outputs, 'and')} unchanged",
+            f"the golden function left {quoted_names(outputs, 'and')} unchanged",
             [Label(loc, "this golden function")] if loc is not None else [],
             notes=["outputs are compared with their initial data"],
             helps=[f'write in place: `tensors["{outputs[0]}"][:] = ...`'],
@@ -168,7 +168,7 @@ class HoldsForInputs(Caution, code="W0604"):
     severity = "note"
 
     def __init__(self, program: str, name: str, inputs: Sequence[str], digest: str) -> None:
-        named = ticked(inputs, "and") if inputs else "none"
+        named = quoted_names(inputs, "and") if inputs else "none"
         super().__init__(
             f"`{program}` was executed: `{name}`, which its tasks compute, decides which tasks "
             f"follow; the answer holds for these inputs: {named} (digest {digest})"

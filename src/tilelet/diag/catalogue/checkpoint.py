@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tilelet.diag.catalogue.models import shown
+from tilelet.diag.catalogue.models import shown_name
 from tilelet.diag.core import UserError
 from tilelet.diag.text import did_you_mean, near, shape_text
 
@@ -27,7 +27,7 @@ class NoSuchTensor(UserError, code="E1561"):
         layers = {int(m[1]) for n in known if (m := re.search(r"layers\.(\d+)\.", n))}
         notes = [f"its layers are 0 to {max(layers)}"] if layers else []
         super().__init__(
-            f"`{shown(source)}` has no tensor `{shown(name)}`",
+            f"`{shown_name(source)}` has no tensor `{shown_name(name)}`",
             notes=notes,
             helps=did_you_mean(near(name, known)),
         )
@@ -43,9 +43,9 @@ class WrongStoredShape(UserError, code="E1562"):
         wanted: tuple[int, ...],
         other: str | None = None,
     ) -> None:
-        helps = [f"its transpose has this shape: `{shown(other)}`"] if other else []
+        helps = [f"its transpose has this shape: `{shown_name(other)}`"] if other else []
         super().__init__(
-            f"`{shown(name)}` has shape {shape_text(found)} in the checkpoint, but "
+            f"`{shown_name(name)}` has shape {shape_text(found)} in the checkpoint, but "
             f"{shape_text(wanted)} in the spec",
             helps=helps,
         )
@@ -56,7 +56,7 @@ class WrongStoredDType(UserError, code="E1563"):
 
     def __init__(self, name: str, found: str, wanted: str) -> None:
         super().__init__(
-            f"`{shown(name)}` is {found} in the checkpoint, but {wanted} in the spec",
+            f"`{shown_name(name)}` is {found} in the checkpoint, but {wanted} in the spec",
             helps=[f"make the spec {found}, or convert the data yourself with `init_value=`"],
         )
 
@@ -65,4 +65,4 @@ class BadLayerRequest(UserError, code="E1564"):
     """A request for a single layer has an invalid value."""
 
     def __init__(self, what: str, found: object, wanted: str) -> None:
-        super().__init__(f"{what} is {shown(str(found))}; it must be {wanted}")
+        super().__init__(f"{what} is {shown_name(str(found))}; it must be {wanted}")

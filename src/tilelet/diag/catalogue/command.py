@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilelet.diag.core import Caution, Label, Loc, UserError
-from tilelet.diag.text import did_you_mean, near, ticked
+from tilelet.diag.text import did_you_mean, near, quoted_names
 
 
 class FileMissing(UserError, code="E0701"):
@@ -95,7 +95,10 @@ class UnknownPlatform(UserError, code="E0710"):
     def __init__(self, platform: str, known: Sequence[str]) -> None:
         super().__init__(
             f"unknown platform `{platform}`",
-            helps=[*did_you_mean(near(platform, known)), f"platforms are {ticked(known, 'and')}"],
+            helps=[
+                *did_you_mean(near(platform, known)),
+                f"platforms are {quoted_names(known, 'and')}",
+            ],
         )
 
 
@@ -118,7 +121,7 @@ class UnknownEngine(UserError, code="E0711"):
     def __init__(self, engine: str, known: Sequence[str]) -> None:
         super().__init__(
             f"unknown engine `{engine}`",
-            helps=[*did_you_mean(near(engine, known)), f"engines are {ticked(known, 'and')}"],
+            helps=[*did_you_mean(near(engine, known)), f"engines are {quoted_names(known, 'and')}"],
         )
 
 
@@ -182,7 +185,10 @@ class UnknownSection(UserError, code="E0715"):
     def __init__(self, section: str, known: Sequence[str]) -> None:
         super().__init__(
             f"the bench has no section `{section}`",
-            helps=[*did_you_mean(near(section, known)), f"sections are {ticked(known, 'and')}"],
+            helps=[
+                *did_you_mean(near(section, known)),
+                f"sections are {quoted_names(known, 'and')}",
+            ],
         )
 
 
@@ -192,7 +198,7 @@ class UnknownExample(UserError, code="E0717"):
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(
             f"no example `{name}`",
-            helps=[*did_you_mean(near(name, known)), f"examples are {ticked(known, 'and')}"],
+            helps=[*did_you_mean(near(name, known)), f"examples are {quoted_names(known, 'and')}"],
         )
 
 

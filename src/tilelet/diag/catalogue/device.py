@@ -12,9 +12,9 @@ from tilelet.diag.text import (
     integer_text,
     near,
     plural,
+    quoted_names,
     shape_text,
     size_text,
-    ticked,
 )
 
 
@@ -92,7 +92,7 @@ class UnknownPeriod(UserError, code="E0907"):
     def __init__(self, period: str, machine: str, known: Sequence[str]) -> None:
         super().__init__(
             f"machine `{machine}` has no runtime period `{period}`",
-            helps=[f"choose {ticked(known)}"],
+            helps=[f"choose {quoted_names(known)}"],
         )
 
 

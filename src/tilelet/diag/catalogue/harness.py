@@ -10,9 +10,9 @@ from tilelet.diag.text import (
     near,
     optional,
     plural,
+    quoted_names,
     shape_text,
     size_text,
-    ticked,
 )
 
 
@@ -46,7 +46,7 @@ class GoldenWroteNothing(UserError, code="E0603"):
 
     def __init__(self, outputs: Sequence[str], loc: Loc | None = None) -> None:
         super().__init__(
-            f"the golden function wrote none of the outputs {ticked(outputs, 'and')}",
+            f"the golden function wrote none of the outputs {quoted_names(outputs, 'and')}",
             _param(loc, "this golden function"),
             helps=[f'write in place: `tensors["{outputs[0]}"][:] = ...`' if outputs else ""],
         )
@@ -78,7 +78,7 @@ class ExtraSpec(UserError, code="E0606"):
     def __init__(self, name: str, params: Sequence[str]) -> None:
         super().__init__(
             f"spec `{name}` has no parameter",
-            notes=[f"the parameters are {ticked(params, 'and')}"],
+            notes=[f"the parameters are {quoted_names(params, 'and')}"],
             helps=did_you_mean(near(name, params)),
         )
 
@@ -109,7 +109,7 @@ class GoldenUnknownName(UserError, code="E0608"):
     def __init__(self, name: str, outputs: Sequence[str]) -> None:
         super().__init__(
             f"golden result `{name}` is not an output",
-            notes=[f"the outputs are {ticked(outputs, 'and')}"],
+            notes=[f"the outputs are {quoted_names(outputs, 'and')}"],
             helps=did_you_mean(near(name, outputs)),
         )
 
@@ -122,7 +122,7 @@ class ArgumentCount(UserError, TypeError, code="E0609"):
     ) -> None:
         super().__init__(
             f"`{kernel}` expects {plural(len(params), 'argument')}, got {got}",
-            _param(loc, f"takes {ticked(params, 'and')}"),
+            _param(loc, f"takes {quoted_names(params, 'and')}"),
         )
 
 
@@ -182,7 +182,7 @@ class UnknownData(UserError, code="E0615"):
         verdict = f"cannot be used: {why}" if why else "does not exist in the language"
         super().__init__(
             f"data of `{name}` is `{got}`, which {verdict}",
-            helps=[f"use {ticked(shown)}"] if shown else [],
+            helps=[f"use {quoted_names(shown)}"] if shown else [],
         )
 
 
@@ -201,7 +201,7 @@ class ArgumentUnknown(UserError, code="E0617"):
     def __init__(self, name: str, params: Sequence[str]) -> None:
         super().__init__(
             f"argument `{name}` has no parameter",
-            notes=[f"the parameters are {ticked(params, 'and')}"],
+            notes=[f"the parameters are {quoted_names(params, 'and')}"],
             helps=did_you_mean(near(name, params)),
         )
 

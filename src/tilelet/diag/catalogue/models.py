@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tilelet.diag.core import UserError
-from tilelet.diag.text import did_you_mean, near, optional, plural, shape_text, size_text, ticked
+from tilelet.diag.text import (
+    did_you_mean,
+    near,
+    optional,
+    plural,
+    quoted_names,
+    shape_text,
+    size_text,
+)
 
 
-def shown(text: str, limit: int = 80) -> str:
+def shown_name(text: str, limit: int = 80) -> str:
     """Sanitize and shorten a name from a file so that it fits on one line of a message."""
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
     return plain if len(plain) <= limit else f"{plain[:limit]}..."
@@ -17,7 +25,7 @@ def shown(text: str, limit: int = 80) -> str:
 def _first_names(names: Iterable[str], limit: int = 4) -> str:
     """Join the first few names and count the rest."""
     every = sorted(names)
-    text = ", ".join(f"`{shown(n)}`" for n in every[:limit])
+    text = ", ".join(f"`{shown_name(n)}`" for n in every[:limit])
     return f"{text} and {len(every) - limit} more" if len(every) > limit else text
 
 
@@ -43,7 +51,7 @@ class WrongArchitecture(UserError, code="E1003"):
 
     def __init__(self, file: str, found: str) -> None:
         super().__init__(
-            f"`{file}` describes a `{shown(found)}` model, not `qwen3` or `qwen3_moe`",
+            f"`{file}` describes a `{shown_name(found)}` model, not `qwen3` or `qwen3_moe`",
             helps=["Qwen3 0.6B to 32B and Qwen3-MoE 30B-A3B and 235B-A22B are supported"],
         )
 
@@ -52,7 +60,7 @@ class BadModelField(UserError, code="E1004"):
     """A field of the model configuration is missing or has an invalid value."""
 
     def __init__(self, field: str, found: object, wanted: str) -> None:
-        what = "is missing" if found is None else f"is `{shown(repr(found))}`"
+        what = "is missing" if found is None else f"is `{shown_name(repr(found))}`"
         super().__init__(f"`{field}` of the model configuration {what}; it must be {wanted}")
 
 
@@ -61,7 +69,7 @@ class UnsupportedModelSetting(UserError, code="E1005"):
 
     def __init__(self, field: str, found: object, supported: str) -> None:
         super().__init__(
-            f"`{field}` of the model configuration is `{shown(repr(found))}`, "
+            f"`{field}` of the model configuration is `{shown_name(repr(found))}`, "
             "which is not supported",
             helps=[f"supported: {supported}"],
         )
@@ -72,8 +80,8 @@ class UnknownPreset(UserError, code="E1006"):
 
     def __init__(self, name: str, known: Sequence[str]) -> None:
         super().__init__(
-            f"there is no Qwen3 preset `{shown(name)}`",
-            notes=[f"the presets are {ticked(known, 'and')}"],
+            f"there is no Qwen3 preset `{shown_name(name)}`",
+            notes=[f"the presets are {quoted_names(known, 'and')}"],
             helps=did_you_mean(near(name, known)),
         )
 
@@ -88,7 +96,9 @@ class NoWeights(UserError, code="E1007"):
         saved = "save the model with `save_pretrained(directory, safe_serialization=True)`"
         super().__init__(
             f"`{directory}` has no `model.safetensors` and no {index}",
-            notes=optional(f"{ticked(pickled, 'and')} cannot be used: pickled" if pickled else ""),
+            notes=optional(
+                f"{quoted_names(pickled, 'and')} cannot be used: pickled" if pickled else ""
+            ),
             helps=[f"`{shards[0]}` needs {index}: download it, too" if shards else saved],
         )
 
@@ -98,7 +108,7 @@ class BadWeightFile(UserError, code="E1008"):
 
     def __init__(self, file: str, why: str) -> None:
         super().__init__(
-            f"`{shown(file, 200)}` is not a valid safetensors file: {why}",
+            f"`{shown_name(file, 200)}` is not a valid safetensors file: {why}",
             helps=["download or save the file again"],
         )
 
@@ -115,7 +125,7 @@ class OutsideModelDirectory(UserError, code="E1010"):
 
     def __init__(self, file: str, target: str) -> None:
         super().__init__(
-            f"`{file}` points to `{shown(target)}`, outside the model's directory",
+            f"`{file}` points to `{shown_name(target)}`, outside the model's directory",
             helps=["put all weight files into the directory itself"],
         )
 
@@ -128,7 +138,7 @@ class MissingTensors(UserError, code="E1011"):
         close = near(names[0], known) if len(names) == 1 else []
         super().__init__(
             f"the weights lack {plural(len(names), 'tensor')}: {_first_names(names)}",
-            helps=did_you_mean(shown(n) for n in close),
+            helps=did_you_mean(shown_name(n) for n in close),
         )
 
 
@@ -145,7 +155,7 @@ class WrongTensorShape(UserError, code="E1013"):
 
     def __init__(self, name: str, found: Sequence[int], wanted: Sequence[int]) -> None:
         super().__init__(
-            f"tensor `{shown(name)}` has shape `{shape_text(found)}`, but the configuration "
+            f"tensor `{shown_name(name)}` has shape `{shape_text(found)}`, but the configuration "
             f"implies `{shape_text(wanted)}`"
         )
 
@@ -155,7 +165,8 @@ class WrongTensorDType(UserError, code="E1014"):
 
     def __init__(self, name: str, found: str, wanted: Sequence[str]) -> None:
         super().__init__(
-            f"tensor `{shown(name)}` has dtype `{found}`; accepted are {ticked(wanted, 'and')}"
+            f"tensor `{shown_name(name)}` has dtype `{found}`; "
+            f"accepted are {quoted_names(wanted, 'and')}"
         )
 
 

@@ -11,8 +11,8 @@ from tilelet.diag.text import (
     near,
     optional,
     plural,
+    quoted_names,
     shape_text,
-    ticked,
 )
 
 
@@ -35,7 +35,7 @@ class UnknownKeyword(UserError, code="E0302"):
     def __init__(self, loc: Loc, op: str, keyword: str, allowed: Sequence[str]) -> None:
         helps = did_you_mean(near(keyword, allowed))
         if allowed:
-            helps.append(f"`{op}` takes {ticked(allowed, 'and')}")
+            helps.append(f"`{op}` takes {quoted_names(allowed, 'and')}")
         super().__init__(
             f"`{op}` has no argument `{keyword}`", [Label(loc, "unknown keyword")], helps=helps
         )
@@ -235,7 +235,7 @@ class DTypeNotAllowed(UserError, code="E0315"):
         super().__init__(
             f"`{op}` does not support `{dtype}`",
             [Label(loc, f"this is `{dtype}`")],
-            helps=[f"`{op}` supports {ticked(allowed)}", *optional(hint)],
+            helps=[f"`{op}` supports {quoted_names(allowed)}", *optional(hint)],
         )
 
 
@@ -260,7 +260,7 @@ class BadChoice(UserError, code="E0318"):
             [Label(loc, "not one of its choices")],
             helps=[
                 *did_you_mean(near(str(got), map(str, choices))),
-                f"it is one of {ticked(choices)}",
+                f"it is one of {quoted_names(choices)}",
             ],
         )
 
@@ -314,7 +314,7 @@ class OperandKind(UserError, code="E0323"):
 
     def __init__(self, loc: Loc, operator: str, kinds: Sequence[str]) -> None:
         super().__init__(
-            f"operator `{operator}` does not work on {ticked(kinds, 'and')}", [Label(loc)]
+            f"operator `{operator}` does not work on {quoted_names(kinds, 'and')}", [Label(loc)]
         )
 
 
@@ -338,5 +338,5 @@ class WrongMemorySpace(UserError, code="E0325"):
         super().__init__(
             f"`{param}` of `{op}` cannot be in `pl.Mem.{space}`",
             [Label(loc, f"`pl.Mem.{space}`")],
-            helps=[f"it must be in {ticked(f'pl.Mem.{m}' for m in allowed)}", *optional(how)],
+            helps=[f"it must be in {quoted_names(f'pl.Mem.{m}' for m in allowed)}", *optional(how)],
         )

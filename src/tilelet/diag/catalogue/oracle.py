@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.diag.core import Label, Loc, UserError
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 
 
 class NotEvaluated(UserError, code="E1801"):
@@ -61,7 +61,7 @@ class NotOneCandidate(UserError, code="E1805"):
 
     def __init__(self, path: str, programs: Sequence[tuple[str, Loc]]) -> None:
         names = list(dict.fromkeys(name for name, _ in programs))
-        found = f"{ticked(names, 'and')} could be meant" if names else "it has no program"
+        found = f"{quoted_names(names, 'and')} could be meant" if names else "it has no program"
         helps = ["keep one program, or give one the name of the reference's"]
         if len(names) == 1:
             found, helps = f"it has {len(programs)} programs `{names[0]}`", ["keep one of them"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.diag.core import Label, Loc, UserError
-from tilelet.diag.text import did_you_mean, near, optional, plural, ticked
+from tilelet.diag.text import did_you_mean, near, optional, plural, quoted_names
 
 
 class PythonRange(UserError, code="E0101"):
@@ -274,7 +274,7 @@ class UnknownAttribute(UserError, code="E0122"):
         close = near(attribute, known)
         helps = [instead] if instead else did_you_mean(close)
         if not helps and known:
-            helps = [f"it has {ticked(known[:8], 'and')}"]
+            helps = [f"it has {quoted_names(known[:8], 'and')}"]
         super().__init__(
             f"`{owner}` has no attribute `{attribute}`", [Label(loc, "unknown")], helps=helps
         )

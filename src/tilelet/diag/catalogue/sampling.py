@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilelet.diag.catalogue.models import shown
+from tilelet.diag.catalogue.models import shown_name
 from tilelet.diag.core import UserError
 
 
@@ -10,7 +10,7 @@ class BadSampling(UserError, code="E1550"):
     """A sampling setting is out of range."""
 
     def __init__(self, name: str, found: object, wanted: str) -> None:
-        super().__init__(f"`{name}` is `{shown(repr(found))}`; it must be {wanted}")
+        super().__init__(f"`{name}` is `{shown_name(repr(found))}`; it must be {wanted}")
 
 
 class WrongSamplerInput(UserError, code="E1551"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilelet.diag.core import Label, Loc, UserError
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 
 _SCOPE = "`with pl.at(level=pl.Level.CORE_GROUP):`"
 _AUTO_SCOPE = "`with pl.at(level=pl.Level.CORE_GROUP, optimizations=[pl.auto_chunk]):`"
@@ -222,5 +222,5 @@ class LoopKeyword(UserError, code="E0417"):
         super().__init__(
             f"`{loop}` does not accept `{keyword}=`",
             [Label(loc, why)],
-            helps=[f"`{loop}` accepts {ticked(allowed, 'and')}"] if allowed else [],
+            helps=[f"`{loop}` accepts {quoted_names(allowed, 'and')}"] if allowed else [],
         )

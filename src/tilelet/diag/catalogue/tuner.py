@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilelet.diag.core import Caution, Label, Loc, UserError
-from tilelet.diag.text import did_you_mean, near, ticked
+from tilelet.diag.text import did_you_mean, near, quoted_names
 
 
 class UnknownKnob(UserError, code="E1401"):
@@ -13,7 +13,7 @@ class UnknownKnob(UserError, code="E1401"):
 
     def __init__(self, name: str, known: Sequence[str], program: str) -> None:
         close = did_you_mean(near(name, known))
-        listed = [f"it has {ticked(known, 'and')}"] if known and not close else []
+        listed = [f"it has {quoted_names(known, 'and')}"] if known and not close else []
         super().__init__(f"`{program}` has no `{name}` to vary", helps=close or listed)
 
 

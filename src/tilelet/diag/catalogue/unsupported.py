@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilelet.diag.core import Label, Loc, UserError
-from tilelet.diag.text import optional, ticked
+from tilelet.diag.text import optional, quoted_names
 
 
 class UnsupportedConstruct(UserError, code="E0801"):
@@ -94,7 +94,7 @@ class UnsupportedFunctionType(UserError, code="E0808"):
         super().__init__(
             f"function type `{function_type}` is not supported",
             [Label(loc)],
-            helps=[f"use {ticked(supported)}"],
+            helps=[f"use {quoted_names(supported)}"],
         )
 
 

@@ -29,7 +29,7 @@ from tilelet.ir.types import TensorType
 from tilelet.models.qwen3.architecture import Kind, LayerKind, architecture_of
 from tilelet.models.qwen3.config import Qwen3Config, Qwen3MoeConfig
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
-from tilelet.models.qwen3.published import LayerShape, fitting
+from tilelet.models.qwen3.published import LayerShape, fitting_divisor
 from tilelet.runtime import compile_program
 from tilelet.runtime.progress import progress
 
@@ -111,7 +111,7 @@ class PassShape:
         hidden, wanted = self.config.hidden_size, _MAX_COLUMNS
         if self.kind == "decode":
             wanted = min(wanted, max(_FEWEST_COLUMNS, hidden // _STEP_TASKS))
-        return fitting(math.gcd(hidden, self.config.intermediate_size), wanted)
+        return fitting_divisor(math.gcd(hidden, self.config.intermediate_size), wanted)
 
     def layer(self) -> LayerShape:
         is_prompt = self.kind == "prefill"

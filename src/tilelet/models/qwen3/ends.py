@@ -22,7 +22,7 @@ from tilelet.dtypes import DType
 from tilelet.ir.core import Program
 from tilelet.models.qwen3.blocks import make_projection, make_rmsnorm
 from tilelet.models.qwen3.config import Qwen3Config
-from tilelet.models.qwen3.published import MODE, fitting
+from tilelet.models.qwen3.published import MODE, fitting_divisor
 
 # Vocabulary columns per task, and embedding rows that a task copies.
 _COLUMNS = 256
@@ -43,7 +43,9 @@ class EndShape:
     def __post_init__(self) -> None:
         columns = self.columns or min(_COLUMNS, self.config.vocab_size)
         object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "k_chunk", self.k_chunk or fitting(self.config.hidden_size, 64))
+        object.__setattr__(
+            self, "k_chunk", self.k_chunk or fitting_divisor(self.config.hidden_size, 64)
+        )
 
     @property
     def blocks(self) -> int:
@@ -54,7 +56,7 @@ class EndShape:
 def build_embedding(s: EndShape) -> Program:
     """`states[r]` becomes the row of `table` selected by `tokens[r]`."""
     ROWS, HIDDEN, VOCABULARY, DTYPE = s.rows, s.config.hidden_size, s.config.vocab_size, s.dtype
-    LOOKUPS = fitting(ROWS, _LOOKUPS)
+    LOOKUPS = fitting_divisor(ROWS, _LOOKUPS)
 
     @pl.program
     class Qwen3Embedding:

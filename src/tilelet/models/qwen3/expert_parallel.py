@@ -453,7 +453,7 @@ def whole_weights(s: LayerShape) -> dict[str, Array]:
     hidden, experts, width = c.hidden_size, c.num_experts, c.moe_intermediate_size
 
     def matrix(name: str, count: int, rows: int, columns: int) -> Array:
-        return inputs.normal(name, (count * rows, columns), rows**-0.5, s.dtype)()
+        return inputs.make_normal(name, (count * rows, columns), rows**-0.5, s.dtype)()
 
     return {
         "post_norm": rng.uniform(0.5, 1.5, (1, hidden)).astype(np.float32),

@@ -47,16 +47,16 @@ def _quantiles() -> Array:
     return np.array([inverse((i + 0.5) / 65536) for i in range(65536)])
 
 
-def _normal(name: str, shape: tuple[int, ...], std: float, dtype: DTypeLike) -> Array:
+def _normal_array(name: str, shape: tuple[int, ...], std: float, dtype: DTypeLike) -> Array:
     """Return normal numbers, looked up by sixteen random bits each: a layer needs a billion."""
     table = (_quantiles() * std).astype(dtype)
     return table[_rng(name).integers(0, table.size, shape, dtype=np.uint16)]
 
 
-def normal(
+def make_normal(
     name: str, shape: tuple[int, ...], std: float, dtype: DType = pl.FP32
 ) -> Callable[[], Array]:
-    return lambda: _normal(name, shape, std, dtype.numpy)
+    return lambda: _normal_array(name, shape, std, dtype.numpy)
 
 
 def uniform(name: str, shape: tuple[int, ...], low: float, high: float) -> Callable[[], Array]:
@@ -76,14 +76,14 @@ def norm_weight(name: str, s: DecodeShape) -> TensorSpec:
 def weight(name: str, inputs: int, outputs: int, gain: float) -> TensorSpec:
     """Return a weight that maps inputs of variance one to outputs of standard deviation `gain`."""
     shape = (inputs, outputs)
-    return TensorSpec(name, shape, pl.BF16, normal(name, shape, gain / inputs**0.5, pl.BF16))
+    return TensorSpec(name, shape, pl.BF16, make_normal(name, shape, gain / inputs**0.5, pl.BF16))
 
 
 def queries(name: str, rows: int, scale: float, s: DecodeShape) -> Callable[[], Array]:
     """Return `[rows, hidden]`; each query head's columns have its standard deviation x `scale`."""
 
     def drawn() -> Array:
-        values = _normal(name, (rows, s.hidden), QUERY * scale, np.float32)
+        values = _normal_array(name, (rows, s.hidden), QUERY * scale, np.float32)
         first_heads = values.reshape(rows, s.kv_heads, -1)[:, :, : s.head_dim]
         first_heads *= np.float32(HOT_QUERY / QUERY)
         return values
@@ -105,8 +105,8 @@ def projections(s: DecodeShape) -> list[TensorSpec]:
     kv = (s.batch, s.kv_width)
     return [
         TensorSpec("q_proj", (s.batch, s.hidden), pl.FP32, queries("q_proj", s.batch, 1.0, s)),
-        TensorSpec("k_proj", kv, pl.FP32, normal("k_proj", kv, KEY)),
-        TensorSpec("v_proj", kv, pl.FP32, normal("v_proj", kv, VALUE)),
+        TensorSpec("k_proj", kv, pl.FP32, make_normal("k_proj", kv, KEY)),
+        TensorSpec("v_proj", kv, pl.FP32, make_normal("v_proj", kv, VALUE)),
     ]
 
 
@@ -155,6 +155,6 @@ def caches(s: DecodeShape) -> list[TensorSpec]:
     """Return K and V caches: read and updated in place, so they are compared as well."""
     shape = (s.cache_rows, s.head_dim)
     return [
-        TensorSpec(name, shape, pl.BF16, normal(name, shape, std, pl.BF16), is_output=True)
+        TensorSpec(name, shape, pl.BF16, make_normal(name, shape, std, pl.BF16), is_output=True)
         for name, std in (("k_cache", KEY), ("v_cache", VALUE))
     ]

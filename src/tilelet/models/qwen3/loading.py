@@ -33,7 +33,7 @@ from tilelet.models.qwen3.architecture import (
 )
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape
-from tilelet.models.qwen3.published import fitting
+from tilelet.models.qwen3.published import fitting_divisor
 from tilelet.models.qwen3.tensor_parallel import rank_config
 from tilelet.models.qwen3.weights import Checkpoint, LayerArray, empty_in_lines, transpose_matrix
 from tilelet.native.memory import available_memory
@@ -196,7 +196,7 @@ class Loader:
         ranks = settings.ranks
         self.layer_config = rank_config(config, ranks) if ranks > 1 else config
         sizes = math.gcd(config.hidden_size, self.layer_config.intermediate_size)
-        columns = fitting(sizes, _COLUMNS)
+        columns = fitting_divisor(sizes, _COLUMNS)
         architecture = architecture_of(config, int8=settings.int8, columns=columns)
         self.checkpoint = Checkpoint(directory, config, architecture.arrays_of)
         self.shards: list[Architecture] = []

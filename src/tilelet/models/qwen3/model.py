@@ -36,7 +36,7 @@ from tilelet.models.qwen3.cache import CachedSequence, CacheSize, PagedCache
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.ends import EndShape, build_embedding, build_head
 from tilelet.models.qwen3.loading import Loader, LoadSettings, ModelWeights, check_memory
-from tilelet.models.qwen3.published import LayerShape, fitting, rope_tables
+from tilelet.models.qwen3.published import LayerShape, fitting_divisor, rope_tables
 from tilelet.models.qwen3.tensor_parallel import rank_config
 from tilelet.native.memory import available_memory
 from tilelet.ranks.config import DistributedConfig
@@ -305,8 +305,10 @@ class Model:
         """Return the sizes of the program for `rows` rows of hidden states."""
         c, size = self._layer_config, self.cache.size
         inputs = math.gcd(c.hidden_size, c.q_width, c.intermediate_size)
-        keys = fitting(size.page, _KEYS)
-        tile = min(rows, _MAX_ROWS) if kind == "decode" else fitting(size.page, _PROMPT_ROWS)
+        keys = fitting_divisor(size.page, _KEYS)
+        tile = (
+            min(rows, _MAX_ROWS) if kind == "decode" else fitting_divisor(size.page, _PROMPT_ROWS)
+        )
         return LayerShape(
             c,
             rows if kind == "decode" else 1,
@@ -322,7 +324,7 @@ class Model:
             seq_tile=keys,
             context_part=max(_CONTEXT_PART // keys, 1) * keys,
             cube_rows=1,
-            k_chunk=0 if self.architecture.int8 else fitting(inputs, _INPUTS),
+            k_chunk=0 if self.architecture.int8 else fitting_divisor(inputs, _INPUTS),
             out_chunk=self.architecture.columns,
         )
 
@@ -337,7 +339,7 @@ class Model:
 
     def _build_end(self, which: Literal["embedding", "head"], rows: int) -> Program:
         build = build_embedding if which == "embedding" else build_head
-        inputs = fitting(self.config.hidden_size, _INPUTS)
+        inputs = fitting_divisor(self.config.hidden_size, _INPUTS)
         return build(EndShape(self.config, rows, self.dtype, k_chunk=inputs))
 
     def _compiled(self, key: tuple[str, ...], build: Callable[[], Program]) -> CompiledProgram:

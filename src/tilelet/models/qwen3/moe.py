@@ -37,7 +37,7 @@ from tilelet.models.qwen3.published import (
     MODE,
     LayerShape,
     attention_matrices,
-    fitting,
+    fitting_divisor,
     make_columns,
     make_decode_attention,
     make_layer_matrix,
@@ -64,7 +64,9 @@ def moe_config(s: LayerShape) -> Qwen3MoeConfig:
 
 def expert_columns(config: Qwen3MoeConfig) -> int:
     """Return the columns of an expert's matrices per task."""
-    return fitting(math.gcd(config.hidden_size, config.moe_intermediate_size), _EXPERT_COLUMNS)
+    return fitting_divisor(
+        math.gcd(config.hidden_size, config.moe_intermediate_size), _EXPERT_COLUMNS
+    )
 
 
 def expert_matrices(config: Qwen3MoeConfig) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -83,7 +85,7 @@ def make_router(s: LayerShape, tile: int):
     E, K = c.num_experts, c.num_experts_per_tok
     # Rows of a tile are whole 32-byte blocks; columns past K are zero.
     PADDED, NUMBERS = math.ceil(K / 16) * 16, math.ceil(E / 8) * 8
-    K_CHUNK = fitting(c.hidden_size, 128)
+    K_CHUNK = fitting_divisor(c.hidden_size, 128)
     project = make_projection(T, K_CHUNK, E, c.hidden_size // K_CHUNK, stage=s.stage)
 
     @pl.inline
@@ -191,7 +193,7 @@ def make_experts(s: LayerShape, g: Groups):
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, WIDTH = c.hidden_size, c.moe_intermediate_size
     E, PER_ROW, T = g.experts, g.per_row, g.tile
-    K_CHUNK = fitting(math.gcd(HIDDEN, WIDTH), 128)
+    K_CHUNK = fitting_divisor(math.gcd(HIDDEN, WIDTH), 128)
     OUT_CHUNK = expert_columns(c)
     PADDED = g.product_rows
     project_gate_up = make_two_layer_projections(s, T, K_CHUNK, OUT_CHUNK, HIDDEN)
@@ -263,7 +265,7 @@ def make_combine(s: LayerShape, product_rows: int):
     c, DTYPE = moe_config(s), s.dtype
     HIDDEN, K = c.hidden_size, c.num_experts_per_tok
     PADDED = product_rows
-    COLUMNS = fitting(HIDDEN, _COMBINE_COLUMNS)
+    COLUMNS = fitting_divisor(HIDDEN, _COMBINE_COLUMNS)
 
     @pl.inline
     def combine(residual, products, places, shares, out, row, valid):
@@ -288,7 +290,13 @@ def make_routing(s: LayerShape, rows: int):
     c, DTYPE, HIDDEN = moe_config(s), s.dtype, s.config.hidden_size
     T = min(s.row_tile, rows)
     rmsnorm = make_rmsnorm(
-        T, HIDDEN, fitting(HIDDEN, 128), c.rms_norm_eps, x_dtype=pl.FP32, dtype=DTYPE, mode=MODE
+        T,
+        HIDDEN,
+        fitting_divisor(HIDDEN, 128),
+        c.rms_norm_eps,
+        x_dtype=pl.FP32,
+        dtype=DTYPE,
+        mode=MODE,
     )
     route = make_router(s, T)
 

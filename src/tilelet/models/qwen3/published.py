@@ -115,9 +115,11 @@ class LayerShape:
             "pages": self.batch * math.ceil(self.max_seq / (self.page or self.max_seq)),
             "tokens": self.max_seq,
             "context_part": self.max_seq,
-            "query_tile": fitting(self.row_tile, max(2, 96 // c.q_per_kv), least=2),
-            "k_chunk": fitting(math.gcd(c.hidden_size, c.q_width, c.intermediate_size), 128),
-            "out_chunk": fitting(math.gcd(c.hidden_size, c.intermediate_size), 64),
+            "query_tile": fitting_divisor(self.row_tile, max(2, 96 // c.q_per_kv), least=2),
+            "k_chunk": fitting_divisor(
+                math.gcd(c.hidden_size, c.q_width, c.intermediate_size), 128
+            ),
+            "out_chunk": fitting_divisor(math.gcd(c.hidden_size, c.intermediate_size), 64),
         }
         for name, value in defaults.items():
             if getattr(self, name) == 0:
@@ -180,7 +182,7 @@ class LayerShape:
         return self.pages * self.config.num_key_value_heads * self.page
 
 
-def fitting(whole: int, wanted: int, least: int = 1) -> int:
+def fitting_divisor(whole: int, wanted: int, least: int = 1) -> int:
     """Return the largest divisor of `whole` from `least` to `wanted`, or `whole`."""
     found = [n for n in range(least, min(whole, wanted) + 1) if whole % n == 0]
     return found[-1] if found else whole

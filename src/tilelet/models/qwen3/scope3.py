@@ -47,7 +47,7 @@ STAGES = 2
 def specs(s: DecodeShape) -> list[TensorSpec]:
     rows = (s.batch, s.hidden)
     return [
-        TensorSpec("attn_out", rows, pl.BF16, inputs.normal("attn_out", rows, 0.15)),
+        TensorSpec("attn_out", rows, pl.BF16, inputs.make_normal("attn_out", rows, 0.15)),
         inputs.hidden_states(s),
         inputs.output_weight(s),
         inputs.norm_weight("post_rms_weight", s),

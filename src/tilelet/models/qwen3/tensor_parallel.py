@@ -478,13 +478,13 @@ def whole_tensors(s: LayerShape, kind: Kind) -> dict[str, Array]:
         "rope_sin": sin,
     }
     for name in ("k_cache", "v_cache"):
-        found[name] = inputs.normal(name, cache, 0.5, s.dtype)()
+        found[name] = inputs.make_normal(name, cache, 0.5, s.dtype)()
     for name, array in layer_arrays(c).items():
         rows, columns = array.shape
         if array.dtype is not None:
             found[name] = rng.uniform(0.5, 1.5, array.shape).astype(np.float32)
         else:
-            found[name] = inputs.normal(name, (rows, columns), rows**-0.5, s.dtype)()
+            found[name] = inputs.make_normal(name, (rows, columns), rows**-0.5, s.dtype)()
     return found
 
 

@@ -296,7 +296,7 @@ class Checkpoint:
 
     def _dtype_of(self, index: int) -> DType:
         (name,) = self._present(self._names(index, self.arrays_of(index)["wq"]))
-        return _ACCEPTED[_accepted(name, self._files[name].entries[name])]
+        return _ACCEPTED[_check_dtype(name, self._files[name].entries[name])]
 
     def _is_expected(self, name: str) -> bool:
         """Return whether a model of this configuration may have a tensor of that name."""
@@ -313,10 +313,10 @@ class Checkpoint:
 def _check_entry(name: str, entry: TensorEntry, shape: tuple[int, ...]) -> None:
     if entry.shape != shape:
         raise WrongTensorShape(name, entry.shape, shape)
-    _accepted(name, entry)
+    _check_dtype(name, entry)
 
 
-def _accepted(name: str, entry: TensorEntry) -> str:
+def _check_dtype(name: str, entry: TensorEntry) -> str:
     if entry.dtype not in _ACCEPTED:
         raise WrongTensorDType(name, entry.dtype, list(_ACCEPTED))
     return entry.dtype

@@ -14,7 +14,7 @@ import numpy as np
 
 from tilelet import dtypes
 from tilelet.dtypes import Array, DType
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 
 # Names of our types in other libraries; `dtypes.from_numpy` knows those of NumPy.
 _NAMES = {
@@ -114,15 +114,15 @@ def _first_line(error: BaseException) -> str:
 
 
 def _of_tensor(tensor: Any) -> Array:
-    carried = _carried(tensor.dtype)
+    carried = _carrier_dtypes(tensor.dtype)
     if carried is None:
         return tensor.numpy()
     carrier, dtype = carried
     plain = tensor.view(carrier).numpy()
-    return _apart(plain) if dtype == dtypes.FP4.numpy else plain.view(dtype)
+    return _unpack_fp4(plain) if dtype == dtypes.FP4.numpy else plain.view(dtype)
 
 
-def _apart(pairs: Array) -> Array:
+def _unpack_fp4(pairs: Array) -> Array:
     """Unpack bytes of two FP4 elements each into a read-only copy."""
     both = np.stack([pairs & 15, pairs >> 4], axis=-1)
     array = both.reshape(*pairs.shape[:-1], 2 * pairs.shape[-1]).view(dtypes.FP4.numpy)
@@ -137,7 +137,7 @@ def _in_pairs(array: Array) -> Array:
 
 
 @functools.lru_cache
-def _carried(torch_type: object) -> tuple[Any, np.dtype[Any]] | None:
+def _carrier_dtypes(torch_type: object) -> tuple[Any, np.dtype[Any]] | None:
     """Map torch dtypes that NumPy lacks to the dtypes used to view and interpret them."""
     dtype = dtype_of(torch_type)
     if dtype is None or dtype.numpy.isbuiltin == 1:
@@ -177,5 +177,5 @@ def raw(array: Array) -> Array:
 
 def to_double(array: Array) -> Array:
     """Widen floats to double, so that differences of narrow types are accurate."""
-    array = computable(array)
+    array = as_computable(array)
     return array if array.dtype == np.float64 else array.astype(np.float64)

@@ -85,7 +85,7 @@ def from_dlpack(value: Any) -> Array:
     if device not in _CPU_DEVICES:
         raise TypeError("memory of another device")
     capsule = _capsule_of(value)
-    tensor, is_read_only = _described(capsule)
+    tensor, is_read_only = _describe(capsule)
     dtype = _TYPES.get((tensor.code, tensor.bits))
     if dtype is None or tensor.lanes != 1:
         raise TypeError(f"elements of DLPack type {tensor.code}, {tensor.bits} bits")
@@ -110,7 +110,7 @@ def _capsule_of(value: Any) -> object:
         return value.__dlpack__()
 
 
-def _described(capsule: object) -> tuple[_Tensor, bool]:
+def _describe(capsule: object) -> tuple[_Tensor, bool]:
     """Return the tensor, and whether it is read-only."""
     api = ctypes.pythonapi
     is_valid, pointer_of = api.PyCapsule_IsValid, api.PyCapsule_GetPointer

@@ -26,7 +26,7 @@ from tilelet.native.memory import available_memory
 from tilelet.numerics import cast as cast_elements
 from tilelet.runtime.data.arrays import as_array, as_tensor, is_array, is_deferred, loaded_torch
 from tilelet.runtime.data.lent import LARGE
-from tilelet.runtime.data.seeds import seeded, torch_seed
+from tilelet.runtime.data.seeds import seeded_generators, torch_seed
 from tilelet.runtime.data.specs import Spec, TensorSpec
 from tilelet.runtime.session import Session, current
 
@@ -76,7 +76,7 @@ def initial_array(
         return read_tensor(source, spec.from_checkpoint, spec.shape, spec.element.numpy)
     if zero or spec.init_value is None:
         return np.zeros(spec.shape, spec.element.numpy)
-    return _converted(spec, _initial_value(spec, seed, now), now, is_lent)
+    return _convert(spec, _initial_value(spec, seed, now), now, is_lent)
 
 
 def initial_tensor(spec: TensorSpec) -> Any:
@@ -90,14 +90,14 @@ def initial_tensor(spec: TensorSpec) -> Any:
     value = _initial_value(spec, None, now)
     if is_deferred(value) and value.shape == spec.shape and value.dtype == spec.dtype:
         return value.clone()
-    return as_tensor(_converted(spec, value, now, is_lent=False))
+    return as_tensor(_convert(spec, value, now, is_lent=False))
 
 
 def _initial_value(spec: TensorSpec, seed: int | None, now: Session) -> Any:
     """Return what the script gives as initial data: an array of any kind, or a number."""
     value = spec.init_value
     if callable(value):
-        with seeded(seed_of(spec.name, draw_seed(now) if seed is None else seed)):
+        with seeded_generators(seed_of(spec.name, draw_seed(now) if seed is None else seed)):
             return _call(spec, value)
     return value
 
@@ -151,16 +151,16 @@ def _wants_shape(function: Callable[..., object]) -> bool:
     return len(required) == 1
 
 
-def _converted(spec: TensorSpec, value: Any, now: Session, is_lent: bool) -> Array:
+def _convert(spec: TensorSpec, value: Any, now: Session, is_lent: bool) -> Array:
     """Return `value` as an array of the spec's shape and element type, fresh unless it is lent."""
     if isinstance(value, list | tuple):
         value = np.array(cast("Sequence[Any]", value))
     if isinstance(value, np.generic | bool | int | float):
-        return _narrowed(np.full(spec.shape, value), spec)
+        return _narrow(np.full(spec.shape, value), spec)
     if not is_array(value):
         raise InitValueFailed(spec.name, f"it is a `{type(value).__name__}`, not numbers")
     if tuple(value.shape) == ():
-        return _narrowed(np.full(spec.shape, value.item()), spec)
+        return _narrow(np.full(spec.shape, value.item()), spec)
     try:
         array = as_array(value)
     except (TypeError, RuntimeError) as error:  # torch: another device, or an unsupported type
@@ -176,7 +176,7 @@ def _converted(spec: TensorSpec, value: Any, now: Session, is_lent: bool) -> Arr
         )
     if is_lent and array.dtype == spec.element.numpy and array.flags.carray:
         return array
-    return _narrowed(array, spec)
+    return _narrow(array, spec)
 
 
 def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
@@ -185,7 +185,7 @@ def _joins(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return max(ends) == max(wanted) and (ends <= wanted or wanted <= ends)
 
 
-def _narrowed(array: Array, spec: TensorSpec) -> Array:
+def _narrow(array: Array, spec: TensorSpec) -> Array:
     if array.dtype.kind in "OSUMmc":
         raise InitValueFailed(spec.name, f"elements of type `{array.dtype}` are not numbers")
     if spec.element is HF8 and array.dtype != HF8.numpy:

@@ -22,7 +22,7 @@ def torch_seed() -> int:
 
 
 @contextmanager
-def seeded(seed: int, *, numpy: bool = True) -> Generator[None]:
+def seeded_generators(seed: int, *, numpy: bool = True) -> Generator[None]:
     """Seed the generators of Python, NumPy and torch, and restore them afterwards."""
     torch = loaded_torch()
     python_state = random.getstate()

@@ -65,7 +65,7 @@ def cheap_verdict(
     try:
         machine = load_machine(platform)
         if quick:
-            why, tasks = _recorded(program, arguments)
+            why, tasks = _recorded_tasks(program, arguments)
     except (UserError, MemoryError) as error:
         why = error.diagnostic.message if isinstance(error, UserError) else "out of memory"
         return None, {c.name: why for c in cheap} | left
@@ -84,7 +84,7 @@ def cheap_verdict(
     return verdict, verdict.unchecked
 
 
-def _recorded(program: Program, arguments: Arguments) -> tuple[str, TaskStream]:
+def _recorded_tasks(program: Program, arguments: Arguments) -> tuple[str, TaskStream]:
     """Return why there are no recorded tasks, or "", and the tasks."""
     from tilelet.interp.interpreter import Interpreter
     from tilelet.tasks.stream import TaskStream

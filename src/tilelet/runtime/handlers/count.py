@@ -13,7 +13,7 @@ from tilelet.analysis.control_reads import parameters_read
 from tilelet.dataclasses import dataclass
 from tilelet.diag.catalogue.cautions import HoldsForInputs
 from tilelet.diag.catalogue.windows import DependsOnTaskData
-from tilelet.diag.text import plural, printable
+from tilelet.diag.text import escape_controls, plural
 from tilelet.dtypes import Argument, Arguments
 from tilelet.ir.types import TensorType
 from tilelet.runtime.handlers.base import ranks_refused
@@ -155,7 +155,7 @@ NO_INPUTS = "what its tasks compute decides how many follow, and there are no in
 def say_compiled(program: CompiledProgram, why: str) -> None:
     """Print that a program was compiled, and why it was not run."""
     kernels = plural(len(program.program.kernels), "kernel")
-    print(printable(f"{program.name}: compiled, {kernels}; {why}"))
+    print(escape_controls(f"{program.name}: compiled, {kernels}; {why}"))
 
 
 def zero_arguments(program: CompiledProgram) -> dict[str, Argument]:

@@ -68,7 +68,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> RunC
     if isinstance(program, Programs):
         program = program.with_parameters({spec.name for spec in specs})
     if isinstance(program, Program):
-        program = with_outputs(program, _unclaimed(program, specs))
+        program = with_outputs(program, _unclaimed_outputs(program, specs))
     config = _config(options)
     data = options.get("golden_data")
     return RunCase(
@@ -85,7 +85,7 @@ def case_of(program: Any, args: Sequence[Any], named: Mapping[str, Any]) -> RunC
     )
 
 
-def _unclaimed(program: Program, specs: Sequence[Spec]) -> list[str]:
+def _unclaimed_outputs(program: Program, specs: Sequence[Spec]) -> list[str]:
     """Return specs of outputs that are not parameters, if every parameter has its own spec."""
     names = {p.name for p in program.main.params}
     rest = [spec for spec in specs if spec.name not in names]

@@ -189,7 +189,7 @@ class CaseRun:
             if param.name in read or not isinstance(param.type, TensorType)
         }
         shapes: dict[str, Argument] = {
-            param.name: _empty(param, self.specs[param.name])
+            param.name: _empty_array(param, self.specs[param.name])
             for param in compiled.parameters
             if param.name not in needed and not _has_known_shape(param)
         }
@@ -365,10 +365,10 @@ class CaseRun:
 
     def examined(self, pristine: Arguments) -> GoldenCase:
         """Return the case with the intermediates of its golden, for `tilelet diverge`."""
-        from tilelet.runtime.harness.examined_case import examined
+        from tilelet.runtime.harness.examined_case import examine_case
 
         tensors = self.tensors(pristine)
-        return examined(
+        return examine_case(
             self.compiled,
             self.specs,
             pristine,
@@ -430,7 +430,7 @@ def _has_known_shape(param: EntryParameter) -> bool:
     return isinstance(param.type, TensorType) and all(isinstance(d, int) for d in param.type.shape)
 
 
-def _empty(param: EntryParameter, spec: Spec) -> Array:
+def _empty_array(param: EntryParameter, spec: Spec) -> Array:
     """Return an array for its shape only; its pages are never touched."""
     assert isinstance(param.type, TensorType)
     assert isinstance(spec, TensorSpec)

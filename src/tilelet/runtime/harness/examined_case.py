@@ -15,7 +15,7 @@ from tilelet.divergence.golden_trace import GoldenTrace, Intermediate
 from tilelet.dtypes import Arguments, Array
 from tilelet.frontend.decorators import can_lower_again, definition_of, with_definition
 from tilelet.ir.core import Program
-from tilelet.numerics.casts import computable
+from tilelet.numerics.casts import as_computable
 from tilelet.passes.pipeline import AS_WRITTEN, run_passes
 from tilelet.runtime.data.specs import Spec
 from tilelet.runtime.programs.compiler import CompiledProgram
@@ -36,7 +36,7 @@ _MAX_LARGE_ERROR = 0.05
 """Relative L2 error allowed for large inputs, for which no tolerance was chosen."""
 
 
-def examined(
+def examine_case(
     compiled: CompiledProgram,
     specs: Mapping[str, Spec],
     pristine: Arguments,
@@ -152,7 +152,7 @@ def _redrawn(
         if array.dtype.kind in "iubO":
             continue
         drawn = rng.random(array.size).reshape(array.shape)
-        wide = computable(array).astype(np.float64)
+        wide = as_computable(array).astype(np.float64)
         scaled = wide * (factors[0] + (factors[1] - factors[0]) * drawn)
         other = scaled.astype(array.dtype)
         if np.array_equal(wide, np.rint(wide)):
@@ -167,7 +167,7 @@ def _redrawn(
 
 
 def _is_near(actual: Array, expected: Array) -> bool:
-    a, e = computable(actual).astype(np.float64), computable(expected).astype(np.float64)
+    a, e = as_computable(actual).astype(np.float64), as_computable(expected).astype(np.float64)
     if not np.isfinite(e).all():
         return True  # the golden rejects these inputs
     with np.errstate(all="ignore"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.runtime.output.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class RunResult:
 
     @error.setter
     def error(self, text: str | None) -> None:
-        self._error = None if text is None else printable(text)
+        self._error = None if text is None else escape_controls(text)
 
     def __str__(self) -> str:
         if self.passed and not self.was_executed:

@@ -104,7 +104,7 @@ def _run_direct(program: object, tensors: Sequence[object], config: RunConfig | 
     if not isinstance(program, Program):
         jit_call.call(program, tensors, config)
         return jit_call.compile(program, tensors, config)
-    compiled = jit_call.compiled(program, config)
+    compiled = jit_call.compiled_program(program, config)
     if tensors or not compiled.parameters:
         compiled(*tensors, config=config)
     return compiled

@@ -37,11 +37,11 @@ def check(
     platform  a machine's name or file; `period` is the month of its runtime
     only      names of the checks to make; by default all that are not opt-in
     """
-    from tilelet.checks.registry import chosen
+    from tilelet.checks.registry import chosen_checks
     from tilelet.checks.verdict import MAX_TASKS, Subject, Verdict, verdict_on
     from tilelet.device.machine.description import load_machine
 
-    checks, machine = chosen(only), load_machine(platform)
+    checks, machine = chosen_checks(only), load_machine(platform)
     machine.period(period)
     verdicts = [
         verdict_on(Subject(run, run.arguments, machine, period, run.comparison), checks)

@@ -104,10 +104,10 @@ def page_data(name: str, case: GoldenCase, result: Answer, platform: str) -> byt
         place = {"file": first.loc.file, "line": first.loc.line} if first.loc else {}
         text = "\n".join([first.message, *first.notes, *first.helps])
         numbers["divergence"] = {"text": text, **place}
-    return diverged_data(DeviceRun(_recorded(name, case), load_machine(platform)), numbers)
+    return diverged_data(DeviceRun(_record(name, case), load_machine(platform)), numbers)
 
 
-def _recorded(name: str, case: GoldenCase) -> Recorded:
+def _record(name: str, case: GoldenCase) -> Recorded:
     from tilelet.device.run import Recorded
     from tilelet.interp.interpreter import Interpreter
     from tilelet.runtime.handlers.record import with_control_traces
@@ -125,7 +125,7 @@ def _stale_reads(name: str, case: GoldenCase, platform: str) -> list[StaleRead]:
     from tilelet.diag.core import UserError
 
     try:
-        subject = Subject(_recorded(name, case), case.arguments, load_machine(platform))
+        subject = Subject(_record(name, case), case.arguments, load_machine(platform))
         found = race.Races(subject, subject.machine.newest_period).findings()
     except UserError:
         return []  # control flow depends on data

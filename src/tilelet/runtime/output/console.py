@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from tilelet.diag.canvas import FAIL, PASS, paint
 from tilelet.diag.render import use_color
-from tilelet.diag.text import printable
+from tilelet.diag.text import escape_controls
 from tilelet.runtime.data.specs import TensorSpec
 
 
@@ -36,17 +36,17 @@ class StageTrace:
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
         counts = "" if remark else f"  ({matched}/{total} elements matched)"
-        name, remark = printable(spec.name), printable(remark)
+        name, remark = escape_controls(spec.name), escape_controls(remark)
         text = f"  '{name}' {_verdict(True)}  shape={spec.shape} dtype={spec.dtype}{counts}"
         self.say(f"{text}  {remark}" if remark else text)
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
-        counts = printable(remark) or f"{mismatched}/{total} elements differ"
-        name = printable(spec.name)
+        counts = escape_controls(remark) or f"{mismatched}/{total} elements differ"
+        name = escape_controls(spec.name)
         self.say(f"  '{name}' {_verdict(False)}  shape={spec.shape} dtype={spec.dtype}  ({counts})")
 
     def skipped(self, why: str) -> None:
-        self.say(f"validation skipped: {printable(why)}")
+        self.say(f"validation skipped: {escape_controls(why)}")
 
     def finish(self, passed: bool, seconds: float, findings: str = "") -> None:
         """Print the verdict on the run, followed by `findings`."""
@@ -68,12 +68,12 @@ class Terse(StageTrace):
         yield
 
     def passed(self, spec: TensorSpec, matched: int, total: int, remark: str) -> None:
-        counts = printable(remark) or f"{matched}/{total} elements matched"
-        self.say(f"  {printable(spec.name)}: {_verdict(True)} ({counts})")
+        counts = escape_controls(remark) or f"{matched}/{total} elements matched"
+        self.say(f"  {escape_controls(spec.name)}: {_verdict(True)} ({counts})")
 
     def failed(self, spec: TensorSpec, mismatched: int, total: int, remark: str) -> None:
-        counts = printable(remark) or f"{mismatched}/{total} elements differ"
-        self.say(f"  {printable(spec.name)}: {_verdict(False)} ({counts})")
+        counts = escape_controls(remark) or f"{mismatched}/{total} elements differ"
+        self.say(f"  {escape_controls(spec.name)}: {_verdict(False)} ({counts})")
 
     def finish(self, passed: bool, seconds: float, findings: str = "") -> None:  # noqa: ARG002
         if findings:

@@ -162,7 +162,7 @@ def bind_call(
     given = params if len(args) == len(params) else inputs
     if len(args) != len(given):
         raise ArgumentCount(kernel, len(args), [p.name for p in params], params[0].loc)
-    seen = [adopted(param, arg) for param, arg in zip(given, args)]
+    seen = [adopt_argument(param, arg) for param, arg in zip(given, args)]
     check_arguments(given, seen)
     dims = Extents()
     bound: dict[str, Argument] = {}
@@ -201,7 +201,7 @@ def _made_output(
     return as_tensor(array) if torch else array
 
 
-def adopted(param: EntryParameter, arg: Any) -> Any:
+def adopt_argument(param: EntryParameter, arg: Any) -> Any:
     """Convert an argument; one of a library that supports only DLPack becomes an array.
 
     Signed integers for an unsigned parameter are reinterpreted bit by bit.

@@ -250,11 +250,11 @@ class CompiledProgram(StepwiseCalls):
         if self.has_ranks or not engines.runs_natively(self.program):
             return None
         from tilelet.cpu.plan.verify import PlanError
-        from tilelet.cpu.run.engine import compiled
+        from tilelet.cpu.run.engine import compile_native
         from tilelet.cpu.run.prepared import PreparedCalls
 
         try:
-            return PreparedCalls(compiled(self.program))
+            return PreparedCalls(compile_native(self.program))
         except PlanError:
             return None  # `run_tasks` reports it
 

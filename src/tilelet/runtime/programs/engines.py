@@ -78,7 +78,7 @@ def register(name: str, factory: Factory) -> None:
     _FACTORIES[name] = factory
 
 
-def known() -> list[str]:
+def engine_names() -> list[str]:
     return sorted(_FACTORIES)
 
 
@@ -94,7 +94,7 @@ def get(name: str | None = None, request: RunRequest | None = None) -> ProgramEn
     if chosen is None:
         chosen = "interp" if now.seed_valid or not _has_compiler() else session.DEFAULT_ENGINE
     if chosen not in _FACTORIES:
-        raise UnknownEngine(chosen, known())
+        raise UnknownEngine(chosen, engine_names())
     return _FACTORIES[chosen](request)
 
 
@@ -156,7 +156,7 @@ def _interpreter(request: RunRequest) -> ProgramEngine:
     return Interpreter(seed_valid=now.seed_valid, most_tasks=request.most_tasks)
 
 
-def _native(request: RunRequest) -> ProgramEngine:
+def _native_engine(request: RunRequest) -> ProgramEngine:
     if request.session.seed_valid:
         return _interpreter(request)  # native code supports one way of tracking valid regions
     from tilelet.cpu.run.engine import CpuEngine
@@ -188,4 +188,4 @@ def _report_plan(request: RunRequest, error: InternalError, program: Program) ->
 
 
 register("interp", _interpreter)
-register("cpu", _native)
+register("cpu", _native_engine)

@@ -13,7 +13,12 @@ from tilelet.ir.types import TensorType
 from tilelet.runtime import session
 from tilelet.runtime.config import RunConfig
 from tilelet.runtime.data.arrays import is_array
-from tilelet.runtime.programs.binding import adopted, check_arguments, given_names, jit_parameters
+from tilelet.runtime.programs.binding import (
+    adopt_argument,
+    check_arguments,
+    given_names,
+    jit_parameters,
+)
 from tilelet.runtime.programs.compiler import (
     CompiledProgram,
     compile_program,
@@ -57,7 +62,7 @@ def compile(  # noqa: A001
 ) -> CompiledProgram:
     """`kernel.compile(*args)`: the program for the shapes and types of these arguments."""
     program = jit_fn.specialize(*_examples(jit_fn, args))
-    jit_fn.compiled[id(program)] = made = compiled(program, config)
+    jit_fn.compiled[id(program)] = made = compiled_program(program, config)
     return made
 
 
@@ -68,7 +73,7 @@ def _examples(jit_fn: Any, args: Sequence[Any]) -> list[object]:
         return []
     left_out = [p for p in params if p.is_pure_output]
     named = params if len(args) == len(params) else [p for p in params if p not in left_out]
-    seen = [adopted(p, a) for p, a in zip(named, args)] if len(args) == len(named) else args
+    seen = [adopt_argument(p, a) for p, a in zip(named, args)] if len(args) == len(named) else args
     plain = [a.item() if _is_number(a) else a for a in seen]
     if len(plain) == len(params) - len(left_out) and all(_is_static(p.type) for p in left_out):
         values = iter(plain)
@@ -97,7 +102,7 @@ def lower(jit_fn: object, args: Sequence[object]) -> Program:
     return compile(jit_fn, args).program
 
 
-def compiled(program: Program, config: RunConfig | None = None) -> CompiledProgram:
+def compiled_program(program: Program, config: RunConfig | None = None) -> CompiledProgram:
     """The program after all passes, compiled at most once."""
     ranks = config.distributed_config if config is not None else None
     key = id(program), () if ranks is None else tuple(ranks.device_ids)

@@ -168,7 +168,7 @@ class Operation:
         return bool(self.replaces) or any(cell is not None and cell() for cell in self.results)
 
     def run(self) -> None:
-        call = self.call.map(_real)
+        call = self.call.map(_real_value)
         if self.state is None:
             made = call.run()
         else:
@@ -280,7 +280,7 @@ class Deferred(_Tensor):
             # Otherwise the tensors are computed; mistakes are reported by the operation itself.
             with torch._C.DisableTorchFunctionSubclass(), contextlib.suppress(Exception):
                 return func(*args, **named)
-        return func(*_map(opened, args), **_map(opened, named))
+        return func(*_map(open_tensor, args), **_map(open_tensor, named))
 
     @classmethod
     def __torch_dispatch__(
@@ -326,7 +326,7 @@ class _Making(_DispatchMode):
         return _dispatch(OperatorCall(func, args, kwargs or {}))
 
 
-def opened(value: object) -> Any:
+def open_tensor(value: object) -> Any:
     """Return a computed tensor that the script may modify."""
     if not isinstance(value, Deferred):
         return value
@@ -355,15 +355,15 @@ def _dispatch(call: OperatorCall) -> Any:
     results = [
         _result(value, alias, passed, is_small) for value, alias in _with_aliases(call, made)
     ]
-    changed = {id(value) for value in _changed(passed)}
+    changed = {id(value) for value in _changed_tensors(passed)}
     fresh = [None if id(result) in changed else ref(result.cell) for result in results]
     reads = {t.cell.storage for t in call.tensors() if isinstance(t, Deferred)}
     operation = Operation(
-        call.map(_kept),
+        call.map(_keep_copy),
         fresh,
         reads,
         {result.cell.storage for result in results},
-        {value.cell.storage for value in _changed(passed)},
+        {value.cell.storage for value in _changed_tensors(passed)},
     )
     is_draw = torch.Tag.nondeterministic_seeded in call.function.tags
     if is_draw:
@@ -404,17 +404,17 @@ def _without_elements(call: OperatorCall) -> Any | None:
         return None
     if any(str(r.type) not in ("Tensor", "List[Tensor]") for r in call.schema.returns):
         return None
-    changed = _changed(call.passed())
+    changed = _changed_tensors(call.passed())
     if not all(isinstance(value, Deferred) for value in changed):
         return None
     filled = changed if _is_plain_fill(changed, tensors) else _filled_by_rows(changed, tensors)
     if filled:
         for value in filled:
-            opened(value)
+            open_tensor(value)
         return None
     if _depends_on_elements(function, tensors):
         return None
-    described = _map(_described, named) | dict.fromkeys(named.keys() & {"generator"})
+    described = _map(_meta_of, named) | dict.fromkeys(named.keys() & {"generator"})
     if any(a.name == "device" for a in call.schema.arguments):
         if str(named.get("device") or "cpu") != "cpu":
             return None
@@ -422,7 +422,7 @@ def _without_elements(call: OperatorCall) -> Any | None:
             described["device"] = "meta"
     described.pop("pin_memory", None)
     try:
-        return function(*_map(_described, args), **described)
+        return function(*_map(_meta_of, args), **described)
     except Exception:  # no meta kernel, or wrong arguments, which running it will report
         return None
 
@@ -477,10 +477,10 @@ def _depends_on_elements(function: Any, tensors: Sequence[Any]) -> bool:
 def _run_now(call: OperatorCall) -> Any:
     aliases = [r.alias_info for r in call.schema.returns]
     gives_views = any(alias is not None and not alias.is_write for alias in aliases)
-    for value in _changed(call.passed()):
+    for value in _changed_tensors(call.passed()):
         if isinstance(value, Deferred):
             _TAPE.compute({value.cell.storage}, readers=True)
-    made = call.map(opened if gives_views else _value).run()
+    made = call.map(open_tensor if gives_views else _value).run()
     own = {id(t.cell.real): t for t in call.tensors() if isinstance(t, Deferred)}
     return _map(lambda value: own.get(id(value), value), made)
 
@@ -488,7 +488,7 @@ def _run_now(call: OperatorCall) -> Any:
 # ---- what an operator's schema says
 
 
-def _changed(passed: Sequence[tuple[Any, Any]]) -> list[Any]:
+def _changed_tensors(passed: Sequence[tuple[Any, Any]]) -> list[Any]:
     """Return the tensors that an operator writes in place."""
     return [t for value, info in passed if info and info.is_write for t in _tensors(value)]
 
@@ -527,7 +527,7 @@ def _in_form(made: object, results: Iterator[object]) -> Any:
     return _map(lambda value: next(results) if isinstance(value, _Tensor) else value, made)
 
 
-def _described(value: Any) -> Any:
+def _meta_of(value: Any) -> Any:
     if isinstance(value, Deferred):
         return value.cell.meta
     if isinstance(value, _Tensor):
@@ -536,14 +536,14 @@ def _described(value: Any) -> Any:
     return value
 
 
-def _kept(value: Any) -> Any:
+def _keep_copy(value: Any) -> Any:
     """Copy a small argument, which the script may modify later."""
     if isinstance(value, Deferred):
         return value.cell
     return value.clone() if isinstance(value, _Tensor) else value
 
 
-def _real(value: object) -> Any:
+def _real_value(value: object) -> Any:
     return value.real if isinstance(value, Cell) else value
 
 
@@ -561,15 +561,15 @@ def _after_draw(generator: Any, call: OperatorCall, meta: Any) -> object | None:
     if state.numel() != _STATE_BYTES or not meta.is_contiguous() or meta.numel() < LARGE:
         return None
     last = meta.numel() % 16
-    taken = [_taken(generator, call, 16 * n + last) for n in (1, 2, 3)]
+    taken = [_numbers_taken(generator, call, 16 * n + last) for n in (1, 2, 3)]
     generator.set_state(state)
     first, second, third = taken
     if first is None or second is None or third is None or third - second != second - first:
         return None
-    return _moved(state, first + (meta.numel() // 16 - 1) * (second - first))
+    return _state_after(state, first + (meta.numel() // 16 - 1) * (second - first))
 
 
-def _taken(generator: Any, call: OperatorCall, size: int) -> int | None:
+def _numbers_taken(generator: Any, call: OperatorCall, size: int) -> int | None:
     """Return how many numbers a draw of `size` elements consumes."""
     function, args, named = call
     names = [a.name for a in call.schema.arguments]
@@ -595,10 +595,10 @@ def _position(state: Any) -> int:
     return mersenne_twister.WORDS if left == 1 else int(state[_NEXT : _NEXT + 8].view(torch.int64))
 
 
-def _moved(state: Any, steps: int) -> object:
+def _state_after(state: Any, steps: int) -> object:
     """Return the state after `steps` more numbers."""
     key = state[_KEY:_REST].view(torch.int64).numpy().astype(np.uint32)
-    key, position = mersenne_twister.moved(key, _position(state), steps)
+    key, position = mersenne_twister.state_after(key, _position(state), steps)
     moved = state.clone()
     moved[_KEY:_REST].view(torch.int64).copy_(torch.from_numpy(key.astype(np.int64)))
     moved[_LEFT : _LEFT + 4].view(torch.int32).fill_(mersenne_twister.WORDS + 1 - position)

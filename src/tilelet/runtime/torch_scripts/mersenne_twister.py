@@ -21,18 +21,18 @@ _DEGREE = 19937
 _FEW = 1 << 22  # numbers that can be generated in the time of a jump
 
 
-def moved(key: Words, position: int, steps: int) -> tuple[Words, int]:
+def state_after(key: Words, position: int, steps: int) -> tuple[Words, int]:
     """Return the state after `steps` numbers: all words, and how many of them were used."""
     if steps < _FEW:
-        return _stepped(key, position, steps)
+        return _step(key, position, steps)
     blocks, position = divmod(position + steps, WORDS)
     if not position:  # new words are generated when the next number is drawn
         blocks, position = blocks - 1, WORDS
     # The first word of an unused generator does not satisfy the recurrence.
-    return _jumped(_next_block(key), WORDS * (blocks - 1)), position
+    return _jump(_next_block(key), WORDS * (blocks - 1)), position
 
 
-def _stepped(key: Words, position: int, steps: int) -> tuple[Words, int]:
+def _step(key: Words, position: int, steps: int) -> tuple[Words, int]:
     twister: object = np.random.MT19937()
     twister.state = {"bit_generator": "MT19937", "state": {"key": key, "pos": position}}
     twister.random_raw(steps, output=False)
@@ -40,7 +40,7 @@ def _stepped(key: Words, position: int, steps: int) -> tuple[Words, int]:
     return state["key"], state["pos"]
 
 
-def _jumped(block: Words, words: int) -> Words:
+def _jump(block: Words, words: int) -> Words:
     if not words:
         return block
     power = _power(words)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from tilelet.runtime.data.arrays import loaded_torch
-from tilelet.runtime.data.seeds import seeded
+from tilelet.runtime.data.seeds import seeded_generators
 from tilelet.runtime.gc_pause import no_garbage
 
 
@@ -38,7 +38,7 @@ def repeatable(seed: int, *, deferred: bool = False) -> Generator[None]:
 
                 stack.enter_context(Deferring())
 
-        stack.enter_context(seeded(start, numpy="numpy.random" in sys.modules))
+        stack.enter_context(seeded_generators(start, numpy="numpy.random" in sys.modules))
         finder = _Finder({"torch": seed_torch, "numpy.random": lambda module: module.seed(start)})
         sys.meta_path.insert(0, finder)
         stack.callback(sys.meta_path.remove, finder)

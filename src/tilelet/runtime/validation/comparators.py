@@ -15,7 +15,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from tilelet.dataclasses import dataclass
-from tilelet.diag.text import ticked
+from tilelet.diag.text import quoted_names
 from tilelet.dtypes import Array
 from tilelet.runtime.data.arrays import as_array, to_double
 from tilelet.runtime.validation.differences import Differences, detail_lines, scan
@@ -68,7 +68,7 @@ def ratio_allclose(
         summary = f"{found.mismatched}/{judged} elements not close, {budget} allowed"
         return _verdict(found.mismatched <= budget, summary, found, a, e)
 
-    return _named(compare, f"ratio_allclose(max_error_ratio={max_error_ratio:g})")
+    return _rename(compare, f"ratio_allclose(max_error_ratio={max_error_ratio:g})")
 
 
 def ratio_reldiff(
@@ -110,7 +110,7 @@ def ratio_reldiff(
         )
         return _verdict(ok, summary, found, seen, wanted)
 
-    return _named(compare, f"ratio_reldiff(diff_thd={diff_thd:g}, pct_thd={pct_thd:g})")
+    return _rename(compare, f"ratio_reldiff(diff_thd={diff_thd:g}, pct_thd={pct_thd:g})")
 
 
 data_compare = ratio_reldiff
@@ -134,7 +134,7 @@ def bf16_allclose_or_ulp(max_ulp: int = 1) -> Comparator:
         summary = f"{bad}/{found.total} elements neither close nor within {max_ulp} ulp"
         return _verdict(bad == 0, summary, found, a, e)
 
-    return _named(compare, f"bf16_allclose_or_ulp(max_ulp={max_ulp})")
+    return _rename(compare, f"bf16_allclose_or_ulp(max_ulp={max_ulp})")
 
 
 def _double_blocks(*arrays: Array) -> Iterator[tuple[Array, ...]]:
@@ -175,7 +175,7 @@ def input_prefix_ratio_allclose(
         judge = ratio_allclose(atol, rtol, max_error_ratio, valid_rows=rows, valid_axis=valid_axis)
         return judge(actual, expected, **context)
 
-    return _named(compare, f"input_prefix_ratio_allclose({valid_rows_name!r})")
+    return _rename(compare, f"input_prefix_ratio_allclose({valid_rows_name!r})")
 
 
 def allclose_where_defined() -> Comparator:
@@ -192,7 +192,7 @@ def allclose_where_defined() -> Comparator:
             return False, "\n".join([summary, *detail_lines(found, a, e)])
         return True, summary
 
-    return _named(compare, "allclose_where_defined")
+    return _rename(compare, "allclose_where_defined")
 
 
 def _where_defined(actual: Array, expected: Array) -> tuple[Array, Array, int]:
@@ -237,7 +237,7 @@ def topk_pair_compare(
         **_: object,
     ) -> Verdict:
         if vals_name not in actual_outputs:
-            return False, f"there is no output '{vals_name}', only {ticked(actual_outputs)}"
+            return False, f"there is no output '{vals_name}', only {quoted_names(actual_outputs)}"
         values = as_array(actual_outputs[vals_name])
         if vals_name in expected_outputs:  # a script may have computed them from the selection
             golden_values = as_array(expected_outputs[vals_name])
@@ -262,7 +262,7 @@ def topk_pair_compare(
         swapped = int((picked != wanted).sum())
         return True, f"{swapped} of {picked.size} indices differ between equal values"
 
-    return _named(compare, f"topk_pair_compare(vals_name={vals_name!r})")
+    return _rename(compare, f"topk_pair_compare(vals_name={vals_name!r})")
 
 
 def topk_set_compare() -> Comparator:
@@ -281,7 +281,7 @@ def topk_set_compare() -> Comparator:
             f"first: row {list(row)}: actual {a[row].tolist()}, golden {e[row].tolist()}"
         )
 
-    return _named(compare, "topk_set_compare")
+    return _rename(compare, "topk_set_compare")
 
 
 def mapped_pool_ratio_allclose(
@@ -304,7 +304,7 @@ def mapped_pool_ratio_allclose(
     """
     judge = ratio_allclose(atol, rtol, max_error_ratio)
     pool = _Pool(mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
-    return _named(pool.judged(judge), f"mapped_pool_ratio_allclose({mapping_name!r})")
+    return _rename(pool.judged(judge), f"mapped_pool_ratio_allclose({mapping_name!r})")
 
 
 def mapped_pool_ratio_reldiff(
@@ -321,7 +321,7 @@ def mapped_pool_ratio_reldiff(
     """`mapped_pool_ratio_allclose` with `ratio_reldiff` for the rows that the mapping names."""
     judge = ratio_reldiff(diff_thd, pct_thd, max_diff_hd)
     pool = _Pool(mapping_name, mapping_shape, block_size, leading_rank_axis, pool_name)
-    return _named(pool.judged(judge), f"mapped_pool_ratio_reldiff({mapping_name!r})")
+    return _rename(pool.judged(judge), f"mapped_pool_ratio_reldiff({mapping_name!r})")
 
 
 @dataclass(frozen=True)
@@ -421,7 +421,7 @@ def error_distribution(
         can_pass = always_pass or all(np.isfinite(a).all() for (a,) in _double_blocks(seen))
         return can_pass, "difference: " + ", ".join(parts)
 
-    return _named(compare, "error_distribution")
+    return _rename(compare, "error_distribution")
 
 
 def _verdict(ok: bool, summary: str, found: Differences, actual: Array, expected: Array) -> Verdict:
@@ -433,7 +433,7 @@ def _verdict(ok: bool, summary: str, found: Differences, actual: Array, expected
     return False, "\n".join([summary, *detail_lines(found, actual, expected)])
 
 
-def _named(compare: Comparator, name: str) -> Comparator:
+def _rename(compare: Comparator, name: str) -> Comparator:
     compare.__name__ = name
     return compare
 

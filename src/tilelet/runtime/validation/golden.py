@@ -25,7 +25,7 @@ from tilelet.runtime import session
 from tilelet.runtime.data.arrays import as_array, as_tensor, is_array
 from tilelet.runtime.data.inputs import seed_of
 from tilelet.runtime.data.lent import NONE_LENT, LentInputs
-from tilelet.runtime.data.seeds import seeded, torch_seed
+from tilelet.runtime.data.seeds import seeded_generators, torch_seed
 from tilelet.runtime.session import Session
 from tilelet.runtime.torch_scripts.threads import short_work_alone
 
@@ -130,7 +130,7 @@ def _call(
     before = dict(tensors)
     versions = {name: _version(value) for name, value in tensors.items()}
     try:
-        with seeded(seed_of("golden", seed)), short_work_alone():
+        with seeded_generators(seed_of("golden", seed)), short_work_alone():
             if takes_params(golden):
                 returned = golden(tensors, {name: value.item() for name, value in scalars.items()})
             else:

@@ -50,7 +50,7 @@ class Judge:
                 raise ComparatorFailed(name, "is asked for, but no such output is compared")
         if not comparators:
             return [self._allclose(name, actual[name], expected[name]) for name in expected]
-        wrap: Callable[[Any], object] = as_tensor if self.use_torch else _unchanged
+        wrap: Callable[[Any], object] = as_tensor if self.use_torch else _identity
         context = {
             "actual_outputs": {name: wrap(actual[name]) for name in expected},
             "expected_outputs": {name: wrap(array) for name, array in expected.items()},
@@ -89,7 +89,7 @@ class Judge:
         return Judgement(name, bool(ok), size, 0 if ok else size, remark, report)
 
 
-def _unchanged(value: object) -> Any:
+def _identity(value: object) -> Any:
     return value
 
 
