@@ -63,7 +63,7 @@ def test_a_profile_has_an_interval_and_three_dependences() -> None:
     assert sum(profile.shares.values()) == pytest.approx(1.0)
     assert low == pytest.approx(profile.total_us * math.exp(-within))
     assert high == pytest.approx(profile.total_us * math.exp(within))
-    assert len(profile.depends_on) == sensitivity.SHOWN
+    assert len(profile.depends_on) == sensitivity.MAX_SHOWN
     assert "90 % interval" in report_text(profile)
     assert Profile.from_json(profile.to_json(), "p").bound == profile.bound
 

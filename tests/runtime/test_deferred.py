@@ -29,7 +29,7 @@ BIG = (300, 300)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Return a new tape that takes the first large tensor."""
     monkeypatch.setattr(deferred, "_TAPE", Tape())
-    monkeypatch.setattr(deferred, "_FREE", 0)
+    monkeypatch.setattr(deferred, "_MIN_MADE", 0)
     state = torch.get_rng_state()
     yield
     torch.set_rng_state(state)
@@ -227,7 +227,7 @@ def test_small_tensors_are_as_ever() -> None:
 
 
 def test_a_few_large_tensors_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "_FREE", 200_000)
+    monkeypatch.setattr(deferred, "_MIN_MADE", 200_000)
     with Deferring():
         kinds = [type(torch.zeros(BIG)) for _ in range(4)]
     assert kinds == [torch.Tensor, torch.Tensor, Deferred, Deferred]
@@ -236,7 +236,7 @@ def test_a_few_large_tensors_are_not_worth_it(monkeypatch: pytest.MonkeyPatch) -
 def test_row_by_row_the_tape_ends() -> None:
     with Deferring():
         filled_by_rows()
-        assert pending() < 5 * deferred._MANY_ROWS
+        assert pending() < 5 * deferred._MAX_ROWS
 
 
 def test_element_by_element_the_tape_ends() -> None:
@@ -250,7 +250,7 @@ def test_element_by_element_the_tape_ends() -> None:
 
 
 def test_other_tensors_stay_deferred_when_the_tape_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred, "_MOST", 50)
+    monkeypatch.setattr(deferred, "_MAX_OPERATIONS", 50)
     with Deferring():
         weights, x = torch.randn(BIG), torch.zeros(BIG)
         for i in range(60):
@@ -291,7 +291,7 @@ def test_errors_come_as_without() -> None:
 @pytest.mark.parametrize("before", [0, 5, 624, 1000])
 @pytest.mark.parametrize("steps", [5_000, 624 * 9, 100_001, 3_000_000])
 def test_a_jump_is_as_many_steps(monkeypatch: Any, before: int, steps: int) -> None:
-    monkeypatch.setattr(mersenne_twister, "_FEW", 1)
+    monkeypatch.setattr(mersenne_twister, "_MIN_JUMP", 1)
     generator = np.random.MT19937(before)
     generator.random_raw(before, output=False)
     state: Any = generator.state["state"]

@@ -270,7 +270,7 @@ def test_a_folder_that_others_can_write_to_is_not_trusted(tmp_path: Path) -> Non
 
 
 def test_old_entries_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(golden_cache, "LIMIT", 20_000)
+    monkeypatch.setattr(golden_cache, "MAX_BYTES", 20_000)
     cache = GoldenCache(tmp_path)
     for i in range(3):
         cache.store(f"k{i}", {"out": np.arange(1000)})

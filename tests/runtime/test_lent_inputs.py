@@ -35,7 +35,7 @@ def total(
 @pytest.fixture(autouse=True)
 def _all_are_large(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for module in (lent, inputs, case_run):
-        monkeypatch.setattr(module, "LARGE", 1)
+        monkeypatch.setattr(module, "MIN_LENT_BYTES", 1)
     monkeypatch.setenv("TILELET_CACHE_DIR", str(tmp_path))  # every golden runs
 
 

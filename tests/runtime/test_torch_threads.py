@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn.functional import linear
 
-from tilelet.runtime.torch_scripts.threads import SHORT, short_work_alone
+from tilelet.runtime.torch_scripts.threads import MIN_ELEMENTS, short_work_alone
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +36,8 @@ def ones(*shape: int) -> torch.Tensor:
             lambda: torch.einsum("ab, bc -> ac", ones(8, 8), ones(8, 8)),
             lambda: torch.einsum("ab,bc->ac", ones(256, 256), ones(256, 256)),
         ),
-        (lambda: ones(8).exp(), lambda: ones(SHORT).exp()),
-        (lambda: torch.add(2, ones(8)), lambda: torch.add(ones(1), ones(SHORT))),
+        (lambda: ones(8).exp(), lambda: ones(MIN_ELEMENTS).exp()),
+        (lambda: torch.add(2, ones(8)), lambda: torch.add(ones(1), ones(MIN_ELEMENTS))),
     ],
 )
 def test_by_their_size(short: Callable[[], Any], long: Callable[[], Any]) -> None:

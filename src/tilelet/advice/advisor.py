@@ -12,7 +12,7 @@ from tilelet.advice.programs import Programs, ScriptPrograms, Setting, silence
 from tilelet.advice.proof import Attempt, examine
 from tilelet.advice.rules import RULES
 from tilelet.dataclasses import dataclass, field
-from tilelet.device.report.uncertainty import TOO_CLOSE, likelihood
+from tilelet.device.report.uncertainty import MIN_LIKELIHOOD, likelihood
 from tilelet.diag.catalogue.advice import CannotAdvise
 from tilelet.diag.core import Loc
 from tilelet.equivalence.claims import Claim
@@ -31,10 +31,10 @@ Identity: TypeAlias = tuple[str, str]
 Identities: TypeAlias = tuple[Identity, ...]
 Helps: TypeAlias = Callable[[Chain, Attempt, Attempt], bool]
 
-_DEPTH = 4
+_MAX_CHAIN = 4
 """Maximum length of a chain of rewritings."""
 
-_LEAST_GAIN = 0.02
+_MIN_GAIN = 0.02
 """Minimum share of the time that a change must save; less is within the model's error."""
 
 _NO_LOSS = 0.005
@@ -330,7 +330,7 @@ class Advisor:
         """Return chains of rewritings that help, best first."""
         assert now.subject is not None
         found: list[tuple[float, int, Chain]] = []
-        for chain in self._chains(now.subject, _DEPTH, frozenset()):
+        for chain in self._chains(now.subject, _MAX_CHAIN, frozenset()):
             if self._helps(chain, now):
                 costs = self._try(chain[-1][1].text or "").costs
                 assert costs is not None
@@ -344,11 +344,11 @@ class Advisor:
         for rule, advice in here:
             if _identity(advice) in known or advice.text == subject.source.text:
                 continue
-            if not rule.is_about_text and advice.share < _LEAST_GAIN:
+            if not rule.is_about_text and advice.share < _MIN_GAIN:
                 continue  # removing these kernels would not shorten the program
             if rule.needs_newer and not subject.orders_writers:
                 continue
-            if rule.ends_chain and (self._is_fixing or depth < _DEPTH):
+            if rule.ends_chain and (self._is_fixing or depth < _MAX_CHAIN):
                 continue  # sizes are proposed for the original script; `tune` combines them
             yield [(rule, advice)]
             after = self._try(advice.text or "")
@@ -513,11 +513,11 @@ def is_faster(before: Attempt, after: Attempt) -> bool:
     assert before.subject is not None
     assert after.subject is not None
     was, now = before.subject.costs.us, after.subject.costs.us
-    if now >= was * (1 - _LEAST_GAIN):
+    if now >= was * (1 - _MIN_GAIN):
         return False
     pair = before.subject.profiles[0].pair
     likely = likelihood(pair, was, now)
-    return likely is None or likely >= TOO_CLOSE
+    return likely is None or likely >= MIN_LIKELIHOOD
 
 
 def gains(chain: Chain, before: Attempt, after: Attempt) -> bool:

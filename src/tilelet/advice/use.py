@@ -9,7 +9,7 @@ from tilelet.device.report.profile import KernelRow, Profile
 from tilelet.diag.core import Loc
 
 # Minimum share of the time that is worth reporting.
-WORTH = 0.05
+MIN_SHARE = 0.05
 
 
 def cores_of(profile: Profile, kernel: KernelRow) -> int:

@@ -16,8 +16,8 @@ from tilelet.runtime.data.specs import TensorSpec
 
 _LINE = 64  # bytes: arrays are aligned to cache lines, as in other libraries
 _PATTERN = 1 << 20  # random numbers that large arrays repeat
-_DRAWN = 8 << 20  # bytes: smaller arrays get the data of their program's harness
-_USABLE = 0.9  # share of the free memory
+_MIN_SHARED_BYTES = 8 << 20  # bytes: smaller arrays get the data of their program's harness
+_MAX_MEMORY_SHARE = 0.9  # share of the free memory
 _WEIGHT_STD = 0.01  # keeps sums over thousands of inputs near variance one
 _CACHE_STD = 0.2
 
@@ -58,7 +58,7 @@ class Data:
         dtype = spec.element.numpy
         if spec.name == "seq_lens":
             return np.full(spec.shape, context, dtype)
-        if spec.init_value is not None and spec.nbytes < _DRAWN:
+        if spec.init_value is not None and spec.nbytes < _MIN_SHARED_BYTES:
             return initial_array(spec)
         return self.normal(spec.name, spec.shape, dtype, _std(spec))
 
@@ -79,7 +79,7 @@ def _std(spec: TensorSpec) -> float:
 def _check_memory(name: str, nbytes: int) -> None:
     """Refuse allocations beyond the available memory, which would end the process."""
     available = available_memory()
-    if available is not None and nbytes > _USABLE * available:
+    if available is not None and nbytes > _MAX_MEMORY_SHARE * available:
         raise MemoryError(f"`{name}` needs {size_text(nbytes)}, {size_text(available)} are free")
 
 

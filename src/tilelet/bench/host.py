@@ -17,7 +17,9 @@ from tilelet.native.private import NotPrivateError
 from tilelet.native.toolchain import FLAGS, Compiler, machine_flags
 
 PROBE = Path(__file__).parent / "probe.c"
-_PATIENCE = 120.0  # time limit of the compiler in seconds; a new zig first builds its library
+_COMPILER_SECONDS = (
+    120.0  # time limit of the compiler in seconds; a new zig first builds its library
+)
 
 # Environment variables that affect Tilelet.
 VARIABLES = {
@@ -67,7 +69,7 @@ def run_checked(compiler: Compiler, command: list[str]) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_PATIENCE,
+            timeout=_COMPILER_SECONDS,
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:

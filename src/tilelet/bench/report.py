@@ -14,7 +14,7 @@ from tilelet.diag.files import write_text
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.tables import Table, byte_text, number
 
-_QUIET = 0.05  # share of other load that is reported
+_MAX_OTHER_LOAD = 0.05  # share of other load that is reported
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Report:
         rows = [row for row in self.rows if row.section == section]
         table = _figures_table(section, rows, SPEED, with_notes=True)
         others = self.other_work.get(section, 0.0)
-        if table and others > _QUIET:
+        if table and others > _MAX_OTHER_LOAD:
             took = f"other work took {_percent(others)} of this machine meanwhile"
             table.notes.append(f"{took}: these times are too long")
         return table

@@ -33,7 +33,7 @@ from tilelet.diag.core import UserError, UserErrors
 from tilelet.native.toolchain import find_compiler
 
 _RUNTIME_RUNS = 5
-_MANY_TASKS = 1000  # with fewer, the cost of a run dominates that of a task
+_MIN_TASKS = 1000  # with fewer, the cost of a run dominates that of a task
 _NO_GOALS: Mapping[str, Goal] = MappingProxyType({})
 ONE_THREAD = "one thread"
 
@@ -208,7 +208,7 @@ class Bench:
         runs = [run_once(runtime).clock for _ in range(_RUNTIME_RUNS)]
         row.figures["tasks"] = tasks
         row.figures["runtime_seconds"] = statistics.median(runs)
-        if tasks >= _MANY_TASKS:
+        if tasks >= _MIN_TASKS:
             row.figures["runtime_per_task"] = row.figures["runtime_seconds"] / tasks
         extra = extra_memory(case.run)
         if extra is not None:

@@ -32,10 +32,10 @@ PRIOR = 1.5
 NOISE = 0.02
 """Minimum relative error of a measurement: repeated runs of one program differ by more."""
 
-UNSURE = 0.3
+MAX_STANDARD_ERROR = 0.3
 """A parameter with a larger relative standard error is not determined."""
 
-LEAST_EFFECT = 0.02
+MIN_EFFECT = 0.02
 """A parameter is invisible if it changes every observation by less than this share of its change.
 """
 
@@ -134,7 +134,7 @@ def fit_board(
     before = model.predict({})
     while True:
         factors, errors, slopes = _fit_factors(model, free, progress)
-        unsure = [g for g in free if errors[g] is None or (errors[g] or 0) > UNSURE]
+        unsure = [g for g in free if errors[g] is None or (errors[g] or 0) > MAX_STANDARD_ERROR]
         if not unsure or len(unsure) == len(free):
             break
         # Undetermined parameters only add noise to the others.
@@ -225,7 +225,7 @@ def _fit_factors(
     noise = max(NOISE, math.sqrt(float(rest @ rest) / spare))
     normal = slopes.T @ slopes / noise**2 + np.eye(len(groups)) / PRIOR**2
     deviations = np.sqrt(np.diag(np.linalg.inv(normal)))
-    visible = np.abs(slopes).max(axis=0) >= LEAST_EFFECT
+    visible = np.abs(slopes).max(axis=0) >= MIN_EFFECT
     errors = {g: float(d) if v else None for g, d, v in zip(groups, deviations, visible)}
     return _factors(groups, logs), errors, slopes
 

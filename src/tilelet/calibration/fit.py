@@ -56,10 +56,10 @@ in view. The others are public measurements that do not depend on the rows.
 STIFFNESS = 0.5
 """Weight of the prior: identical builds differ by 15 %, parameters from public evidence by 30 %."""
 
-WILD = 0.3
+MAX_ROW_ERROR = 0.3
 """Larger errors get less weight: they are errors of form, which no parameter fixes."""
 
-WILD_CHANGE = 0.15
+MAX_CHANGE_ERROR = 0.15
 """The same limit for the ratio of a change."""
 
 
@@ -127,7 +127,7 @@ class _Data:
             np.vstack([slopes, slopes[after] - slopes[before]]),
             np.concatenate([errors, errors[after] - errors[before]]),
             np.concatenate([weights, np.minimum(weights[before], weights[after])]),
-            np.repeat([WILD, WILD_CHANGE], [len(lines), len(pairs)]),
+            np.repeat([MAX_ROW_ERROR, MAX_CHANGE_ERROR], [len(lines), len(pairs)]),
         )
 
 

@@ -21,7 +21,7 @@ from tilelet.diag.json_types import JsonObject
 RESULTS = Path(__file__).with_name("modelled.json")
 """Modelled figures of every row, from the last run with all programs available."""
 
-NOTICED = 0.05
+MIN_CHANGE = 0.05
 """Smaller published changes may be noise."""
 
 COVERED = 0.9
@@ -80,7 +80,7 @@ class Pair:
 
     @property
     def noticed(self) -> bool:
-        return abs(self.published - 1) >= NOTICED
+        return abs(self.published - 1) >= MIN_CHANGE
 
     @property
     def error(self) -> float:
@@ -406,8 +406,8 @@ def changes_text(pairs: Sequence[Pair]) -> str:
     """Summarize directions and ranks of changes."""
     noticed = [p for p in pairs if p.noticed]
     return (
-        f"{sum(p.right for p in noticed)} of {len(noticed)} changes of {NOTICED:.0%} or more have "
-        f"the right direction; rank correlation of these: {ranks_of(noticed):.2f}, of all: "
+        f"{sum(p.right for p in noticed)} of {len(noticed)} changes of {MIN_CHANGE:.0%} or more "
+        f"have the right direction; rank correlation of these: {ranks_of(noticed):.2f}, of all: "
         f"{ranks_of(pairs):.2f}"
     )
 

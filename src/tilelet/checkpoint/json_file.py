@@ -10,17 +10,17 @@ from tilelet.diag.catalogue.models import BadModelConfig
 from tilelet.diag.json_types import JsonObject
 
 # Configurations are a few kilobytes; an index of a large model a few hundred.
-_LARGEST_JSON = 64 << 20
+_MAX_JSON_BYTES = 64 << 20
 
 
 def read_json_object(path: Path) -> JsonObject:
     """Read the JSON object in a file; any problem is an error that names the file."""
     try:
         with path.open("rb") as file:
-            data = file.read(_LARGEST_JSON + 1)
+            data = file.read(_MAX_JSON_BYTES + 1)
     except OSError as error:
         raise BadModelConfig(str(path), error.strerror or str(error)) from error
-    if len(data) > _LARGEST_JSON:
+    if len(data) > _MAX_JSON_BYTES:
         raise BadModelConfig(str(path), "it is far too large")
     try:
         return parse_json_object(data)

@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 _LENGTH_BYTES = 8
 _ALIGNMENT = 64  # alignment of the first tensor in files written here
-_LARGEST_HEADER = 100_000_000  # the limit of the format
+_MAX_HEADER_BYTES = 100_000_000  # the limit of the format
 # Start of a Git LFS pointer, left in place of a file that was not downloaded.
 _LFS_POINTER = b"version https://git-lfs"
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -67,9 +67,9 @@ class SafetensorsFile:
         room = len(self._map) - _LENGTH_BYTES
         if self._map[: len(_LFS_POINTER)] == _LFS_POINTER:
             raise BadWeightFile(str(path), "it is a Git LFS pointer; run `git lfs pull`")
-        if length > min(room, _LARGEST_HEADER):
-            limit = "the file holds" if room < _LARGEST_HEADER else "at most allowed are"
-            why = f"its header claims {length} bytes, {limit} {min(room, _LARGEST_HEADER)}"
+        if length > min(room, _MAX_HEADER_BYTES):
+            limit = "the file holds" if room < _MAX_HEADER_BYTES else "at most allowed are"
+            why = f"its header claims {length} bytes, {limit} {min(room, _MAX_HEADER_BYTES)}"
             raise BadWeightFile(str(path), why)
         self._start = _LENGTH_BYTES + length
         try:

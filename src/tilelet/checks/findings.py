@@ -12,7 +12,7 @@ from tilelet.diag.core import Consequence, Diagnostic, Loc, UserError
 from tilelet.diag.json_types import JsonObject
 from tilelet.diag.text import plural
 
-SHOWN_OF_CAUSE = 8
+MAX_SHOWN_OF_CAUSE = 8
 """Limit on the findings of one cause that its message lists."""
 
 
@@ -189,7 +189,7 @@ def _with_others(first: Finding, others: Sequence[Finding]) -> Finding:
     if not others:
         return first
     lines = [f"line {f.loc.line}: {f.message}" if f.loc else f.message for f in others]
-    listed = lines[:SHOWN_OF_CAUSE]
+    listed = lines[:MAX_SHOWN_OF_CAUSE]
     if len(lines) > len(listed):
         listed.append(f"and {len(lines) - len(listed)} more")
     note = "\n".join([f"{plural(len(others), 'more finding')} of the same cause:", *listed])

@@ -28,7 +28,7 @@ from tilelet.device.schedule.arrays import LOOKS_UP, Stream, build_stream
 from tilelet.device.schedule.conflicts import (
     ACROSS,
     ATOMIC,
-    MOST,
+    MAX_FINDINGS,
     NO_LOOPS,
     READ,
     WRITE,
@@ -230,7 +230,7 @@ class Races:
     @cached_property
     def conflicts(self) -> list[Conflict]:
         """The first conflicts for each pair of arguments and kind of conflict."""
-        return self._conflicts(MOST)
+        return self._conflicts(MAX_FINDINGS)
 
     def _conflicts(self, most: int) -> list[Conflict]:
         found, self.looked_at = self._find(self.graph, most)
@@ -240,7 +240,7 @@ class Races:
             groups.setdefault((int(key[first]), int(key[second]), what), []).append((first, second))
         return [Conflict(*pairs[0], what, tuple(pairs)) for (_, _, what), pairs in groups.items()]
 
-    def _find(self, graph: Graph, most: int = MOST) -> tuple[Ints, int]:
+    def _find(self, graph: Graph, most: int = MAX_FINDINGS) -> tuple[Ints, int]:
         """Return the conflicts, and the number of tasks checked."""
         lib = library()
         if lib is None:
@@ -261,7 +261,7 @@ class Races:
     def findings(self) -> list[Finding]:
         conflicts = self.conflicts
         # Whole windows overlap more often than their valid parts.
-        if any(c.count >= MOST and self._example(c) is None for c in conflicts):
+        if any(c.count >= MAX_FINDINGS and self._example(c) is None for c in conflicts):
             conflicts = self._conflicts(MAX_COMPARED_PAIRS)
         made = [self._finding(conflict) for conflict in conflicts]
         return [finding for finding in made if finding is not None]

@@ -35,7 +35,7 @@ from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import CallView, ForView, yielded_values
 from tilelet.numerics.casts import unit_roundoff
 
-LOOSE = 1.0
+MIN_LOOSE_RTOL = 1.0
 """Relative tolerance at which an output of all zeros passes."""
 
 
@@ -60,7 +60,7 @@ def check(subject: Subject) -> CheckResult:
         assert isinstance(param.type, TensorType)
         if not param.type.dtype.is_float:
             continue
-        if comparison.rtol >= LOOSE:
+        if comparison.rtol >= MIN_LOOSE_RTOL:
             problem = ToleranceTooLoose(param.name, comparison.rtol, error, param.loc)
             findings.append(make_finding("tolerance", problem))
         # A tolerance of zero requests bitwise equality.

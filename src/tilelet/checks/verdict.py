@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tilelet.checks.trace import Tracer
     from tilelet.device.schedule.conflicts import Accesses
 
-SMALL = 1 << 20
+MAX_TABLE_BYTES = 1 << 20
 """Size in bytes up to which an input may hold lengths or tables; larger ones are data."""
 
 
@@ -109,7 +109,7 @@ class Subject:
         return {
             p.name: self.arguments[p.name]
             for p in self.program.main.params
-            if p.name in self.arguments and (nbytes_of(p) or 0) <= SMALL
+            if p.name in self.arguments and (nbytes_of(p) or 0) <= MAX_TABLE_BYTES
         }
 
     @cached_property

@@ -35,7 +35,7 @@ from tilelet.runtime import session
 from tilelet.runtime.session import Session
 from tilelet.scripts import exit_codes
 
-_SMALLEST_CACHE = 256  # positions, so that programs are compiled for a few sizes only
+_MIN_CACHE = 256  # positions, so that programs are compiled for a few sizes only
 
 
 @dataclass(eq=False)
@@ -143,9 +143,7 @@ def _prompts(found: GenerateCommand, config: Qwen3Config) -> list[_Answer]:
 def _positions(config: Qwen3Config, answers: Sequence[_Answer], new: int) -> int:
     """Return a cache size for this request: a power of two, or the model's maximum."""
     longest = max(len(a.prompt) for a in answers) + new
-    return min(
-        max(_SMALLEST_CACHE, 1 << (longest - 1).bit_length()), config.max_position_embeddings
-    )
+    return min(max(_MIN_CACHE, 1 << (longest - 1).bit_length()), config.max_position_embeddings)
 
 
 def _say_memory(parts: dict[str, int]) -> None:

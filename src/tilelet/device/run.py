@@ -26,7 +26,7 @@ from tilelet.device.memory.report import (
 )
 from tilelet.device.report.hints import row_hints
 from tilelet.device.report.profile import Profile, profile_of
-from tilelet.device.report.sensitivity import SHOWN, sensitivities
+from tilelet.device.report.sensitivity import MAX_SHOWN, sensitivities
 from tilelet.device.report.text import report_parts, report_text
 from tilelet.device.report.trace import TimelineTrace
 from tilelet.device.report.traffic import Traffic, traffic
@@ -38,7 +38,7 @@ from tilelet.diag.text import plural
 from tilelet.ir.core import Program
 from tilelet.tasks.stream import TaskStream
 
-SHOWN_LOSS = 0.005
+MIN_LOSS = 0.005
 """Share of the total below which shared buffers are not mentioned."""
 
 
@@ -118,7 +118,7 @@ class DeviceRun:
 
     @cached_property
     def profile(self) -> Profile:
-        most = list(sensitivities(self.timeline).items())[:SHOWN]
+        most = list(sensitivities(self.timeline).items())[:MAX_SHOWN]
         return dataclasses.replace(self.figures, depends_on=dict(most))
 
     def _profile(self, moved: Traffic) -> Profile:
@@ -135,7 +135,7 @@ class DeviceRun:
         lost = sum(k.serialized_us for k in self.profile.kernels)
         if self.ideal:
             parts.append("ideal memory plan: every stage of a pipelined loop has its own buffers")
-        elif lost >= SHOWN_LOSS * self.profile.total_us:
+        elif lost >= MIN_LOSS * self.profile.total_us:
             parts.append(
                 f"stages of pipelined loops that share buffers cost {lost:.2f} us of it: compare "
                 "with --as ideal"

@@ -8,7 +8,7 @@ from html import escape
 from tilelet.diag.tables import Table
 
 MAX_ROWS = 24
-LONGEST = 60
+MAX_CELL = 60
 
 
 def parts_html(parts: Sequence[str | Table], max_rows: int = MAX_ROWS) -> str:
@@ -39,4 +39,4 @@ def _table_html(table: Table, max_rows: int) -> str:
 
 
 def shorten(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_CELL else f"{text[: MAX_CELL - 1]}…"

@@ -39,7 +39,7 @@ _MAX_WRITERS = 12
 _MAX_PREDICTED = 120
 _MAX_AGREEING_ERROR = 1 / 3
 """Largest error of an agreeing tile, as a share of the error of the wrong region."""
-_LEAST_CLOSE = 2e-5
+_MIN_TOLERANCE = 2e-5
 
 KINDS = {
     "swapped operands": "wrong operand",
@@ -400,7 +400,7 @@ class Diagnosis:
                 error = relative_error(
                     self._actual[output][mask], self._case.expected[output][mask]
                 )
-                return max(_MAX_AGREEING_ERROR * error, _LEAST_CLOSE)
+                return max(_MAX_AGREEING_ERROR * error, _MIN_TOLERANCE)
         return CLOSE
 
     # Statements to edit

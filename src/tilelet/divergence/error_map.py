@@ -19,7 +19,7 @@ from tilelet.numerics.casts import as_computable
 Bools = NDArray[np.bool_]
 
 MAX_REGIONS = 8
-_CLOSE = 2e-2
+_MAX_ROUNDING = 2e-2
 """Relative L2 error up to which two regions are equal except for rounding."""
 _SAMPLE = 1 << 16
 """Sample size where checking every element would take too long."""
@@ -250,7 +250,7 @@ def _match_rounding(a: Array, e: Array, ulp: float) -> Shape | None:
 
 def _close(a: Array, e: Array) -> bool:
     norm = float(np.linalg.norm(e))
-    return norm > 0 and float(np.linalg.norm(a - e)) <= _CLOSE * norm
+    return norm > 0 and float(np.linalg.norm(a - e)) <= _MAX_ROUNDING * norm
 
 
 def _factor(a: Array, e: Array, shape: Sequence[int]) -> Shape | None:
@@ -258,9 +258,9 @@ def _factor(a: Array, e: Array, shape: Sequence[int]) -> Shape | None:
     if square == 0 or a.size < 2:
         return None
     factor = float(np.dot(a, e)) / square
-    if abs(factor - 1) < _CLOSE or abs(factor) < 1e-9 or not _close(a, factor * e):
+    if abs(factor - 1) < _MAX_ROUNDING or abs(factor) < 1e-9 or not _close(a, factor * e):
         return None
-    if abs(factor + 1) < _CLOSE:
+    if abs(factor + 1) < _MAX_ROUNDING:
         return Shape("sign", "the sign is wrong: actual = -golden", -1.0)
     return Shape("factor", f"a constant factor: actual = {_number(factor, shape)} x golden", factor)
 
@@ -351,7 +351,7 @@ def _shifts(a: Array, e: Array, mask: Bools) -> list[int]:
         step = max(1, others.size // _SAMPLE)
         distance = np.linalg.norm(others[:, ::step] - mine[::step], axis=1)
         best = int(np.argmin(distance))
-        if best == line or distance[best] > _CLOSE * max(
+        if best == line or distance[best] > _MAX_ROUNDING * max(
             float(np.linalg.norm(mine[::step])), 1e-300
         ):
             return []

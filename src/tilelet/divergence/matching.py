@@ -16,8 +16,8 @@ Ints = NDArray[np.int64]
 
 CLOSE = 1e-2
 """Relative L2 error up to which a tile agrees: BF16 leaves a few thousandths."""
-_LEAST_ELEMENTS = 8
-_LARGEST = 1e100
+_MIN_ELEMENTS = 8
+_MAX_MAGNITUDE = 1e100
 """Squares of larger doubles overflow."""
 _PROBES = 6
 _MAX_CANDIDATES = 20000
@@ -137,9 +137,9 @@ class Matcher:
         block = np.asarray(tile, np.float64)
         block = block.reshape(-1, block.shape[-1]) if block.ndim else block.reshape(1, 1)
         block = _without_zero_tails(block)
-        if block.size < _LEAST_ELEMENTS or not np.isfinite(block).all():
+        if block.size < _MIN_ELEMENTS or not np.isfinite(block).all():
             return None
-        if float(np.abs(block).max()) > _LARGEST:
+        if float(np.abs(block).max()) > _MAX_MAGNITUDE:
             return None
         norm = float(np.linalg.norm(block))
         spread = block - block.mean()

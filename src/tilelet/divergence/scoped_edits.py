@@ -33,7 +33,7 @@ _MAX_FLOAT_SCALARS = 4
 _MAX_EXTENTS = 6
 _MAX_INTEGERS = 16
 _MAX_LINEAR = 6
-_NEAR = 10
+_MAX_DISTANCE = 10
 """How many ops before and after a factor it may belong to."""
 _MAX_TERMS = 6
 _LIKELY_NUMBERS = 3
@@ -102,7 +102,10 @@ class ScopedEdits:
                     self._statement[op].append(op)
             ops = [op for op in walk(function.body) if len(op.results) == 1]
             for i, op in enumerate(ops):
-                self._near[op] = [*ops[max(0, i - _NEAR) : i], *ops[i + 1 : i + 1 + _NEAR]]
+                self._near[op] = [
+                    *ops[max(0, i - _MAX_DISTANCE) : i],
+                    *ops[i + 1 : i + 1 + _MAX_DISTANCE],
+                ]
         self.loops = {op.blocks[0].terminator: op for op in self._function if op.name == "for"}
         tensors = [p for p in program.main.params if isinstance(p.type, TensorType)]
         used = {v.name for op in self._function if op.name != "call" for v in op.operands}

@@ -46,7 +46,7 @@ _MAX_TABLE = 1 << 20
 _NUMBER = -1
 """In place of an axis: a number that is part of the program's text."""
 
-_KEPT_BYTES = 1 << 28
+_MAX_KEPT_BYTES = 1 << 28
 """Bytes of the original's outputs kept for comparison over all integer trials."""
 
 
@@ -196,7 +196,7 @@ def _integer_trials(program: Program, given: Mapping[str, object]) -> Iterator[d
     names = [name for name, array in arrays.items() if array.dtype.kind in "iub"]
     names += [n for n in control.scalars if isinstance(given.get(n), (int, float, np.number))]
     outputs = sum(array.nbytes for array in arrays.values())
-    trials = max(2, min(INTEGER_TRIALS, _KEPT_BYTES // max(outputs, 1)))
+    trials = max(2, min(INTEGER_TRIALS, _MAX_KEPT_BYTES // max(outputs, 1)))
     largest = max((n for array in arrays.values() for n in array.shape), default=1)
     for trial in range(trials):
         draw = np.random.default_rng(trial)

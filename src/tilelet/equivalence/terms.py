@@ -25,7 +25,7 @@ ZERO = np.uint64(0)
 """The term of a zero of any type, with which ops that move elements may pad."""
 
 _FIELD = (1 << 127) - 1
-_NEAR = 1 << 40
+_MAX_DIFFERENCE = 1 << 40
 """Maximum distance of two evaluations that means a constant difference (by chance: 2**-86)."""
 
 _MULTIPLY = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
@@ -58,9 +58,9 @@ def _point(value: Symbol | int) -> int:
 
 def _number_or_symbol(point: int) -> Symbol | int:
     """Return a number if all symbols cancel."""
-    if point < _NEAR:
+    if point < _MAX_DIFFERENCE:
         return point
-    return point - _FIELD if _FIELD - point < _NEAR else Symbol(point)
+    return point - _FIELD if _FIELD - point < _MAX_DIFFERENCE else Symbol(point)
 
 
 def difference(a: Symbol | int, b: Symbol | int) -> int | None:

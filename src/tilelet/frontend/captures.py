@@ -20,8 +20,8 @@ from tilelet.frontend.functions import KernelFunction
 
 _MISSING = object()
 _NUMBERS = (bool, int, float, complex, str, bytes)
-_DEPTH = 4  # levels of nested lists and objects
-_LARGEST_ARRAY = 1 << 16  # bytes; the elements of larger ones are not compared
+_MAX_DEPTH = 4  # levels of nested lists and objects
+_MAX_ARRAY_BYTES = 1 << 16  # bytes; the elements of larger ones are not compared
 _LIBRARY = sysconfig.get_path("stdlib")
 
 
@@ -172,7 +172,7 @@ class _Contents(list[object]):
     """The contents of a container at the time it was recorded."""
 
 
-def _snapshot(value: object, depth: int = _DEPTH) -> object:
+def _snapshot(value: object, depth: int = _MAX_DEPTH) -> object:
     """Return a copy of the contents of a mutable `value`; any other value itself."""
     if isinstance(value, (*_NUMBERS, type, FunctionType, ModuleType, KernelFunction)) or not depth:
         return value
@@ -183,7 +183,7 @@ def _snapshot(value: object, depth: int = _DEPTH) -> object:
         return _Contents([_snapshot(v, depth - 1) for v in items])
     if isinstance(value, np.ndarray):
         array = cast("Array", value)
-        if array.nbytes > _LARGEST_ARRAY or array.dtype.hasobject:
+        if array.nbytes > _MAX_ARRAY_BYTES or array.dtype.hasobject:
             return array
         return _Contents([array.dtype.str, str(array.shape), array.tobytes()])
     if type(value).__module__.partition(".")[0] in ("builtins", "numpy", "torch", "tilelet"):

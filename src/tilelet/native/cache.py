@@ -35,7 +35,7 @@ TRIM_EVERY = 300.0  # seconds between two scans of all entries
 STAMP = "trimmed"  # a file whose time is that of the last scan
 IN_USE = 60.0  # seconds after its last use in which an entry is not removed
 DEFAULT_CAP = 1 << 30
-ROOM = 16 << 20  # bytes of disk that suffice for any build
+BUILD_BYTES = 16 << 20  # bytes of disk that suffice for any build
 _DESCRIPTORS = Path("/proc/self/fd")
 Build = Callable[[Path], None]
 T = TypeVar("T")
@@ -215,7 +215,7 @@ def _build_into(root: Path, place: Path, build: Build) -> bool:
     except OSError:
         return False
     except UserError:
-        if shutil.disk_usage(root).free < ROOM:
+        if shutil.disk_usage(root).free < BUILD_BYTES:
             return False  # the cause of the compiler's failure
         raise
     finally:

@@ -176,15 +176,15 @@ def _in_double(operation: Operation) -> Operation:
     return convert
 
 
-_WIDEST = 64
+_MAX_BITS = 64
 
 
 def _shift_left(lhs: int, rhs: int) -> int:
-    return lhs << rhs if 0 <= rhs < _WIDEST else 0
+    return lhs << rhs if 0 <= rhs < _MAX_BITS else 0
 
 
 def _shift_right(lhs: int, rhs: int) -> int:
-    return lhs >> rhs if 0 <= rhs < _WIDEST else (-1 if lhs < 0 else 0)
+    return lhs >> rhs if 0 <= rhs < _MAX_BITS else (-1 if lhs < 0 else 0)
 
 
 def _both(lhs: bool, rhs: bool) -> bool:

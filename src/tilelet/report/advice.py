@@ -11,7 +11,7 @@ from tilelet.report.columns import repack, unpack
 
 COPIED = "code", "rule", "message", "claim", "rounding", "applied_by"
 
-LONGEST_DIFF = 20_000
+MAX_DIFF = 20_000
 """Maximum number of characters of a diff on the page."""
 
 
@@ -39,5 +39,5 @@ def _change(
         "place": [names.index(name), found["line"]] if name in names else None,
         "before": before,
         "after": found["after"],
-        "diff": diff if len(diff) <= LONGEST_DIFF else f"{diff[:LONGEST_DIFF]}\n…\n",
+        "diff": diff if len(diff) <= MAX_DIFF else f"{diff[:MAX_DIFF]}\n…\n",
     }

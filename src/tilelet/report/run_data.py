@@ -41,7 +41,7 @@ MAX_EDGES = 4_000_000
 JOIN = len(KINDS)
 """Kind of an edge to or from a join of many writers."""
 
-LONGEST_NAME = 400
+MAX_NAME = 400
 """Maximum length of a name on the page."""
 
 
@@ -92,9 +92,9 @@ def profile_data(profile_json: str, name: str, machine: str) -> JsonObject:
 
 
 def short(name: str) -> str:
-    if len(name) <= LONGEST_NAME:
+    if len(name) <= MAX_NAME:
         return name
-    return f"{name[:LONGEST_NAME]}… ({len(name):,} characters)"
+    return f"{name[:MAX_NAME]}… ({len(name):,} characters)"
 
 
 class _RunData:

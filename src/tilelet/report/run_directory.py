@@ -21,7 +21,7 @@ from tilelet.report.document import numbers_document, profile_document
 DATA = ("report", "page.data")
 NUMBERS = ("report", "numbers.json")
 COMMAND = "command.json"
-LARGEST_FILE = 1 << 28
+MAX_FILE_BYTES = 1 << 28
 
 
 def write_data(runs: Sequence[DeviceRun], path: Callable[..., Path]) -> None:
@@ -63,7 +63,7 @@ def read_command(directory: Path) -> list[str] | None:
 def _bytes(path: Path) -> bytes | None:
     if not path.is_file():
         return None
-    if path.stat().st_size > LARGEST_FILE:
+    if path.stat().st_size > MAX_FILE_BYTES:
         raise DamagedRun(str(path), "it is too large to be the data of a page")
     return path.read_bytes()
 

@@ -23,7 +23,7 @@ from tilelet.diag.catalogue.page import CannotServe
 from tilelet.diag.json_types import JsonObject
 
 HOST = "127.0.0.1"
-LONGEST_MESSAGE = 20_000
+MAX_MESSAGE = 20_000
 MAX_CONNECTIONS = 32
 SECONDS = 10.0
 """Time limit of a request; then its connection is closed."""
@@ -59,7 +59,7 @@ class ServedPage:
 
     def fail(self, message: str) -> None:
         with self.lock:
-            self.state, self.message = "the script fails", message[-LONGEST_MESSAGE:]
+            self.state, self.message = "the script fails", message[-MAX_MESSAGE:]
 
 
 class PageServer(ThreadingHTTPServer):

@@ -19,7 +19,7 @@ from tilelet.equivalence.claims import Claim
 from tilelet.tuning.evaluate import Score, Verdict
 from tilelet.tuning.knobs import Knob, Setting, Settings, TunableProgram
 
-_SHOWN = 8
+_MAX_SHOWN = 8
 _UNITS = {"gm_bytes": "bytes", "tasks": "tasks"}
 
 
@@ -165,7 +165,7 @@ class TuneResult:
         machines = list(self.winner.score.figures)
         heads = ("no other is better on all machines", *machines)
         table = Table("", heads)
-        for settings, score in self.pareto()[:_SHOWN]:
+        for settings, score in self.pareto()[:_MAX_SHOWN]:
             text = ", ".join(f"{n}={v}" for n, v in settings.items()) or "as it stands"
             cells = [self._figure(figures[self.objective]) for figures in score.figures.values()]
             table.rows.append((text, *cells))

@@ -44,7 +44,7 @@ METHODS: Mapping[str, search.Method] = {
 _PROBES = 3
 """Number of values tried before a knob is given up."""
 
-_LEAST = 1e-9  # avoids the logarithm of 0 for programs without tasks
+_MIN_SHARE = 1e-9  # avoids the logarithm of 0 for programs without tasks
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class _Tuner:
             return math.inf
         objective = self._request.objective
         shares = [
-            max(figures[objective], _LEAST) / _of_start(start, name, objective)
+            max(figures[objective], _MIN_SHARE) / _of_start(start, name, objective)
             for name, figures in score.figures.items()
         ]
         return math.exp(sum(map(math.log, shares)) / len(shares))
@@ -381,7 +381,7 @@ def _why_left_alone(scores: Sequence[Score], start: Score) -> str:
 
 def _of_start(start: Score, machine: str, objective: str) -> float:
     figures = start.figures.get(machine)
-    return max(figures[objective], _LEAST) if figures else 1.0
+    return max(figures[objective], _MIN_SHARE) if figures else 1.0
 
 
 def _reasons(scores: Iterable[Score]) -> list[str]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from tilelet.tuning.knobs import Knob, Setting
 
-_SMALL = 16
+_MIN_EXTENT = 16
 """Smaller numbers are counts (parts, stages), not tile extents."""
 
 _CUBE = 16
 """Tiles on chip are multiples of this: the cube works on sixteen rows and columns."""
 
-_REACH = 8
+_MAX_FACTOR = 8
 """Maximum factor by which a tile shrinks or grows."""
 
 
@@ -25,10 +25,10 @@ def values_for(knob: Knob, sizes: Iterable[int]) -> tuple[Setting, ...]:
     value = knob.value
     if isinstance(value, str):
         return (value, *knob.others)
-    if value < _SMALL:
+    if value < _MIN_EXTENT:
         return tuple(sorted({value, *range(1, 5), 6, 8, 16, 2 * value}))
     step = _CUBE if value % _CUBE == 0 else 1
-    factors = [1 << k for k in range(_REACH.bit_length())]
+    factors = [1 << k for k in range(_MAX_FACTOR.bit_length())]
     found = {value * f for f in factors} | {value // f for f in factors if value % f == 0}
     for size in set(sizes):
         found |= {d for d in _divisors(size) if _is_near(d, value)}
@@ -36,7 +36,7 @@ def values_for(knob: Knob, sizes: Iterable[int]) -> tuple[Setting, ...]:
 
 
 def _is_near(divisor: int, value: int) -> bool:
-    return value <= _REACH * divisor and divisor <= _REACH * value
+    return value <= _MAX_FACTOR * divisor and divisor <= _MAX_FACTOR * value
 
 
 def _divisors(size: int) -> Iterable[int]:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 _ATTEMPTS = 2
 """Attempts for a candidate whose process dies: the second time, it is to blame."""
 
-_PATIENCE = 5.0  # seconds for a thread that has nothing left to do
+_IDLE_SECONDS = 5.0  # seconds for a thread that has nothing left to do
 
 
 class Lost(Exception):  # noqa: N818 - it is an answer
@@ -126,7 +126,7 @@ class Workers:
             process.terminate()
         if manager is not None:
             # Python, when it ends, writes to a pipe that this thread may be closing.
-            manager.join(_PATIENCE)
+            manager.join(_IDLE_SECONDS)
 
 
 class _WithoutMain(ProcessPoolExecutor):

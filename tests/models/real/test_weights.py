@@ -236,7 +236,7 @@ def test_headers_that_are_damaged(
 def test_a_header_over_the_limit_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilelet.checkpoint.safetensors._LARGEST_HEADER", 50)
+    monkeypatch.setattr("tilelet.checkpoint.safetensors._MAX_HEADER_BYTES", 50)
     write_model(tmp_path)
     refuse(tmp_path, models.BadWeightFile, "at most allowed are 50")
 

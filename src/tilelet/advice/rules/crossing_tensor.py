@@ -23,7 +23,7 @@ class CrossingTensor(Caution, code="W1325"):
         )
 
 
-_LEAST_SHARE = 0.0001
+_MIN_SHARE = 0.0001
 """Minimum share of the bytes that a program moves."""
 
 
@@ -45,7 +45,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             continue
         rows = [t for p in subject.profiles for t in p.tensors if _stem(t.name) == _stem(name)]
         moved = sum(t.read + t.written for t in rows)
-        if moved < _LEAST_SHARE * total:
+        if moved < _MIN_SHARE * total:
             continue
         (writer,), (reader,) = writers.values(), readers.values()
         if writer.lineno <= reader.lineno <= (writer.end_lineno or 0):

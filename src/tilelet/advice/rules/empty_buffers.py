@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.use import WORTH, place_of
+from tilelet.advice.use import MIN_SHARE, place_of
 from tilelet.diag.core import Caution, Label, Loc
 
 
@@ -22,7 +22,7 @@ class EmptyBuffers(Caution, code="W1312"):
         )
 
 
-_MOSTLY_EMPTY = 0.25
+_MAX_FILL = 0.25
 _LOADED = ("Vec", "Mat")  # the targets of loads; other buffers hold parts of them
 _WAITING = ("GM", "MTE", "dispatch", "latency")
 
@@ -34,14 +34,14 @@ def find(subject: Subject) -> Iterator[Advice]:
         for kernel in profile.kernels:
             if kernel.bound not in _WAITING or not {*_LOADED} & {*kernel.memory}:
                 continue
-            if kernel.path_us < 2 * WORTH * profile.total_us:
+            if kernel.path_us < 2 * MIN_SHARE * profile.total_us:
                 continue
             fullest = max(
                 (used / profile.limits[space], space)
                 for space, used in kernel.memory.items()
                 if profile.limits.get(space) and space in _LOADED
             )
-            if 0 < fullest[0] < _MOSTLY_EMPTY:
+            if 0 < fullest[0] < _MAX_FILL:
                 problem = EmptyBuffers(
                     place_of(subject, kernel), kernel.name, kernel.bound, fullest[1], fullest[0]
                 )

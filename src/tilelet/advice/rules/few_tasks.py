@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.use import WORTH, cores_of, place_of
+from tilelet.advice.use import MIN_SHARE, cores_of, place_of
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import plural
 
@@ -30,7 +30,7 @@ def find(subject: Subject) -> Iterator[Advice]:
         for kernel in profile.kernels:
             cores = cores_of(profile, kernel)
             share = kernel.path_us / max(profile.total_us, 1e-9)
-            if 0 < kernel.tasks < cores and share > 2 * WORTH:
+            if 0 < kernel.tasks < cores and share > 2 * MIN_SHARE:
                 problem = FewTasks(place_of(subject, kernel), kernel.name, kernel.tasks, cores)
                 yield subject.advice(problem, [kernel])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.use import WORTH
+from tilelet.advice.use import MIN_SHARE
 from tilelet.device.kernel.view import Transfer
 from tilelet.diag.core import Caution, Label, Loc
 
@@ -31,7 +31,7 @@ def find(subject: Subject) -> Iterator[Advice]:
         rows = {kernel.name: kernel for kernel in run.summary.kernels}
         for kernel in run.kernels:
             row = rows.get(kernel.name)
-            if row is None or row.path_us < WORTH * run.summary.total_us:
+            if row is None or row.path_us < MIN_SHARE * run.summary.total_us:
                 continue
             seen: set[str] = set()
             for step in kernel.walk():

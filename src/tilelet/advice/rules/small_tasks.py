@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tilelet.advice.core import Advice, Rule, Subject
 from tilelet.advice.merging import is_number
 from tilelet.advice.source import Source, number_of
-from tilelet.advice.use import WORTH, cores_of, place_of
+from tilelet.advice.use import MIN_SHARE, cores_of, place_of
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.editing import Edit
 from tilelet.diag.text import plural
@@ -47,7 +47,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             overhead = runtime.head_us + runtime.tail_us + runtime.dispatch_us
             overhead += runtime.submit_us * kernel.tasks / blocks
             share = kernel.tasks * runtime.submit_us / max(run.summary.total_us, 1e-9)
-            if kernel.tasks >= 100 and each < overhead and share > WORTH:
+            if kernel.tasks >= 100 and each < overhead and share > MIN_SHARE:
                 loc = place_of(subject, kernel)
                 problem = SmallTasks(loc, kernel.tasks, blocks, each, overhead)
                 loop = _loop_of(source, loc.line)

@@ -20,8 +20,8 @@ class SmallTransfers(Caution, code="W1329"):
         )
 
 
-_WORTH = 0.01
-_MANY = 64
+_MIN_SHARE = 0.01
+_MIN_TRANSFERS = 64
 """Minimum number of transfers of one kind."""
 
 
@@ -40,7 +40,7 @@ def find(subject: Subject) -> Iterator[Advice]:
                 if work.param is None or work.rows != 1 or work.row_bytes >= run.machine.gm.granule:
                     continue
                 kind = work.param, work.writes_gm
-                if times >= _MANY and kind not in seen:
+                if times >= _MIN_TRANSFERS and kind not in seen:
                     seen.add(kind)  # one per tensor and direction
                     problem = SmallTransfers(
                         step.loc,
@@ -50,7 +50,7 @@ def find(subject: Subject) -> Iterator[Advice]:
                         work.writes_gm,
                     )
                     advice = subject.advice(problem, [row])
-                    if advice.share > _WORTH:
+                    if advice.share > _MIN_SHARE:
                         yield advice
 
 

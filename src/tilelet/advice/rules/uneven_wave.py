@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilelet.advice.core import Advice, Rule, Subject
-from tilelet.advice.use import WORTH, cores_of, place_of
+from tilelet.advice.use import MIN_SHARE, cores_of, place_of
 from tilelet.diag.core import Caution, Label, Loc
 from tilelet.diag.text import plural
 
@@ -29,7 +29,7 @@ def find(subject: Subject) -> Iterator[Advice]:
             cores = cores_of(profile, kernel)
             waves, left = divmod(kernel.tasks, cores) if cores else (0, 0)
             share = kernel.path_us / max(profile.total_us, 1e-9)
-            if 1 <= waves <= 4 and 0 < left <= cores // 2 and share > 2 * WORTH:
+            if 1 <= waves <= 4 and 0 < left <= cores // 2 and share > 2 * MIN_SHARE:
                 loc = place_of(subject, kernel)
                 yield subject.advice(
                     UnevenWave(loc, kernel.name, kernel.tasks, cores, left), [kernel]

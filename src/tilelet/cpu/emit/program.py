@@ -50,7 +50,7 @@ class Compiled:
 
 
 # Larger than any memory; a larger 64-bit size could overflow to a small one.
-_MOST = 1 << 62
+_MAX_BYTES = 1 << 62
 
 
 def emit_program(program: Program, parts: int = 2) -> Compiled:
@@ -159,7 +159,7 @@ def _tables(
         batch += f", {batch_hint.streams}, {batch_hint.same_a}"
         lines.append(
             f'    {{{code.name}, "{identifier(fn.name)}", {sizes}, "{directions}", {footprint}, '
-            f"{batch}, {min(code.scratch, _MOST)}, {code.iterations}}},"
+            f"{batch}, {min(code.scratch, _MAX_BYTES)}, {code.iterations}}},"
         )
     lines += ["    {0},", "};", ""]
     entry = f"f_{identifier(program.main.name)}"
@@ -174,7 +174,7 @@ def _tables(
         f"    kernels, {len(codes)},",
         f"    {max([len(c.windows) for _, c in codes], default=0)},",
         f"    {max([len(c.scalars) for _, c in codes], default=0)},",
-        f"    {min(scratch, _MOST)},",
+        f"    {min(scratch, _MAX_BYTES)},",
         "    control,",
         f"    {'tl_matmul_side_by_side' if has_products else 'NULL'},",
         "};",

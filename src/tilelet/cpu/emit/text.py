@@ -65,16 +65,16 @@ def _file_name(path: str) -> str:
 
 
 _NOT_IN_WORDS = re.compile(r"\W", flags=re.ASCII)
-_LONGEST = 40
+_MAX_NAME = 40
 
 
 def identifier(hint: str) -> str:
     """Turn `hint` into a C identifier; different hints give different identifiers."""
     name = _NOT_IN_WORDS.sub("_", hint)
-    if name == hint and len(name) <= _LONGEST:
+    if name == hint and len(name) <= _MAX_NAME:
         return name or "value"
     mark = f"_{zlib.crc32(hint.encode()):08x}"
-    return name[: _LONGEST - len(mark)] + mark
+    return name[: _MAX_NAME - len(mark)] + mark
 
 
 def double_text(value: float) -> str:

@@ -41,7 +41,7 @@ PRODUCTS = ("matmul.c", "pair_kernels.c", "products.c")
 LIBRARY = "program.so"
 OPTIMIZE = "-O3"  # programs: the compiler vectorizes element loops
 OPTIMIZE_RUNTIME = "-O2"  # already vectorized by hand; -O3 only takes longer
-_LONGEST = 600.0  # time limit of one compiler process in seconds
+_COMPILER_SECONDS = 600.0  # time limit of one compiler process in seconds
 # Seconds between checks for signals: one that arrives just before a wait does not end it.
 _POLL = 0.1
 
@@ -148,9 +148,9 @@ class _Jobs:
         arguments = (*arguments, "-o", str(target))
         try:
             process = self._start([*self._compiler.command, *_flags(self._compiler), *arguments])
-            _, output = process.communicate(timeout=_LONGEST)
+            _, output = process.communicate(timeout=_COMPILER_SECONDS)
         except subprocess.TimeoutExpired:
-            raise CompilerFailed(who, f"it took more than {_LONGEST:.0f} s") from None
+            raise CompilerFailed(who, f"it took more than {_COMPILER_SECONDS:.0f} s") from None
         except OSError as error:
             raise CompilerFailed(who, error.strerror or str(error)) from None
         with self._lock:
@@ -211,7 +211,7 @@ def _complaint(output: str) -> str:
 def _room(target: Path) -> str:
     """Return a remark if the disk is nearly full: not every compiler reports that."""
     free = shutil.disk_usage(target.parent).free
-    return f"; perhaps no space left: {free >> 10} KiB are free" if free < cache.ROOM else ""
+    return f"; perhaps no space left: {free >> 10} KiB are free" if free < cache.BUILD_BYTES else ""
 
 
 def _parts(*, has_products: bool) -> dict[str, list[Path]]:

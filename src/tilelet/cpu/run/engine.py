@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from tilelet.cpu.run.host import HostOp
 
 _POLL = 0.1  # seconds between checks for Ctrl-C while native code runs
-_PATIENCE = 0.15  # seconds a run may take to stop after Ctrl-C
+_STOP_SECONDS = 0.15  # seconds a run may take to stop after Ctrl-C
 _THREAD_BYTES = 1 << 20  # approximate memory of a thread besides its kernel's tiles
-_KEPT_PROGRAMS = 32
+_MAX_PROGRAMS = 32
 _DIGITS = 100  # limit for a number in the environment; Python refuses to parse thousands
 
 # Shows a text and the number of tasks so far while a block runs.
@@ -349,7 +349,7 @@ class Call:
             # Tasks check `cancel` between ops. An op on a huge tile ends later by itself; its
             # memory stays alive until then.
             with contextlib.suppress(BaseException):
-                self._done.wait(_PATIENCE)
+                self._done.wait(_STOP_SECONDS)
             raise
         return self._result
 
@@ -436,7 +436,7 @@ def compile_native(
     with _lock:
         slot = _programs.setdefault(id(program), _Slot(program))
         _programs.move_to_end(id(program))
-        while len(_programs) > _KEPT_PROGRAMS:
+        while len(_programs) > _MAX_PROGRAMS:
             _programs.popitem(last=False)
     return slot.native(keep, with_plans=with_plans)
 

@@ -39,9 +39,9 @@ else:
     from _signal import getsignal  # `signal.getsignal` spends 5 us on an enum
 
 # Nanoseconds. Single-threaded runs this short are slower on several threads, which must be started.
-_SHORT = 300_000
+_SHORT_RUN_NS = 300_000
 # A multi-threaded run this short, thread start included, may be faster on one thread.
-_WORTH_A_TRY = 2_000_000
+_MAX_TRIED_NS = 2_000_000
 # A run this short is executed by the calling thread with the others' help: it needs no progress
 # display.
 _BRIEF = 200_000_000
@@ -179,7 +179,7 @@ class PreparedCalls:
         prepared.look_for_memory(threads=1)
         begin = time.perf_counter_ns()
         kind = enter(prepared.call.args)
-        if time.perf_counter_ns() - begin < _SHORT:
+        if time.perf_counter_ns() - begin < _SHORT_RUN_NS:
             self._strikes = 0
         else:
             self._strikes += 1
@@ -197,7 +197,7 @@ class PreparedCalls:
     def _judge(self, taken: int) -> None:
         """Decide from a multi-threaded run how to make the next one."""
         self._pause = max(0, self._pause - 1)
-        self._is_short = self._pause == 0 and taken < _WORTH_A_TRY
+        self._is_short = self._pause == 0 and taken < _MAX_TRIED_NS
         self._is_brief = taken < _BRIEF
 
     def _run_on_threads(

@@ -47,7 +47,7 @@ def _field(**checks: object) -> Any:
 # Limits on any number. No machine comes near them, but times are summed and divided by, and the
 # model keeps arrays with one entry per core.
 _SMALLEST, _GREATEST, _MAX_CORES = 1e-6, 10**12, 4096
-_LARGEST_SPREAD = 100.0  # a logarithm: a larger interval carries no information
+_MAX_SPREAD = 100.0  # a logarithm: a larger interval carries no information
 
 
 def _positive_field() -> Any:
@@ -234,7 +234,7 @@ class Spread:
     rows    number of rows
     """
 
-    within: float = _field(least=0, most=_LARGEST_SPREAD)
+    within: float = _field(least=0, most=_MAX_SPREAD)
     rows: int = _count_field()
 
 

@@ -20,7 +20,7 @@ from tilelet.ir.core import Function, Program
 from tilelet.ir.types import Mem
 
 _ALIGNMENT = 32
-_NOTICED = 0.02
+_MIN_GAIN = 0.02
 """Share of a kernel's time below which more slots are not suggested."""
 
 _MEMORY = {Core.AIV: Mem.Vec, Core.AIC: Mem.Mat}
@@ -56,9 +56,9 @@ def _find_short(function: Function, machine: Machine) -> Iterator[ShortRing]:
     fit = [n for n in range(1, EXCHANGE_SLOTS + 1) if all(n <= use.most for use in uses)]
     times = {n: kernel_cost(_with_slots(kernel, n), machine).exec_us for n in fit}
     best = min(times.values(), default=us)
-    if us <= best * (1 + _NOTICED):
+    if us <= best * (1 + _MIN_GAIN):
         return
-    enough = next(n for n in fit if times[n] <= best * (1 + _NOTICED / 2))
+    enough = next(n for n in fit if times[n] <= best * (1 + _MIN_GAIN / 2))
     slots, slot = kernel.tiles[kernel.rings[0]].buffers, max(use.slot for use in uses)
     place = next(step.loc for step in kernel.walk() if kernel.rings[0] in step.writes)
     yield ShortRing(kernel.name, slots, slot, us, place, enough, times[enough])

@@ -19,9 +19,9 @@ from tilelet.diag.table_html import parts_html
 from tilelet.diag.tables import Table, byte_text, number, percent, times
 from tilelet.diag.text import plural
 
-SHOWN_KERNELS = 16
-SHOWN_CAUSES = 3
-SHOWN_US = 0.005
+MAX_KERNELS = 16
+MAX_CAUSES = 3
+MIN_US = 0.005
 """Smaller differences are not listed."""
 
 RUNTIME_PARTS = ("head", "tail", "scheduler")
@@ -50,9 +50,7 @@ class ProfileComparison:
     def causes(self) -> list[Cause]:
         """Return the causes, largest first; together they are the difference."""
         found = [self._runtime(), self._orchestrator(), *self._kernels()]
-        return sorted(
-            (c for c in found if abs(c.us) >= SHOWN_US), key=lambda c: (-abs(c.us), c.text)
-        )
+        return sorted((c for c in found if abs(c.us) >= MIN_US), key=lambda c: (-abs(c.us), c.text))
 
     def _runtime(self) -> Cause:
         a, b = (sum(p.path.get(part, 0.0) for part in RUNTIME_PARTS) for p in (self.a, self.b))
@@ -94,7 +92,7 @@ class ProfileComparison:
             text += f", {each[1]:.2f} instead of {each[0]:.2f} us each (bound: {b.bound})"
         if abs(b.moved - a.moved) > 0.05 * max(a.moved, 1):
             text += f"; it moves {byte_text(b.moved)} instead of {byte_text(a.moved)}"
-        if abs(b.serialized_us - a.serialized_us) >= SHOWN_US:
+        if abs(b.serialized_us - a.serialized_us) >= MIN_US:
             lost = _change(a.serialized_us, b.serialized_us)
             text += f"; stages whose buffers do not fit cost {lost} of it"
         return text
@@ -178,7 +176,7 @@ class ProfileComparison:
             lambda k: byte_text(k.moved),
             lambda k: k.bound,
         )
-        for a, b in pairs[:SHOWN_KERNELS]:
+        for a, b in pairs[:MAX_KERNELS]:
             either = b or a
             assert either is not None
             cells: list[str] = []
@@ -186,14 +184,14 @@ class ProfileComparison:
                 cells += [show(k) if k else "-" for k in (a, b)]
             name = f"{a.name} -> {b.name}" if a and b and a.name != b.name else either.name
             table.rows.append((name, *cells))
-        if len(pairs) > SHOWN_KERNELS:
-            table.notes.append(f"and {len(pairs) - SHOWN_KERNELS} more that differ less")
+        if len(pairs) > MAX_KERNELS:
+            table.notes.append(f"and {len(pairs) - MAX_KERNELS} more that differ less")
         return table
 
     def why(self, names: tuple[str, str] = ("A", "B")) -> str:
         """Describe the difference and its largest causes; `names` begin the sentences."""
         lines = [self.verdict(names)]
-        causes = self.causes()[:SHOWN_CAUSES]
+        causes = self.causes()[:MAX_CAUSES]
         lines += [f"  {i}. {_signed_text(c.us)} us  {c.text}" for i, c in enumerate(causes, 1)]
         lines += [f"  note: {note}" for note in self.notes()]
         if self.b.moved != self.a.moved:
@@ -230,7 +228,7 @@ class ProfileComparison:
 
     def verdict(self, names: tuple[str, str] = ("A", "B")) -> str:
         a, b = self.a.total_us, self.b.total_us
-        if abs(self.difference_us) < SHOWN_US:
+        if abs(self.difference_us) < MIN_US:
             return f"Both take {number(a)} us {MODELLED}."
         faster, ratio = (names[1], a / b) if b < a else (names[0], b / a)
         words = in_words(self.pair, a, b)
@@ -274,9 +272,7 @@ class ProfileComparison:
             "ratio_interval": None if self.ratio is None else [round(r, 4) for r in self.ratio],
             "likelihood": None if likely is None else round(likely, 4),
             "verdict": in_words(self.pair, self.a.total_us, self.b.total_us),
-            "causes": [
-                {"us": round(c.us, 4), "text": c.text} for c in self.causes()[:SHOWN_CAUSES]
-            ],
+            "causes": [{"us": round(c.us, 4), "text": c.text} for c in self.causes()[:MAX_CAUSES]],
             "kernels": [
                 {
                     "name": (b or a).name,  # type: ignore[union-attr]

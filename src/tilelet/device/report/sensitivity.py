@@ -9,7 +9,7 @@ from tilelet.device.machine.description import Machine, with_fields
 from tilelet.device.schedule.simulate import Timeline, replay_roughly
 
 NUDGE = 0.1
-SHOWN = 3
+MAX_SHOWN = 3
 
 
 def _paths(names: Sequence[str], *fields: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from tilelet.device.report.critical import Path
 from tilelet.device.schedule.simulate import Timeline
 
 TIE = "too close to tell"
-TOO_CLOSE = 0.8
+MIN_LIKELIHOOD = 0.8
 """Below this likelihood no claim is made about which of two programs is faster."""
 
 
@@ -103,6 +103,6 @@ def in_words(pair: Mapping[str, float], a_us: float, b_us: float) -> str:
     likely = likelihood(pair, a_us, b_us)
     if likely is None:
         return ""
-    if likely < TOO_CLOSE:
+    if likely < MIN_LIKELIHOOD:
         return TIE
     return f"{'faster' if b_us < a_us else 'slower'}, {math.floor(100 * likely):d} % likely"

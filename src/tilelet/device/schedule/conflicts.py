@@ -24,7 +24,7 @@ UNORDERED, ACROSS = 0, 1
 loop that the program declares parallel.
 """
 
-MOST = 16
+MAX_FINDINGS = 16
 """Limit on findings per pair of access kinds."""
 
 
@@ -78,7 +78,9 @@ def _empty_rows() -> Ints:
 NO_LOOPS = Loops(_empty_rows(), _empty_rows(), _empty_rows(), _empty_rows())
 
 
-def find_conflicts(accesses: Accesses, graph: Graph, loops: Loops, most: int = MOST) -> Ints:
+def find_conflicts(
+    accesses: Accesses, graph: Graph, loops: Loops, most: int = MAX_FINDINGS
+) -> Ints:
     """Return rows of (first access, second access, kind of conflict), ordered by the second.
 
     If a later write covers an access and is ordered after it, only that write is compared with

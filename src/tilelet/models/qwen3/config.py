@@ -18,9 +18,9 @@ from tilelet.diag.catalogue.models import (
 )
 from tilelet.diag.json_types import JsonObject
 
-_LARGEST_SIZE = (1 << 31) - 1
+_MAX_SIZE = (1 << 31) - 1
 _MAX_LAYERS = 10_000
-_LARGEST_NUMBER = 1e30
+_MAX_NUMBER = 1e30
 _DTYPES = ("bfloat16", "float16", "float32")
 
 
@@ -46,7 +46,7 @@ class Qwen3Config:
             _check_size(name, getattr(self, name))
         for name in ("rope_theta", "rms_norm_eps"):
             value = getattr(self, name)
-            if not _is_number(value) or not 0 < value < _LARGEST_NUMBER:
+            if not _is_number(value) or not 0 < value < _MAX_NUMBER:
                 raise BadModelField(name, value, "a positive number")
         tied = self.tie_word_embeddings  # may come from a file
         if not isinstance(tied, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -215,7 +215,7 @@ _SIZES = (*_REQUIRED, "head_dim", "vocab_size", "max_position_embeddings")
 
 
 def _check_size(name: str, value: object) -> None:
-    most = _MAX_LAYERS if name == "num_hidden_layers" else _LARGEST_SIZE
+    most = _MAX_LAYERS if name == "num_hidden_layers" else _MAX_SIZE
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= most:
         raise BadModelField(name, value, f"a positive integer of at most {most}")
 

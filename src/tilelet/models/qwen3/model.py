@@ -55,7 +55,7 @@ _CONTEXT_PART = 1024
 # Maximum inputs of a product at a time, since no on-chip memory limits them on a CPU.
 # INT8 weights are widened first, and stay in cache if there are few.
 _INPUTS = 1024
-_SMALLEST_PAGE = 16
+_MIN_PAGE = 16
 _DEFAULT_MAX_SEQ = 4096
 
 # Called with a layer's index, its hidden states, and the experts of every row, if any.
@@ -85,8 +85,8 @@ class ModelSizes:
                 raise BadGenerateSetting(name, getattr(self, name), "at least 1")
         if self.pages < 0:
             raise BadGenerateSetting("pages", self.pages, "at least 1")
-        if self.page % _SMALLEST_PAGE:
-            raise BadGenerateSetting("page", self.page, f"a multiple of {_SMALLEST_PAGE}")
+        if self.page % _MIN_PAGE:
+            raise BadGenerateSetting("page", self.page, f"a multiple of {_MIN_PAGE}")
         if self.chunk % self.page:
             wanted = f"a multiple of `page`, {self.page}"
             raise BadGenerateSetting("chunk", self.chunk, wanted)

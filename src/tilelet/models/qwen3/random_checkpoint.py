@@ -25,7 +25,7 @@ from tilelet.runtime.progress import progress
 
 _SPREAD = 0.02
 _BF16 = np.dtype(ml_dtypes.bfloat16)
-_DRAWN = 1 << 20  # numbers drawn at a time
+_BATCH = 1 << 20  # numbers drawn at a time
 
 
 def write_random_checkpoint(directory: Path, config: Qwen3Config, layers_per_shard: int) -> None:
@@ -61,8 +61,8 @@ def _numbers(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[Array
     if len(shape) == 1:
         yield np.ones(count, _BF16)
         return
-    for first in range(0, count, _DRAWN):
-        drawn = rng.standard_normal(min(_DRAWN, count - first), np.float32)
+    for first in range(0, count, _BATCH):
+        drawn = rng.standard_normal(min(_BATCH, count - first), np.float32)
         yield (_SPREAD * drawn).astype(_BF16)
 
 

@@ -14,7 +14,7 @@ from tilelet.diag.text import integer_text
 
 # Number of context-length classes, which are submitted in order, the longest first.
 LENGTH_CLASSES = 8
-_LARGEST_SIZE = (1 << 31) - 1
+_MAX_SIZE = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class DecodeShape:
             if size.type == "float":
                 if not (math.isfinite(value) and value >= 0):
                     raise BadTile(size.name, value, "a number of at least 0")
-            elif not 0 < value <= _LARGEST_SIZE:
-                raise BadTile(size.name, integer_text(value), f"from 1 to {_LARGEST_SIZE}")
+            elif not 0 < value <= _MAX_SIZE:
+                raise BadTile(size.name, integer_text(value), f"from 1 to {_MAX_SIZE}")
         for whole, part in (
             ("batch", "batch_tile"),
             ("hidden", "k_chunk"),

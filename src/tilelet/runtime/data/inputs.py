@@ -25,7 +25,7 @@ from tilelet.dtypes import HF8, Argument, Arguments, Array
 from tilelet.native.memory import available_memory
 from tilelet.numerics import cast as cast_elements
 from tilelet.runtime.data.arrays import as_array, as_tensor, is_array, is_deferred, loaded_torch
-from tilelet.runtime.data.lent import LARGE
+from tilelet.runtime.data.lent import MIN_LENT_BYTES
 from tilelet.runtime.data.seeds import seeded_generators, torch_seed
 from tilelet.runtime.data.specs import Spec, TensorSpec
 from tilelet.runtime.session import Session, current
@@ -40,7 +40,7 @@ def check_memory(specs: Sequence[Spec]) -> None:
     tensors = [spec for spec in specs if isinstance(spec, TensorSpec)]
     available = available_memory()
     needed = {
-        s.name: s.nbytes * (1 if s.nbytes >= LARGE and not s.is_output else _COPIES)
+        s.name: s.nbytes * (1 if s.nbytes >= MIN_LENT_BYTES and not s.is_output else _COPIES)
         for s in tensors
     }
     total = sum(needed.values())

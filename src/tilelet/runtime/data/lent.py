@@ -16,7 +16,7 @@ from tilelet.diag.catalogue.harness import InitValueFailed
 from tilelet.dtypes import Array
 from tilelet.runtime.data.arrays import raw
 
-LARGE = 1 << 26
+MIN_LENT_BYTES = 1 << 26
 """Bytes from which an input is not copied."""
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from tilelet.runtime.data.arrays import loaded_torch
 
 # Seeds that people choose are smaller; the random seed of a torch process is larger.
-_LARGEST_CHOSEN = 1 << 53
+_MAX_CHOSEN = 1 << 53
 
 
 def torch_seed() -> int:
     """Return the seed passed to `torch.manual_seed`; 0 if none, or without torch."""
     torch = loaded_torch()
     chosen = int(torch.initial_seed()) if torch else 0
-    return chosen if chosen < _LARGEST_CHOSEN else 0
+    return chosen if chosen < _MAX_CHOSEN else 0
 
 
 @contextmanager

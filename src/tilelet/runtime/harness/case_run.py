@@ -22,7 +22,7 @@ from tilelet.ir.core import Program
 from tilelet.ir.types import TensorType
 from tilelet.runtime.data.array_files import BadFileError, load_array
 from tilelet.runtime.data.inputs import MadeOnDemand, draw_seed, initial_array
-from tilelet.runtime.data.lent import LARGE, LentInputs
+from tilelet.runtime.data.lent import MIN_LENT_BYTES, LentInputs
 from tilelet.runtime.data.specs import ScalarSpec, Spec, TensorSpec
 from tilelet.runtime.harness.call_forms import RunCase
 from tilelet.runtime.harness.import_state import ImportState
@@ -155,7 +155,11 @@ class CaseRun:
         owners: dict[str, EntryParameter] = {}
         for param in self.compiled.parameters:
             spec = self.specs[param.name]
-            is_lent = isinstance(spec, TensorSpec) and spec.nbytes >= LARGE and not spec.is_output
+            is_lent = (
+                isinstance(spec, TensorSpec)
+                and spec.nbytes >= MIN_LENT_BYTES
+                and not spec.is_output
+            )
             if not is_lent or param.is_written:
                 found[param.name] = self._initial(param)
                 continue

@@ -17,7 +17,7 @@ from tilelet.dtypes import Array
 from tilelet.runtime.data.array_files import save_array
 
 ROOT = "build_output"
-_LONGEST_NAME = 120  # characters of a user's name in a file name; most systems allow 255
+_MAX_NAME = 120  # characters of a user's name in a file name; most systems allow 255
 
 
 def build_root() -> Path:
@@ -83,7 +83,7 @@ def file_name(name: str) -> str:
     """Return a user's name as one path component without separators, of limited length."""
     plain = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
     plain = re.sub(r"^\.+", lambda dots: "_" * len(dots[0]), plain)
-    if len(plain) <= _LONGEST_NAME:
+    if len(plain) <= _MAX_NAME:
         return plain
     rest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:12]
-    return f"{plain[:_LONGEST_NAME]}-{rest}"
+    return f"{plain[:_MAX_NAME]}-{rest}"

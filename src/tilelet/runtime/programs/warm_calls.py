@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tilelet.runtime.programs.compiler import CompiledProgram
 
 NOT_WARM: Any = object()  # result of a call that must take the ordinary path
-_KEPT = 64  # signatures of one function
+_MAX_SIGNATURES = 64  # signatures of one function
 
 Signature = tuple[object, ...]
 Made = tuple[tuple[int, ...], Any]  # shape and element type of an allocated output
@@ -85,7 +85,7 @@ class WarmCalls:
             return
         written = [i for i, p in enumerate(params) if p.is_written and p.name not in numbers]
         made = [i for i in written if isinstance(sources[i], tuple)]
-        if len(self._known) >= _KEPT:
+        if len(self._known) >= _MAX_SIGNATURES:
             self._known.clear()
         self._known[found[0]] = _WarmCall(
             prepared,

@@ -38,17 +38,17 @@ _Tensor: Any = torch.Tensor
 _FunctionMode: Any = import_module("torch.overrides").TorchFunctionMode
 _DispatchMode: Any = import_module("torch.utils._python_dispatch").TorchDispatchMode
 
-LARGE = 1 << 16  # elements; smaller tensors are computed faster than recorded
+MIN_ELEMENTS = 1 << 16  # elements; smaller tensors are computed faster than recorded
 # Elements of large tensors that a script makes before any is deferred: to describe operators
 # without elements torch first loads its compiler, which takes a second.
-_FREE = 1 << 24
+_MIN_MADE = 1 << 24
 # Elements of a blank tensor that is deferred: scripts fill it with parts of large tensors, which
 # would have to be computed for the first of them.
-_BLANK = 1 << 10
-_MANY = 64  # elements written singly before a tensor is computed
-_ROW = 1 << 12  # elements of a row
-_MANY_ROWS = 256  # rows written singly before a tensor is computed
-_MOST = 20_000  # maximum number of operations on a tape
+_MIN_BLANK = 1 << 10
+_MAX_WRITES = 64  # elements written singly before a tensor is computed
+_MAX_ROW = 1 << 12  # elements of a row
+_MAX_ROWS = 256  # rows written singly before a tensor is computed
+_MAX_OPERATIONS = 20_000  # maximum number of operations on a tape
 
 _FACTORIES = [
     "arange",
@@ -195,15 +195,15 @@ class Tape:
 
     def takes(self, elements: int, is_blank: bool) -> bool:
         """Whether to defer a new tensor of this many elements."""
-        if elements >= LARGE:
+        if elements >= MIN_ELEMENTS:
             self._made += elements
-        return elements >= (_BLANK if is_blank else LARGE) and self._made > _FREE
+        return elements >= (_MIN_BLANK if is_blank else MIN_ELEMENTS) and self._made > _MIN_MADE
 
     def add(self, operation: Operation) -> None:
         self._added += 1
         operation.number = self._added
         self._pending.append(operation)
-        if len(self._pending) > _MOST:
+        if len(self._pending) > _MAX_OPERATIONS:
             self._pending = [o for o in self._pending if o.is_wanted]
             self.compute(operation.writes)  # others stay deferred: they may be too large
 
@@ -351,7 +351,7 @@ def _dispatch(call: OperatorCall) -> Any:
     if made is None:
         return _run_now(call)
     passed = call.passed()
-    is_small = call.function._overloadpacket.__name__ in _BLANKS and made.numel() < LARGE
+    is_small = call.function._overloadpacket.__name__ in _BLANKS and made.numel() < MIN_ELEMENTS
     results = [
         _result(value, alias, passed, is_small) for value, alias in _with_aliases(call, made)
     ]
@@ -398,7 +398,7 @@ def _without_elements(call: OperatorCall) -> Any | None:
         if size is None or not _TAPE.takes(size, is_blank):
             return None
     plain = [t for t in tensors if not isinstance(t, Deferred)]
-    if any(t.device.type != "cpu" or t.requires_grad or t.numel() >= LARGE for t in plain):
+    if any(t.device.type != "cpu" or t.requires_grad or t.numel() >= MIN_ELEMENTS for t in plain):
         return None
     if any(isinstance(t, Deferred) and t.cell.storage.is_open for t in tensors):
         return None
@@ -434,7 +434,7 @@ def _is_plain_fill(changed: Sequence[Any], tensors: Sequence[Any]) -> bool:
         return False
     for value in changed:
         value.cell.storage.elements += value.numel() == 1
-    return any(s.is_small or s.elements > _MANY for s in filled)
+    return any(s.is_small or s.elements > _MAX_WRITES for s in filled)
 
 
 def _filled_by_rows(changed: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
@@ -443,10 +443,10 @@ def _filled_by_rows(changed: Sequence[Any], tensors: Sequence[Any]) -> list[Any]
     Recording the copy of a row takes much longer than the copy. Sources larger than the target
     stay deferred.
     """
-    storages = {value.cell.storage for value in changed if value.numel() <= _ROW}
+    storages = {value.cell.storage for value in changed if value.numel() <= _MAX_ROW}
     for storage in storages:
         storage.rows += 1
-    if not any(storage.rows > _MANY_ROWS for storage in storages):
+    if not any(storage.rows > _MAX_ROWS for storage in storages):
         return []
     largest = max(_storage_bytes(value) for value in changed)
     return [t for t in tensors if isinstance(t, Deferred) and _storage_bytes(t) <= largest]
@@ -558,7 +558,7 @@ _LEFT, _NEXT, _KEY, _REST = 8, 16, 24, 24 + 8 * mersenne_twister.WORDS
 def _after_draw(generator: Any, call: OperatorCall, meta: Any) -> object | None:
     """Return the generator's state after a draw of `meta`'s shape; None if unknown."""
     state = generator.get_state()
-    if state.numel() != _STATE_BYTES or not meta.is_contiguous() or meta.numel() < LARGE:
+    if state.numel() != _STATE_BYTES or not meta.is_contiguous() or meta.numel() < MIN_ELEMENTS:
         return None
     last = meta.numel() % 16
     taken = [_numbers_taken(generator, call, 16 * n + last) for n in (1, 2, 3)]

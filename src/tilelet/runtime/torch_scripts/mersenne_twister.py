@@ -18,12 +18,12 @@ Words = np.ndarray[Any, np.dtype[np.uint32]]
 WORDS = 624
 _MIDDLE, _MATRIX, _UPPER = 397, 0x9908B0DF, 0x80000000
 _DEGREE = 19937
-_FEW = 1 << 22  # numbers that can be generated in the time of a jump
+_MIN_JUMP = 1 << 22  # numbers that can be generated in the time of a jump
 
 
 def state_after(key: Words, position: int, steps: int) -> tuple[Words, int]:
     """Return the state after `steps` numbers: all words, and how many of them were used."""
-    if steps < _FEW:
+    if steps < _MIN_JUMP:
         return _step(key, position, steps)
     blocks, position = divmod(position + steps, WORDS)
     if not position:  # new words are generated when the next number is drawn

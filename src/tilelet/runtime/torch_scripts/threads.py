@@ -16,9 +16,9 @@ from typing import Any
 
 from tilelet.runtime.data.arrays import loaded_torch
 
-SHORT_PRODUCT = 1 << 22
+MIN_PRODUCT = 1 << 22
 """Minimum number of multiplications for several threads."""
-SHORT = 1 << 19
+MIN_ELEMENTS = 1 << 19
 """Minimum number of elements for several threads."""
 
 
@@ -71,11 +71,11 @@ def _is_short(
     multiplications = work.get(func)
     try:
         if multiplications is not None:
-            return multiplications(*args) < SHORT_PRODUCT
+            return multiplications(*args) < MIN_PRODUCT
     except (AttributeError, IndexError, TypeError, ValueError):
         return False  # called with other arguments
     sizes = [a.numel() for a in args[:3] if isinstance(a, torch.Tensor)]
-    return not sizes or max(sizes) < SHORT
+    return not sizes or max(sizes) < MIN_ELEMENTS
 
 
 def _products(torch: ModuleType) -> dict[object, Callable[..., int]]:

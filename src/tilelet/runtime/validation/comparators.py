@@ -24,7 +24,7 @@ Verdict = tuple[bool, str]
 Comparator = Callable[..., Verdict]
 
 # Below this magnitude (the smallest normal FP16 number) relative differences are meaningless.
-_SMALLEST = 2.0**-14
+_MIN_NORMAL = 2.0**-14
 # Elements that are compared at once.
 _BLOCK = 1 << 20
 
@@ -99,7 +99,7 @@ def ratio_reldiff(
         for a, e in _double_blocks(seen, wanted):
             with np.errstate(invalid="ignore"):
                 difference = np.abs(a - e)
-                scale = np.maximum(np.maximum(np.abs(a), np.abs(e)), _SMALLEST / diff_thd) + 1e-9
+                scale = np.maximum(np.maximum(np.abs(a), np.abs(e)), _MIN_NORMAL / diff_thd) + 1e-9
                 measure = np.where(difference < diff_thd, difference, difference / scale)
                 bad += int((measure > diff_thd).sum())
             largest = float(np.maximum(largest, measure.max(initial=0.0)))  # NaN stays NaN

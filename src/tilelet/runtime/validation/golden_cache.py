@@ -32,7 +32,7 @@ from tilelet.native import cache, private
 from tilelet.runtime.data.array_files import BadFileError, Seal, load_arrays, save_arrays
 from tilelet.runtime.data.arrays import as_array, is_array, is_dtype, loaded_torch, raw
 
-LIMIT = 2 << 30  # bytes kept; the oldest entries go first
+MAX_BYTES = 2 << 30  # bytes kept; the oldest entries go first
 # Objects of these packages in a module's namespace are determined by its text.
 _STATELESS = ("__future__", "logging", "re", "tilelet", "types", "typing")
 _PLAIN = (int, float, bool, str, bytes, complex, type(None), type(...), range, slice)
@@ -110,7 +110,7 @@ class GoldenCache:
         entries = [(path, path.stat()) for path in folder.glob("*.npz")]
         total = sum(found.st_size for _, found in entries)
         for path, found in sorted(entries, key=lambda entry: entry[1].st_mtime):
-            if total <= LIMIT:
+            if total <= MAX_BYTES:
                 return
             path.unlink(missing_ok=True)
             total -= found.st_size
