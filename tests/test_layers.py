@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "tilelet"
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 
-# Each package with those it may import besides itself. Packages precede those that name them.
+# Each package with the packages that it may import; a package comes before its importers.
 ALLOWED = {
     "dataclasses": "",
     "dtypes": "",

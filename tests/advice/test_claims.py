@@ -282,7 +282,7 @@ def fixed(text: str, *, unproved: bool = False) -> Report:
 
 
 def test_a_fill_that_matters_for_other_shapes() -> None:
-    """With 17 rows, one row keeps the value of the fill."""
+    """One of 17 rows keeps the value of the fill."""
     assert not fixed(WHOLE_TILES).steps
     assert "fill" not in applied(fixed(WHOLE_TILES, unproved=True))
 

@@ -212,7 +212,7 @@ def test_explicit_scopes_are_one_finding() -> None:
 
 
 def test_faults_of_a_fused_rope() -> None:
-    """Each finding of the review of a published program, in a program with the same faults."""
+    """A program with the faults of a published program has each finding of its review."""
     attempt = examine(programs(FUSED_ROPE), FUSED_ROPE, SETTING)
     assert attempt.subject is not None, attempt.why
     subject = attempt.subject

@@ -50,7 +50,7 @@ def assert_found(faults: Sequence[tuple[str, str, str]], name: str, *arguments: 
 
 
 def test_faults_of_the_decode_layer() -> None:
-    """Every fault of the published analysis that is visible in the source."""
+    """Every fault of the published analysis that is visible in the source is found."""
     assert_found(
         [
             ("fill", "decode.py", "for ob in pl.range(blocks)"),

@@ -31,7 +31,7 @@ def command_line(capsys: pytest.CaptureFixture[str]) -> Run:
 def tilelet(
     command_line: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: Path
 ) -> Run:
-    """As `command_line`, in an empty folder with a cache of its own."""
+    """Return `command_line`, run in an empty folder with a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
     return command_line

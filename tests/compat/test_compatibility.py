@@ -47,7 +47,7 @@ def test_supported_names_are_there(name: str) -> None:
 
 
 def test_parameters_stand_where_the_language_has_them() -> None:
-    """Of ops whose parameter order does not depend on the arguments."""
+    """Ops whose parameter order depends on the arguments are left out."""
     wrong: list[str] = []
     for name, text in names().items():
         spec = spec_of(look_up(name)[0])

@@ -39,7 +39,7 @@ def agree(program: Program, *, ulp: int = 0, **arguments: Any) -> Arrays:
 
 
 def agree_lowered(lowered: Program, arguments: Mapping[str, Any], ulp: int = 0) -> Arrays:
-    """As `agree`, for a program after all passes."""
+    """Check `agree` for a program after all passes."""
     expected, wanted_error, wanted_tasks = outcome(Interpreter(), lowered, arguments)
     found, error, tasks = outcome(CpuEngine(records=True), lowered, arguments)
     assert error == wanted_error

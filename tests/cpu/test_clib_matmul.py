@@ -257,7 +257,7 @@ def test_subnormal_elements_are_not_taken_for_zero(rows: int, pad: int) -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(32, 32), (32, 64), (40, 32)])
 def test_a_subnormal_element_in_rows_that_a_later_pass_takes(rows: int, columns: int) -> None:
-    """With an A too deep to be packed at once; also where each pass packs its own rows."""
+    """A is too deep to be packed at once; in some cases each pass packs its own rows."""
     a, b = np.ones((rows, 4098), BF16.numpy), np.ones((4098, columns), BF16.numpy)
     a[-1] = 0
     a[-1, -1] = 2.0**-130
@@ -288,7 +288,7 @@ def test_b_is_taken_from_where_it_lies(flags: str) -> None:
 @pytest.mark.parametrize("rows", [3, 16, 32, 33])
 @pytest.mark.parametrize("k", [254, 258, 514, 1030, 5130])
 def test_blocks_of_a_large_b_are_wide_with_few_rows(rows: int, k: int) -> None:
-    """Also beside the ends of blocks; A is packed at once or, if too large, block by block."""
+    """Sizes include the ends of blocks; A is packed at once or, if too large, block by block."""
     a = stored(random_matrix((rows, k), BF16, rows), BF16)
     b = stored(random_matrix((k, 1100), BF16, k), BF16)
     start = random_matrix((rows, 1100), FP32, 2)
@@ -480,7 +480,7 @@ def test_pieces_of_k_change_nothing(b_trans: bool) -> None:
 
 
 def test_pieces_that_lie_apart() -> None:
-    """Every second block of k of a longer matrix."""
+    """The pieces are every second block of k of a longer matrix."""
     library = build(SOURCE)
     a_whole, b_whole = random_matrix((5, 160), FP32, 14), random_matrix((160, 20), FP32, 15)
     used = np.arange(160).reshape(4, 2, 20)[:, 0].ravel()

@@ -118,7 +118,7 @@ def test_plain_tasks_come_in_turn() -> None:
 
 
 def test_several_plain_tasks_are_taken_at_once() -> None:
-    """At most the limit, and half of the ready tasks stay for the other threads."""
+    """A thread takes at most the limit; half of the ready tasks stay for the other threads."""
     with queue(threads=2) as q:
         for n in range(20):
             q.push(n)
@@ -256,7 +256,7 @@ def test_what_the_next_task_multiplies_by() -> None:
 @pytest.mark.parametrize("seed", [-1, 1, 2, 3])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_task_is_taken_once(seed: int, threads: int) -> None:
-    """Also with rings full of gaps, and with tasks taken out of turn."""
+    """This holds with rings full of gaps, and with tasks taken out of order."""
     rng = np.random.default_rng(seed + 10)
     waiting: set[int] = set()
     number = 0

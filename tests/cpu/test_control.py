@@ -110,7 +110,7 @@ def test_partly_valid_window_in_the_control_program() -> None:
 
 
 def test_arguments_that_share_memory() -> None:
-    """One array passed twice: tasks are ordered as if there were one parameter."""
+    """Tasks are ordered as if there were one parameter."""
     b = Build()
     x, y = b.param("x", tensor([4, 8])), b.param("y", tensor([4, 8]))
 
@@ -170,7 +170,7 @@ def test_blocks_predicates_and_dependencies() -> None:
 
 
 def test_many_tasks_and_little_memory() -> None:
-    """More tasks than may be in flight, each with its own memory, which is reused."""
+    """There are more tasks than may be in flight, each with its own memory, which is reused."""
     b = Build()
     x = b.param("x", tensor([64, 64]))
 

@@ -109,7 +109,7 @@ def test_loops_of_kernels_are_vectorized(
     request: pytest.FixtureRequest,
     thorough: bool,
 ) -> None:
-    """As many loops as in the golden file, or nearly as many as without branch prediction.
+    """There are as many loops as in the golden file, or nearly as many as without branch guesses.
 
     gcc leaves loops scalar that it takes for rarely run, for instance behind fault exits. Golden
     counts are compared with those without guesses when they are written: compiling takes seconds.

@@ -192,7 +192,7 @@ def test_the_first_fault_in_program_order_counts(
 
 
 def test_no_task_runs_after_a_fault_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even those that the thread took together with the failing one."""
+    """Tasks that the thread took together with the failing one do not run either."""
     b = Build()
     x, out = b.param("x", tensor([104, 8])), b.param("out", tensor([100, 8]))
     starts = b.param("starts", tensor([100], INT32))

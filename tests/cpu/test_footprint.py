@@ -26,7 +26,7 @@ def kernel_of(program: Program) -> tuple[Function, Program]:
 
 
 def touched(program: Program, scalars: list[int], block: int = 0) -> dict[str, list[Span]]:
-    """By tensor: first index and end on each axis."""
+    """Return first index and end on each axis, by tensor."""
     kernel, compiled = kernel_of(program)
     name, lines = footprint_lines(kernel, compiled.functions)
     names = [p.name for p in kernel.params if isinstance(p.type, TensorType)]

@@ -150,7 +150,7 @@ def test_nests_compute_the_same(body: Body, dtype: DType, everywhere: None) -> N
 
 @pytest.mark.parametrize("shift", [0, 1, 3, -2])
 def test_the_result_overwrites_the_operand(shift: int) -> None:
-    """In place and shifted by a few rows: later rows must be read before they are overwritten."""
+    """The result is stored in place, a few rows on: rows are read before they are overwritten."""
     both = np.zeros((2 * ROWS, COLUMNS), np.float32)
     both[:] = np.random.default_rng(shift + 5).normal(size=both.shape)
     program, expected = run_passes(_kernel(_softmax)), both.copy()

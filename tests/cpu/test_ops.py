@@ -206,7 +206,7 @@ def test_casts(source: DType) -> None:
 
 @pytest.mark.parametrize("dtype", [BF16, FP16, FP8E4M3FN, FP8E5M2], ids=str)
 def test_every_pattern_of_a_narrow_float(dtype: DType) -> None:
-    """All bit patterns, widened and narrowed again in every mode, and to integers."""
+    """Widen all bit patterns, narrow them again in every mode, and convert them to integers."""
     cases = Cases(FULL)
     kind = f"u{dtype.itemsize}"
     count = 1 << dtype.bits

@@ -147,7 +147,7 @@ def assembles_past_the_end(
 
 
 def test_what_is_assembled_has_to_fit() -> None:
-    """Even where the producer writes only existing rows."""
+    """The check applies even where the producer writes only existing rows."""
     one = np.ones(1, np.int32)
     given = {"x": np.zeros((4, 16), np.float32), "out": np.zeros((16, 16), np.float32)}
     program = assembles_past_the_end.specialize(given["x"], one, given["out"])

@@ -60,7 +60,7 @@ def test_real_layers_agree(which: str, both: str) -> None:
 
 @every_program
 def test_models_have_one_result(name: str, thorough: bool) -> None:
-    """For any number of threads and any order of tasks; more of them with `--thorough`."""
+    """Threads and the order of tasks do not matter; `--thorough` tries more of them."""
     model, variant = registry.resolve(name)
     sizes = sizes_of(name, SMALL)
     program = run_passes(model.build(variant, **sizes))

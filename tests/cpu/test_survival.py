@@ -31,7 +31,7 @@ def _read(b: Build, x: Value, at: int) -> Value:
 
 @pytest.mark.parametrize("in_kernel", [True, False])
 def test_wild_numbers_from_a_tensor(in_kernel: bool) -> None:
-    """As the offset of a window, as a valid extent, and as the offset of a store."""
+    """They are used as the offset of a window, as a valid extent, and as the offset of a store."""
     b = Build()
     x, out = b.param("x", tensor([16, 8])), b.param("out", tensor([16, 8]))
     n = b.param("n", tensor([3], INT64))
@@ -185,7 +185,7 @@ def _python(folder: Path, text: str, **variables: str) -> subprocess.CompletedPr
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="limits of Linux")
 def test_memory_that_the_system_refuses(tmp_path: Path) -> None:
-    """More than the limit, although the machine has it: for a temporary, and for the threads."""
+    """A temporary and the threads request more than the limit, although the machine has it."""
     done = _python(tmp_path, _LITTLE_MEMORY)
     assert done.returncode == 0, done.stderr
     assert "`create_tensor` needs 1 GiB" in done.stdout

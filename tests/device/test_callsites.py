@@ -114,7 +114,7 @@ def filled(moving: bool, rounds: int = 4) -> Program:
 
 @pytest.mark.parametrize("moving", [True, False])
 def test_a_loop_orders_writers_of_one_tensor(moving: bool) -> None:
-    """For one week, loops were exempt if the written place changed in every iteration."""
+    """Loops were exempt for one week if the written place changed in every iteration."""
     wanted = {"loops": OUT, "params": INOUT, "disjoint": OUT if moving else INOUT}
     for rule, direction in wanted.items():
         sites, tasks = sites_of(filled(moving), rule)

@@ -263,7 +263,7 @@ def test_a_box_that_is_known_loosely_brings_no_more_lines_than_are_moved() -> No
 
 
 def attention() -> Any:
-    """In a pipelined loop: products, vector work on each, and products with its results."""
+    """Compute products, vector work on each, and products with its results, in a pipelined loop."""
 
     @pl.program
     class Attention:

@@ -218,7 +218,7 @@ def kernel(x: pl.Tensor[[16, 64], pl.FP32], out: pl.Out[pl.Tensor[[16, 64], pl.F
 
 
 def test_the_walkthrough_says_which_programs_are_of_april() -> None:
-    """By their scopes and loops: names that the language of August lacks."""
+    """Their scopes and loops have names that the language of August lacks."""
     april = {
         variant
         for model in models().values()

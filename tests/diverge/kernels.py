@@ -373,7 +373,7 @@ def product_specs() -> list[TensorSpec]:
 
 
 def cases() -> dict[str, tuple[Any, Any, list[TensorSpec], str]]:
-    """By name: the kernel, its golden, its specs, and the kind of mistake."""
+    """Return kernel, golden, specs and kind of mistake, by name."""
     out = TensorSpec("out", [ROWS, COLS], pl.FP32, is_output=True)
     x, y = (
         TensorSpec(name, [ROWS, COLS], pl.FP32, normal(seed, ROWS, COLS, scale=0.5))

@@ -12,7 +12,7 @@ SHARE = 0.95
 
 
 def rows() -> dict[str, tuple[int, int]]:
-    """By class: number of faults, and number placed correctly."""
+    """Return the number of faults and of those placed correctly, by class."""
     text = PAGE.read_text(encoding="utf-8").split(BEGIN)[1].split(END)[0]
     found = re.findall(r"^\| ([a-z ]+) \| (\d+) \| (\d+) \(\d+ %\)", text, re.MULTILINE)
     return {name: (int(faults), int(right)) for name, faults, right in found}

@@ -93,7 +93,7 @@ def test_running_values_agree_with_the_golden_over_the_blocks_so_far() -> None:
 
 
 def test_the_index_of_a_misplaced_load_is_inferred() -> None:
-    """Of four heads, two share keys: `h // 2`, where the kernel has `h % 2`."""
+    """Two of four heads share keys: the index is `h // 2`, but the kernel has `h % 2`."""
     replay, matcher, agreement = evidence(broken("held_out_2", "local_flash", "heads not grouped"))
     edits = ScopedEdits(replay.program, ())
     search = WindowSearch(replay.trace, matcher, agreement, edits, replay.add_steps)

@@ -40,7 +40,7 @@ def test_the_readme_shows_what_diverge_prints(tmp_path: Path) -> None:
 
 
 def test_the_figures_of_the_readme_are_those_of_its_sources() -> None:
-    """The pages they come from are generated, and compared with the code elsewhere."""
+    """The pages that they come from are generated; other tests compare them with the code."""
     text = (ROOT / "README.md").read_text()
     steps = (ROOT / "docs/qwen3.md").read_text()
     counts = [

@@ -224,7 +224,7 @@ def differs(seed: int, before: Version, after: Version, *, rounding: bool) -> bo
 
 
 def _plain(outputs: dict[str, Any]) -> dict[str, Any]:
-    """Without the payloads of NaNs, which no op defines."""
+    """Drop the payloads of NaNs, which no op defines."""
     return {name: np.where(np.isnan(a), np.float32(np.nan), a) for name, a in outputs.items()}
 
 

@@ -373,7 +373,7 @@ class Statements(Expressions):
         return text, lambda _: found, (start, max(last, start))
 
     def late_bounds(self) -> tuple[str, Callable[[Run], range], tuple[int, int]]:
-        """As `bounds`, with quotients and remainders of negative numbers, perhaps without
+        """Draw `bounds` with quotients and remainders of negative numbers, perhaps without
         iterations.
         """
         names = self.names(lambda t: _is_index(t) and t.low >= -20 and t.high <= 20)  # type: ignore[union-attr]

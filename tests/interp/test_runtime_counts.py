@@ -18,7 +18,7 @@ def counts(name: str, **sizes: int) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def test_allocations_and_halves_of_mixed_kernels_are_tasks() -> None:
-    """As a board's swimlane of this program has them."""
+    """A board's swimlane of this program has the same tasks."""
     sizes = {"hidden": 1024, "intermediate": 2048, "down_split": 4}
     ours, runtime = counts("qwen3/scope3:tuned", **sizes)
     assert sum(ours.values()) == 36

@@ -69,7 +69,7 @@ def carried(mask: pl.Tensor, x: pl.Tensor, out: pl.Out[pl.Tensor]):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.int16, np.uint16, np.int32, np.uint32])
 def test_bits_come_in_carriers_of_any_width(dtype: type) -> None:
-    """Also if the mask has the shape of the tile."""
+    """This includes masks of the tile's shape."""
     x = floats(2, 16)
     per_row = 32 // np.dtype(dtype).itemsize
     mask = np.full((2, per_row), 0xAA, np.uint8).repeat(np.dtype(dtype).itemsize, 1).view(dtype)

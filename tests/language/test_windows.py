@@ -329,7 +329,7 @@ out[:] = swapped[0:8, 0:8]""",
 @pytest.mark.parametrize(("of", "written"), [("x", "x"), ("x", "part"), ("part", "x")])
 @pytest.mark.parametrize("around", OVERTAKING)
 def test_what_was_swapped_before_a_write_elsewhere(around: str, of: str, written: str) -> None:
-    """In a later iteration, or by another name."""
+    """The write is in a later iteration, or uses another name."""
     body = textwrap.indent(OVERTAKING[around].format(written).strip("\n"), " " * 12)
     arrays = {"x": WIDE[:16, :16].copy(), "out": np.zeros((8, 8), np.float32)}
     start = arrays["x"] if of == "x" else arrays["x"][4:]
@@ -508,7 +508,7 @@ def test_kernels_take_column_major_tensors_as_they_are_stored() -> None:
 
 @pl.program
 class GivesDeclaredTransposed:
-    """Beside `keys`, a column that reads the same either way, and a transposed result."""
+    """Besides `keys` it takes a column that reads the same either way, and a transposed result."""
 
     @pl.function(type=pl.FunctionType.InCore)
     def scores(

@@ -218,7 +218,7 @@ def is_nearest_rsqrt(x: float, result: float) -> bool:
 
 
 def test_rsqrt_is_correctly_rounded_for_every_significand() -> None:
-    """All of [1, 4): the exponent's parity and all 2^23 mantissas. The rest scales by powers of 4.
+    """Inputs are [1, 4): both parities of the exponent, all 2^23 mantissas. The rest scales by 4^n.
 
     A double within 3 ulp of an FP32 tie could have been rounded to the wrong side: those are
     decided exactly; all others are right because the double is wrong by less than 2 ulp.

@@ -122,7 +122,7 @@ def near_tie_products(count: int) -> list[tuple[float, float]]:
 
 @pytest.mark.parametrize("scale", [0, -120, -130, -140, 100], ids=str)
 def test_sums_that_a_double_rounds_onto_a_tie(scale: int) -> None:
-    """Both parities of the last place, both signs, normal and subnormal results."""
+    """Inputs cover both parities of the last place, both signs, normal and subnormal results."""
     triples: list[tuple[float, float, float]] = []
     for a, b in near_tie_products(40):
         for significand in (1.0, 1 + 2.0**-23, 1.5, 2 - 2.0**-23):

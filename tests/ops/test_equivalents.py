@@ -107,7 +107,7 @@ def test_ops_are_not_mistaken_for_types(tmp_path: Path) -> None:
 
 
 def test_a_users_own_function_is_told_how_to_become_a_helper(tmp_path: Path) -> None:
-    """Even if its name is in the table."""
+    """The advice is the same if its name is in the table."""
     path = tmp_path / "kernel.py"
     text = FRAME.format(statement="z = sigmoid(x)", scope="at(level=pl.Level.CORE_GROUP)")
     path.write_text(f"def sigmoid(x):\n    return x\n{text}")

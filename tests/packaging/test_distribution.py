@@ -159,7 +159,7 @@ def test_an_example_that_was_changed_is_not_overwritten(installed: Path, tmp_pat
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="no make here")
 def test_test_all_runs_what_is_installed(tmp_path: Path) -> None:
-    """With stand-ins for Python and `make test`: the versions that are used, and the summary."""
+    """Stand-ins for Python and `make test` show the versions that are used, and the summary."""
     for version in ("3.10", "3.12"):
         python = tmp_path / f"python{version}"
         python.write_text("#!/bin/sh\nexit 0\n")

@@ -102,7 +102,7 @@ class Writer:
 @settings(max_examples=150)
 @given(st.data())
 def test_results_are_kept(data):
-    """With windows or copies, the outputs are the same bit for bit."""
+    """The outputs of windows and of copies are bit-identical."""
     b = Source()
     x, out = b.param("x", tensor([ROWS, 16])), b.param("out", tensor([ROWS, 16]))
     before = b.opaque(*Writer(data.draw).block(b, None, x, out, depth=2))

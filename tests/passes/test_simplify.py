@@ -47,7 +47,7 @@ def test_constants_and_neutral_operands():
     ],
 )
 def test_values(op, operands, value):
-    """As at run time: division truncates, integers wrap, and a division by zero is left."""
+    """Division truncates, integers wrap, and a division by zero is left, as at run time."""
     b = Source()
     b.param("out", tensor([8, 16]))
     program = b.opaque(b.scalar(op, *operands))

@@ -142,7 +142,7 @@ def test_counting_needs_no_compiler_and_says_nothing(capsys: pytest.CaptureFixtu
 @pytest.mark.usefixtures("nobody_chose")
 @pytest.mark.parametrize("how", ["recorder", "profiling"])
 def test_tasks_of_a_native_run_are_recorded_if_wanted(how: str, tmp_path: Path) -> None:
-    """Even if results decide the number of tasks, which is unknown beforehand."""
+    """The results may decide the number of tasks, which is then unknown beforehand."""
     compiled = compile_program(Growing)
     given = {"n": np.ones((1, 8), np.int32), "x": np.zeros((4, 8), np.float32)}
     if how == "recorder":
@@ -216,7 +216,7 @@ class Foreign:
 @pytest.mark.parametrize("versioned", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_other_libraries_by_dlpack(dtype: DType, versioned: bool) -> None:
-    """In and out, strided, and of types that NumPy itself does not exchange."""
+    """Arrays are inputs and outputs, strided, and of types that NumPy itself does not exchange."""
     wide = as_tensor(np.arange(24).reshape(4, 6).astype(dtype.numpy))
     x, y = wide.t()[1:5], torch.zeros(4, 4, dtype=wide.dtype)
     out = Foreign(y, versioned)

@@ -238,7 +238,7 @@ class Advisor:
     def _together(
         self, ranked: Sequence[Chain], now: Attempt, helps: Helps | None = None
     ) -> list[AppliedRewriting]:
-        """Return the chains that help after those before them in the list, by the model alone."""
+        """Return the chains that help when applied in order, according to the model alone."""
         helps = helps or self._is_help
         steps: list[AppliedRewriting] = []
         for found in ranked:

@@ -18,7 +18,7 @@ _SHOWN_BITS = 200  # larger integers are abbreviated
 
 def near(name: str, candidates: Iterable[str], limit: int = 3) -> list[str]:
     """Return the candidates spelled most like `name`, best first, for "did you mean"."""
-    # All options begin with dashes: that makes none of them alike.
+    # All options begin with dashes, which therefore do not count as similarity.
     wanted = name.lower().lstrip("-")
     scores = {
         c: difflib.SequenceMatcher(None, c.lower().lstrip("-"), wanted).ratio()

@@ -175,7 +175,7 @@ def _programs(question: Question) -> Sequence[RecordedRun]:
 def _agreement(
     before: Sequence[RecordedRun], after: Sequence[RecordedRun], question: Question
 ) -> tuple[str, Claim]:
-    """Return the first difference from the start, or "", and the claim of equality."""
+    """Return the first difference from the original's results, or "", and the claim of equality."""
     from tilelet.equivalence.data_control import (
         integer_trials,
         open_parameters,

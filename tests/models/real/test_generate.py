@@ -109,7 +109,7 @@ ODD = (
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("sizes", [Sizes(), *ODD], ids=str)
 def test_tokens_of_other_models(thorough: bool, sizes: Sizes, tied: bool, dtype: str) -> None:
-    """Also a vocabulary that is no multiple of a block, and lengths at pages and chunks."""
+    """The vocabulary is no multiple of a block; lengths lie at the ends of pages and chunks."""
     if not thorough:
         pytest.skip("compiles for a minute")
     reference = whole(dtype, sizes, vocabulary=301, tied=tied)
@@ -144,7 +144,7 @@ def test_logits_of_all_positions() -> None:
 
 
 def test_sequences_that_end_make_room_for_others() -> None:
-    """With pages for one sequence only, three run one after the other, with equal results."""
+    """There are pages for one sequence only: three run one after the other, with equal results."""
     reference, texts = ordinary("float32"), prompts((20, 3, 9))
     wide = qwen3.load(reference.directory, **SMALL)
     narrow = qwen3.load(reference.directory, **{**SMALL, "pages": 2})

@@ -139,7 +139,7 @@ def test_bf16_block(engine: str, thorough: bool) -> None:
 
 @every_engine
 def test_all_tokens_choose_the_same_experts(engine: str, thorough: bool) -> None:
-    """Of equal probabilities the first experts are taken; the others are not read."""
+    """The first experts are taken if all probabilities are equal; the others are not read."""
     if engine == "cpu" and not thorough:
         pytest.skip("compiles for seconds")
     block = Block(USUAL)

@@ -111,7 +111,7 @@ def test_bf16_stack_with_peaked_attention() -> None:
 
 
 def test_bf16_errors_do_not_pile_up_over_many_layers() -> None:
-    """With sixteen layers; there the reference in BF16 is more than 1 % from itself in FP32."""
+    """After sixteen layers the reference in BF16 is more than 1 % from itself in FP32."""
     reference, lengths, steps = ordinary("bfloat16", Sizes(layers=16)), (17,), 8
     texts = tokens(lengths, steps)
     stack = LayerStack.load(reference.directory, batch=1, max_seq=32, engine="cpu", **SMALL)

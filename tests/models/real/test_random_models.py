@@ -11,7 +11,7 @@ __all__ = ["one_thread"]
 
 @pytest.mark.parametrize("seed", range(12))
 def test_tokens_of_random_models(thorough: bool, seed: int) -> None:
-    """In FP32 all tokens; in BF16 all but near-ties of tokens and of experts."""
+    """All tokens agree in FP32; all but near-ties of tokens and of experts agree in BF16."""
     if not thorough:
         pytest.skip("compiles for a minute")
     case = random_model(seed)

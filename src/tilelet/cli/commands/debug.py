@@ -24,7 +24,7 @@ DEBUG = "find what is wrong"
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictCommand(DeviceOptions, group=DEBUG):
-    """Say in one answer whether a script is right, fits, and what it costs.
+    """Say in one answer whether a script is right, whether it fits, and what it costs.
 
     Examples:
       tilelet verdict kernel.py -p a2a3

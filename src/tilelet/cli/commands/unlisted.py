@@ -80,7 +80,7 @@ class WalkthroughCommand(PageMaker):
     Examples:
       tilelet walkthrough --write                  measure everything, write docs/qwen3.md (minutes)
       tilelet walkthrough --write --keep-cpu       only what is modelled (seconds)
-      tilelet walkthrough --check                  are its modelled figures what the code gives?
+      tilelet walkthrough --check                  whether its modelled figures are up to date
       tilelet walkthrough --check --only scope1    of one program; several with commas
 
     CPU times differ from run to run, so they are not checked. Exit code 1: the page is not up to

@@ -15,7 +15,7 @@ enum {
     SPINS = 2000 /* polls of the ready tasks before a thread goes to sleep */
 };
 
-/* --- small things ------------------------------------------------------------------------------ */
+/* --- helpers ----------------------------------------------------------------------------------- */
 
 static tl_task *task_of(tl_rt *rt, uint64_t number) {
     return &rt->tasks[number & (MAX_IN_FLIGHT - 1)];

@@ -188,9 +188,7 @@ def _multiply(
 
 
 def _read_ahead(k: KernelEmitter, op: Op) -> None:
-    """Return the memory that this block reads next, if its address is already known, so that it can
-    be prefetched during the product.
-    """
+    """Emit a prefetch of what this block reads next, if its address is already known."""
     ops = k.uses.home[op.result].ops
     at = next(i for i, other in enumerate(ops) if other is op)
     for later in ops[at + 1 :]:

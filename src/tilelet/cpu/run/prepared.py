@@ -49,7 +49,7 @@ _BRIEF = 200_000_000
 # faster way is tried again.
 _STRIKES = 3
 _PAUSE = 200
-# Seconds for which a reading of the free memory is used.
+# Seconds for which a measurement of free memory stays valid.
 _FRESH = 1.0
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -13,9 +13,9 @@ from tilelet import dtypes
 from tilelet.models.qwen3.architecture import Kind
 from tilelet.models.qwen3.config import Qwen3Config
 from tilelet.models.qwen3.device_pass import DevicePass, PassShape, device_pass
+from tilelet.models.qwen3.page_figures import write_figures
 
 MACHINES = ("a2a3", "a5")
-BEGIN, END = "<!-- modelled: begin -->", "<!-- modelled: end -->"
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,5 @@ def figures_markdown() -> str:
     return "\n".join(lines)
 
 
-def with_figures(text: str) -> str:
-    """Return the page with current figures."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{figures_markdown()}\n\n{END}{after}"
-
-
-def main(path: Path) -> None:
-    path.write_text(with_figures(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    write_figures(Path(sys.argv[1]), figures_markdown())

@@ -27,6 +27,7 @@ from tilelet.ir.types import TensorType, TileType
 from tilelet.ir.views import ForView
 from tilelet.models.qwen3 import expert_parallel, tensor_parallel
 from tilelet.models.qwen3.config import Qwen3Config
+from tilelet.models.qwen3.page_figures import write_figures
 from tilelet.models.qwen3.published import Kind
 from tilelet.models.qwen3.reference import Array
 from tilelet.ranks.host import plan_of
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 MACHINES = ("a2a3", "a5")
 RANKS = (2, 4, 8)
-BEGIN, END = "<!-- modelled: begin -->", "<!-- modelled: end -->"
 
 BATCH, CONTEXT, PROMPT, TOKENS = 16, 4096, 128, 16
 _DENSE, _SPARSE = "32B", "30B-A3B"
@@ -241,16 +241,5 @@ def figures_markdown(chosen: Sequence[LayerFigure]) -> str:
     return "\n".join(lines)
 
 
-def with_figures(text: str) -> str:
-    """Return the page with current figures."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{figures_markdown(list(figures()))}\n\n{END}{after}"
-
-
-def main(path: Path) -> None:
-    path.write_text(with_figures(path.read_text(encoding="utf-8")), encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    write_figures(Path(sys.argv[1]), figures_markdown(list(figures())))
