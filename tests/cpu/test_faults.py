@@ -258,3 +258,31 @@ def test_a_window_outside_a_temporary_says_where_it_is_created() -> None:
     _, error, _ = outcome(CpuEngine(), run_passes(program), {"n": 1, "out": ramp(4, 8)})
     assert "`made` is created here" in error
     agree(program, n=1, out=ramp(4, 8))
+
+
+@pytest.mark.parametrize("side", ["lhs", "rhs"])
+@pytest.mark.parametrize("accumulates", [False, True])
+def test_products_of_a_partially_valid_batch(side: str, accumulates: bool) -> None:
+    """They used to be products of the valid part, without the interpreter's error."""
+    b = Build()
+    x, out = b.param("x", tensor([2, 8, 8])), b.param("out", tensor([2, 8, 8]))
+    n = b.param("n", index())
+
+    def body(s: Build) -> list[Value]:
+        part = s.window(x, [2, 8, 8], [0, 0, 0], valid_shape=[n, 8, 8])
+        other = s.window(x, [2, 8, 8], [0, 0, 0])
+        lhs, rhs = (part, other) if side == "lhs" else (other, part)
+        if accumulates:
+            acc = s.window(out, [2, 8, 8], [0, 0, 0])
+            product = s.op("matmul_acc", acc=acc, lhs=lhs, rhs=rhs)
+        else:
+            product = s.op("matmul", lhs=lhs, rhs=rhs)
+        return [s.put(out, product, [0, 0, 0])]
+
+    b.scope(body)
+    program = b.program()
+    for valid in (1, 2):
+        arguments = {"x": ramp(2, 8, 8), "out": ramp(2, 8, 8), "n": valid}
+        _, error, _ = outcome(CpuEngine(), run_passes(program), arguments)
+        assert ("E0510" in str(error)) == (valid < 2)
+        agree(program, **arguments)

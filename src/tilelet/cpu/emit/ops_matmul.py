@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tilelet.cpu.emit.elements import element
 from tilelet.cpu.emit.kernel import KernelEmitter, Product, emits
-from tilelet.cpu.emit.ops_elementwise import name_extent, spread
+from tilelet.cpu.emit.ops_elementwise import name_extent
 from tilelet.cpu.emit.text import Dim, array_text, lesser, product, total
 from tilelet.cpu.emit.tiles import Axis, EmittedTile, Node, TileSlot, merged_axes, strides_in
 from tilelet.cpu.plan.forms import accumulator, is_tile
@@ -52,17 +52,18 @@ def _operand(k: KernelEmitter, arg: Arg, swapped: bool) -> Operand:
 
 
 def _batch_region(
-    k: KernelEmitter, shape: tuple[int, ...], a: EmittedTile, b: EmittedTile
+    k: KernelEmitter, op: Op, shape: tuple[int, ...], a: EmittedTile, b: EmittedTile
 ) -> tuple[Dim, ...]:
-    batch = shape[:-2]
-    region: list[Dim] = list(batch)
+    """Return the batch axes of the result; those of the operands must be fully valid."""
     for t in (a, b):
-        part = EmittedTile(t.shape[:-2], t.dtype, t.valid[:-2], t.form)
-        region = [
-            v if w == n else (w if v == n else lesser(w, v))
-            for w, v, n in zip(region, spread(part, batch), batch)
-        ]
-    return tuple(name_extent(k, v) for v in region)
+        partial = [f"{v} != {n}" for v, n in zip(t.valid[:-2], t.shape[:-2]) if v != n]
+        if partial:
+            fail = (
+                f"tl_fail_region(c, {k.site(op, 'matmul')}, {array_text(t.valid)}, "
+                f"{array_text(t.shape)}, {len(t.shape)})"
+            )
+            k.out.add(f"if ({' || '.join(partial)}) return {fail};")
+    return shape[:-2]
 
 
 @emits(*PRODUCTS)
@@ -70,7 +71,7 @@ def emit_matmul(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     a = _operand(k, op.args["lhs"], bool(op.args.get("a_trans")))
     b = _operand(k, op.args["rhs"], bool(op.args.get("b_trans")))
-    region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
+    region = (*_batch_region(k, op, t.shape, a.tile, b.tile), a.rows, b.columns)
     total_type = accumulator(a.tile.dtype)
     slot = k.take_slot()
     k.clear_outside(t.shape, region, slot, total_type)
@@ -94,7 +95,7 @@ def emit_matmul_acc(k: KernelEmitter, op: Op) -> None:
     acc = k.tile(op.args["acc"])
     a = _operand(k, op.args["lhs"], bool(op.args.get("a_trans")))
     b = _operand(k, op.args["rhs"], bool(op.args.get("b_trans")))
-    region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
+    region = (*_batch_region(k, op, t.shape, a.tile, b.tile), a.rows, b.columns)
     slot = k.take_replaced(op.args["acc"])
     condition = op.args.get("init_cond")
     start = slot.name
@@ -156,7 +157,7 @@ def emit_matmul_bias(k: KernelEmitter, op: Op) -> None:
     t = k.tile_type(op.result)
     bias = k.stored(op.args["bias"])
     a, b = _operand(k, op.args["lhs"], False), _operand(k, op.args["rhs"], False)
-    region = (*_batch_region(k, t.shape, a.tile, b.tile), a.rows, b.columns)
+    region = (*_batch_region(k, op, t.shape, a.tile, b.tile), a.rows, b.columns)
     slot = k.take_slot()
     columns = name_extent(k, lesser(bias.valid[-1], b.columns))
     k.clear_outside(t.shape, (*region[:-1], str(columns)), slot, t.dtype)

@@ -412,13 +412,11 @@ def _reduced_region(walk: _Walk, op: Op, axis: int) -> Region | None:
 
 
 def _product(walk: _Walk, op: Op) -> Region:
-    """Return the region of a product: batch axes, rows of `lhs`, columns of `rhs`."""
-    shape = _shape(op.result)
+    """Return the region of a product: all of the batch, rows of `lhs`, columns of `rhs`."""
     a, b = op.args["lhs"], op.args["rhs"]
-    batch = _meet(shape[:-2], [(_shape(x)[:-2], walk.tile(x)[:-2]) for x in (a, b)])
     rows = walk.tile(a)[-1 if op.args.get("a_trans") else -2]
     columns = walk.tile(b)[-2 if op.args.get("b_trans") else -1]
-    return (*batch, rows, columns)
+    return (*_shape(op.result)[:-2], rows, columns)
 
 
 def define_products(names: Sequence[str], accumulating: Sequence[str]) -> None:
