@@ -92,7 +92,7 @@ def data_control(program: Program) -> DataControl:
     )
 
 
-def control_digest(program: Program, given: Mapping[str, Any]) -> str:
+def control_digest(program: Program, given: Mapping[str, object]) -> str:
     """Hash the arguments that can decide the control of a program: scalars, integers, extents.
 
     A version of a script that passes others solves another problem.

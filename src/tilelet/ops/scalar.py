@@ -168,7 +168,7 @@ def _integer_type(number: int) -> type[np.integer[Any]]:
 def _in_double(operation: Operation) -> Operation:
     """An operation on an integer and a float converts the integer, as arithmetic does."""
 
-    def convert(lhs: Number, rhs: Number) -> Any:
+    def convert(lhs: Number, rhs: Number) -> object:
         if isinstance(lhs, float) or isinstance(rhs, float):
             return operation(float(lhs), float(rhs))
         return operation(lhs, rhs)

@@ -81,7 +81,7 @@ def _stream(program: Program, dispatch: Dispatch, observer: _KnownReads | None) 
     return state.tasks
 
 
-def _own_operand(value: object, rank: int, copies: dict[int, Buffer]) -> Any:
+def _own_operand(value: object, rank: int, copies: dict[int, Buffer]) -> object:
     """An operand whose buffer no other stream has numbered; it shares the memory."""
     if not isinstance(value, Window):
         return value

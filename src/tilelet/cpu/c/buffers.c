@@ -126,8 +126,7 @@ int tl_allocate(tl_ctx *c, int site, tl_win *out, const int64_t *shape, int rank
             if (!b) b = new_buffer(rt, class);
         }
     }
-    if (!b)
-        return tl_fail(c, TL_MEMORY, site, bytes, rt->args->memory - rt->live_bytes, 0, 0);
+    if (!b) return tl_fail(c, TL_MEMORY, site, bytes, rt->args->memory - rt->live_bytes, 0, 0);
     b->bytes = bytes;
     b->references = 1;
     b->name = site;

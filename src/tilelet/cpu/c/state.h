@@ -87,7 +87,7 @@ struct tl_rt {
     /* Its arguments, and then their footprints. They are written here first: those of an earlier
      * task in the same slot may be in another thread's cache, and reading them back would wait. */
     tl_win *arguments;
-    tl_win *of_blocks;   /* arguments of the blocks being submitted */
+    tl_win *of_blocks; /* arguments of the blocks being submitted */
     tl_word *of_blocks_scalars;
     const tl_ctx *control; /* context of the control thread */
     void *processors;      /* processors that threads may use: a cpu_set_t, or NULL */
