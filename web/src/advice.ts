@@ -6,7 +6,7 @@ import { bytes, count, plural, time } from "./format";
 import type { State } from "./state";
 
 const CLAIMS: Record<string, string> = {
-  proved: "Proved for all inputs",
+  proved: "Proved for all inputs of these sizes",
   "holds for the inputs tried": "Holds for the inputs tried, not proved",
 };
 
