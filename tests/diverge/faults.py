@@ -4,16 +4,16 @@
                                                     program, one in whole layers
     python -m tests.diverge.faults --log FILE       and append a line for each fault to a file;
                                                     faults that the file has are not searched again
-    python -m tests.diverge.faults --write FILE...  the table of these files, into docs/checks.md
+    python -m tests.diverge.faults --write FILE...  write their table to docs/evidence.md
     python -m tests.diverge.faults --only offset --programs 06 --seed 3 --verbose
 
-A fault counts if the golden's comparison fails with it, or a check reports it: what changes no
-output by more than the tolerance is no mistake that anybody could see. It is placed if it is
-repaired at its line, or its line is among the few statements that the first message lists. An
-op that was left out has none: then it is the line of what it took or of
-what takes its result now, views being names of what they show; of a store, the line of the value
-that is no longer stored. A shrunk buffer is placed if the line that makes it is named; a removed
-edge if the race is named at the accesses of the two tasks.
+A fault counts if the comparison with the golden fails or a check reports it; one that changes no
+output by more than the tolerance is not visible to anybody. A fault is placed if `diverge` repairs
+its line, or if the first message lists its line among a few statements. Three classes have other
+rules. A removed op has no line: the line of its operand counts, or that of the op that now takes
+the operand (views count as names of their tensor), and for a store the line of the value that is
+no longer stored. A shrunk buffer is placed if the line that creates it is named. A removed edge is
+placed if the race is named at accesses of the two tasks.
 """
 
 from __future__ import annotations
