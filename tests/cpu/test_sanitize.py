@@ -168,18 +168,18 @@ def test_a_repeated_fill_of_a_product_is_found(
 
 _TANGLED = """
 from tests.cpu.test_schedules import _arguments, _tangled
-from tilelet.cpu.run.engine import compiled
+from tilelet.cpu.run.engine import compile_native
 from tilelet.bench.cases import model_case
 from tilelet.bench.data import Data
 from tilelet.bench.sizes import SMALL
 
-program = compiled(_tangled())
+program = compile_native(_tangled())
 for seed in range(-1, 8):
     program.run(_arguments(), 4, seed)
 # More tasks than are in flight at once, in temporaries that are used again.
 staged = model_case(Data(), "staged", "qwen3/scope2:staged", SMALL)
 for seed in (-1, 3):
-    compiled(staged.compiled.program).run(staged.arguments, 4, seed)
+    compile_native(staged.compiled.program).run(staged.arguments, 4, seed)
 print("ran")
 """
 

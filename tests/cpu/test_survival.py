@@ -145,7 +145,7 @@ _LITTLE_MEMORY = """
 import resource, sys
 import numpy as np
 from tests.interp.build import Build, index, ramp, tensor
-from tilelet.cpu.run.engine import compiled
+from tilelet.cpu.run.engine import compile_native
 from tilelet.diag.core import UserError
 from tilelet.passes.pipeline import run_passes
 
@@ -154,7 +154,7 @@ x, n = b.param("x", tensor([4, 8])), b.param("n", index())
 big = b.op("create_tensor", shape=[n, 1024], dtype=x.type.dtype)
 b.scope(lambda s: [s.put(big, s.whole(x), [0, 0])])
 b.scope(lambda s: [s.put(x, s.op("add", lhs=s.window(big, [4, 8], [0, 0]), rhs=1.0), [0, 0])])
-program = compiled(run_passes(b.program()))
+program = compile_native(run_passes(b.program()))
 given = ramp(4, 8)
 program.run({"x": given, "n": 4}, 2, -1)
 pages = int(open("/proc/self/statm").read().split()[0])
@@ -214,9 +214,9 @@ int sched_setaffinity(pid_t who, size_t bytes, const cpu_set_t *set) { abort(); 
 _TWO_THREADS = """
 from tests.cpu.test_build import fresh_program
 from tests.interp.build import ramp
-from tilelet.cpu.run.engine import compiled
+from tilelet.cpu.run.engine import compile_native
 
-compiled(fresh_program()).run({"x": ramp(4, 8)}, 2, -1)
+compile_native(fresh_program()).run({"x": ramp(4, 8)}, 2, -1)
 print("lives")
 """
 

@@ -11,7 +11,7 @@ import tilelet
 
 SOURCE = Path(tilelet.__file__).parent
 DECLARED = {"ml_dtypes", "numpy", "rich", "tilelet", "tomli"}
-OPTIONAL = {"lsp", "mcp.py", "mpi.py", "pytest_plugin.py"}
+OPTIONAL = {"ending.py", "lsp", "mcp.py", "mpi.py", "pytest_plugin.py"}
 """Files of the extras and of plugins: imported only where their package is."""
 
 

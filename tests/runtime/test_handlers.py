@@ -37,7 +37,7 @@ ENTRY_POINTS = {
         "_call",
         "_engine",
     },
-    "runtime/programs/jit_call.py": {"compiled"},
+    "runtime/programs/jit_call.py": {"compiled_program"},
     "runtime/programs/ranks_worker.py": {"copy_stacked_from"},
     "runtime/validation/golden.py": {"compute_golden"},
     "runtime/programs/warm_calls.py": {"remember", "__call__"},
