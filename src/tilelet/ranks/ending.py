@@ -38,7 +38,7 @@ class Ending:
             say(f"{text}\nrank {COMM.rank} has failed: the run ends\n".lstrip())
             wait_until_read()
         if not COMM.rank:
-            silence()  # MPI's own message of the abort
+            silence()  # MPI would print a message of its own
         COMM.Abort(code)
         raise SystemExit(code)
 

@@ -5,7 +5,7 @@
 #include "state.h"
 
 enum {
-    FEW_TASKS = 64, /* a run with more tasks has arguments much memory, which is freed ... */
+    FEW_TASKS = 64, /* a run with more tasks has touched much memory, which is freed ... */
     FEW_RUNS = 2    /* ... unless the program has run more often, and will probably run again */
 };
 
